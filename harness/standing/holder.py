@@ -27,7 +27,7 @@ from harness.planning import foreign_clocks, nodes_for, plan_target
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.registry import load_plugin
 from harness.standing.cluster import StandingCluster
-from harness.standing.door import Break, Down, Heal, Question, Status, open_door
+from harness.standing.door import Break, Down, Heal, Question, Status, UseTool, open_door
 from harness.standing.place import Failure, NodeRow, Order, Place, Standing
 
 __all__ = ["STAY", "main"]
@@ -98,6 +98,8 @@ class _Holder:
                 return await cluster.heal_everything()
             case Heal(id=fault_id):
                 return await cluster.heal_by_hand(fault_id)
+            case UseTool(arguments=arguments):
+                return await cluster.use_tool(arguments)
             case Down(keep_data=keep_data):
                 if keep_data:
                     await cluster.save_data(self._place.folder / "data")
@@ -119,7 +121,7 @@ class _Holder:
                 name=name,
                 role=spec.role,
                 addresses={f"{name}:{port}": outside(port) for port in spec.ports},
-                pages=None if spec.pages is None else f"http://{outside(spec.pages)}/",
+                pages="" if spec.pages is None else f"http://{outside(spec.pages)}/",
                 data=place_of(name),
             )
 

@@ -22,6 +22,7 @@ __all__ = ["describe_accepted", "describe_bounds"]
 
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
+COPY: Final = "ConsensusService.StartTabletCopy"
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
@@ -44,11 +45,12 @@ def describe_bounds(
     if changed is not None:
         limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs), strict=True)]
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
+    calls = _calls_of(dumps)
     return {
         "limits": limits,
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
-        "calls": _calls_of(dumps),
-        "amounts": _amounts(masters),
+        "calls": calls,
+        "amounts": _amounts(masters, calls.get(COPY, 0)),
         "quorum": sorted(masters),
     }
 
@@ -109,8 +111,9 @@ def _counters(dump: Json) -> dict[str, int]:
     return found
 
 
-def _amounts(masters: Json) -> dict[str, int]:
-    """How much there ever was, by the rows of the master that has applied most.
+def _amounts(masters: Json, copies: int) -> dict[str, int]:
+    """How much there ever was, by the rows of the master that has applied most, and `copies`: each
+    new replica of a tablet that is there already is copied, and one that it replaces goes.
 
     Nothing where no master answered: how much there was is then unknown, not nought.
     """
@@ -125,6 +128,7 @@ def _amounts(masters: Json) -> dict[str, int]:
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
+        "replica copied": copies,
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
@@ -204,12 +208,12 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of DeleteTablet", "calls", f"{service}.DeleteTablet", 100, why,
-            replica_made=8, fault=20,
+            replica_made=8, replica_copied=8, fault=20,
         ),
         _limit(
             "deletions", "calls", f"{service}.DeleteTablet {CARRIED_OUT}", 30,
             "a replica is deleted once, and again where an answer was lost",
-            replica_made=1.2, fault=5,
+            replica_made=1.2, replica_copied=1.2, fault=5,
         ),
         _limit(
             "calls of AlterSchema", "calls", f"{service}.AlterSchema", 60, why,
@@ -218,12 +222,13 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
         _limit(
             "calls of RequestConsensusVote", "calls", "ConsensusService.RequestConsensusVote", 500,
             "a tablet elects a leader when it is made, and when that one is lost",
-            replica_made=4, fault=_scaled(300, max(Fraction(1), votes)), second=_scaled(4, votes),
+            replica_made=4, replica_copied=4, fault=_scaled(300, max(Fraction(1), votes)),
+            second=_scaled(4, votes),
         ),
         _limit(
             "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
             "a heartbeat comes in its interval, or at once with news",
-            replica_made=10, tablet_altered=20, second=_scaled(60, beats),
+            replica_made=10, replica_copied=10, tablet_altered=20, second=_scaled(60, beats),
         ),
     ]  # fmt: skip
 
@@ -244,6 +249,10 @@ def _kept(flags: Flags) -> list[dict[str, Any]]:
             "files", "counter", "files", 12,
             "a replica has a superblock, a vote state and a snapshot, and takes them along",
             live_tablet=4,
+        ),
+        _limit(
+            "row files", "counter", "row files of a tablet", 64,
+            "a row file never follows one less than twice its size, up to 4 MiB",
         ),
         _limit("waiting requests", "counter", "waiting requests of a group", 16, idle),
         _limit(

@@ -112,7 +112,13 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P14",
         where=(f"{_MASTER}.leadership",),
-        find=None,
+        find=Find(
+            "--bug NO-LEASE --kudu-flag master_failover_catchup_timeout_ms=3000 "
+            "--nemesis kill-leader "
+            "--fault 'cut it from members when event leader group=master nth=2 for 8s'",
+            "crash",
+            1,
+        ),
     )
     FENCE_ORPHAN = Row(
         title="a master orders the deletion of tablets that it has no record of",
@@ -226,7 +232,7 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P13",
         where=(f"{_MASTER}.service",),
-        find=None,
+        find=Find("--moves 50 --names 8", "linearizable-catalog", 22),
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
@@ -245,13 +251,13 @@ class Bug(enum.Enum):
         topic="P7",
         where=(f"{_MASTER}.background",),
         find=Find(
-            "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 12 "
-            "--mix create=2,locate=6,is-create-done=6,delete=1 "
+            "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 24 "
+            "--mix create=3,locate=6,is-create-done=6,delete=1 "
             "--kudu-flag tablet_creation_timeout_ms=10000 "
-            "--fault 'pause all@tserver at 8s for 18s' "
-            "--fault 'cut leader from members at 17s for 8s'",
+            "--fault 'pause all@tserver at 6s for 20s' "
+            "--fault 'cut leader from members at 15s for 9s'",
             "catalog-invariants",
-            1,
+            2,
         ),
     )
     PLACE_AT_ONCE = Row(
@@ -279,7 +285,7 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P7",
         where=(f"{_MASTER}.ddl",),
-        find=None,
+        find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
 
     @property
@@ -307,6 +313,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
         **_NO_FSYNC,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
+        "raft_prepare_replacement_before_eviction": False,  # P17: 3-2-3 until 1.7 (KUDU-1097)
     },
 }
 """Flags whose defaults differ in a profile."""

@@ -16,7 +16,7 @@ What is missing is said in words, at most `PENDING_MAX` lines of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -62,8 +62,8 @@ def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
     dumps = {name: view.dump for name, view in masters.items() if view.dump is not None}
     leader = dumps[leaders[0]]
     yield from _unequal_masters(leaders[0], dumps)
-    yield from _open_work(leader)
     servers = {name: dump for name, dump in tservers.items() if dump is not None}
+    yield from _open_work(leader, [dump["uuid"] for dump in servers.values()])
     yield from _unequal_replicas(leader, servers)
 
 
@@ -84,12 +84,13 @@ def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
                 yield f"{name} has {what} {mine}, the leader {leader} {leads}"
 
 
-def _open_work(leader: Dump) -> Iterator[str]:
+def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
     """What the leader still has to do."""
     for table in leader["tables"]:
         if table["state"] not in {"RUNNING", "REMOVED"}:
             yield f"table {table['name']} ({table['id']}) is {table['state']}"
-    usable = sum(not server["in_maintenance"] for server in leader["tservers"])
+    resting = [server["uuid"] for server in leader["tservers"] if server["in_maintenance"]]
+    usable = len(set(tservers) - set(resting))
     wanted = {table["id"]: table["num_replicas"] for table in leader["tables"]}
     for tablet in leader["tablets"]:
         if tablet["state"] in {"DELETED", "REPLACED"}:

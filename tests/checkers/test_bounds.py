@@ -514,7 +514,8 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
     }  # fmt: skip
     assert found["amounts"] == {
-        "live table": 1, "live tablet": 2, "replica made": 10, "tablet altered": 7
+        "live table": 1, "live tablet": 2, "replica copied": 0, "replica made": 10,
+        "tablet altered": 7,
     }  # fmt: skip
     assert found["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}

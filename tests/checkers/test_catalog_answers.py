@@ -468,6 +468,34 @@ def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader() -> None
         assert rules(h) == []
 
 
+STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
+
+
+@pytest.mark.parametrize(
+    ("node", "fault", "found"),
+    [
+        ("m2", STOP_M1, ["refusals"]),  # nothing touched m2, which heard all heartbeats
+        ("m1", STOP_M1, []),
+        ("m2", STOP_M1 | {"targets": ["m1", "t1"]}, []),
+        ("m2", STOP_M1 | {"kind": "cut"}, []),  # which links is not told
+        ("m4", STOP_M1, []),  # no master that the snapshot knows
+    ],
+)
+def test_a_master_that_nothing_touched_knows_all_tablet_servers(
+    node: str, fault: Json, found: list[str]
+) -> None:
+    h = made()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.nemesis("kill", fault)
+    h.fact("leader", {"node": node, "term": 2})
+    h.call(7, "create", CREATE)
+    error = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT: too few"
+    h.add(7, OpType.FAIL, "create", None, node, error=error)
+    assert rules(h) == [], "without a snapshot nobody knows who the masters are"
+    h.fact("snapshot", {"masters": {"m1": None, "m2": None}})
+    assert rules(h) == found
+
+
 def test_a_table_that_was_done_can_be_located_while_its_name_stays() -> None:
     for proof in (lambda h: ask_done(h, done=True), locate):
         h = made()

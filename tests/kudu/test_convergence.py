@@ -29,7 +29,7 @@ def cluster() -> tuple[dict[str, Any], dict[str, Any]]:
             {"id": "y", "table_id": "R", "state": "DELETED", "consensus": None},
         ],
         "tasks": 0,
-        "tservers": [{"in_maintenance": False}, {"in_maintenance": False}],
+        "tservers": [{"uuid": uuid, "in_maintenance": False} for uuid in ("u1", "u2", "gone")],
     }
     replica = {
         "tablet_id": "x",
@@ -82,7 +82,7 @@ def _tablet(m):
 def _of_replicas(count):
     def spoil(m, t):
         m["m2"]["dump"]["tables"][0].update(num_replicas=count)
-        m["m2"]["dump"]["tservers"] = [{"in_maintenance": False}] * 3
+        t["t3"] = {"uuid": "u3", "tablets": []}
 
     return spoil
 
@@ -137,10 +137,10 @@ def test_each_condition_alone_keeps_it_from_rest(spoil, text):
 def test_replicas_that_no_server_is_left_for_are_not_waited_for(missing):
     masters, tservers = cluster()
     _of_replicas(3)(masters, tservers)
-    servers = masters["m2"]["dump"]["tservers"]
-    servers[2] = {"in_maintenance": True}
     if missing == "server":
-        del servers[2]
+        del tservers["t3"]
+    else:
+        masters["m2"]["dump"]["tservers"].append({"uuid": "u3", "in_maintenance": True})
     assert pending(masters, tservers) == ()
 
 

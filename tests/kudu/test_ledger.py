@@ -89,10 +89,10 @@ def test_flags_of_a_profile_are_defaults_only(profile):
 @pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
 def test_the_case_of_a_row_can_be_run(bug):
     case = case_of(bug, bug.value.find.seed)
-    assert case.bugs == (bug.id,)
+    assert bug.id in case.bugs
     plan = plan_case(case, load_plugin("environments", "sim"))
     assert bug.value.find.checker in {checker.name for checker in plan.checkers}
-    assert case_of(bug, switched_on=False).bugs == ()
+    assert bug.id not in case_of(bug, switched_on=False).bugs
 
 
 def test_the_track_record_is_the_ledger():

@@ -3,7 +3,12 @@
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.client._leader import LeaderFinder, MasterAnswer, choose_leader
+from targets.kudu.client._leader import (
+    LeaderFinder,
+    MasterAnswer,
+    choose_leader,
+    first_leader,
+)
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
@@ -15,13 +20,13 @@ UNINITIALISED = m.MasterError(
 )
 
 
-def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS):
+def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, policy=None):
     """The leader found, the seconds it took, and the fake."""
 
     async def main():
         rpc = FakeRpc({(a, "ConnectToMaster"): answers[a] for a in masters})
         env = FakeEnv()
-        finder = LeaderFinder(env, rpc, masters, RetryPolicy())
+        finder = LeaderFinder(env, rpc, masters, policy or RetryPolicy())
         leader = await finder.find(round(limit_s * 1e9))
         return leader, env.clock.monotonic_ns() / 1e9, rpc
 
@@ -130,3 +135,19 @@ def test_deadline_ends_the_search_with_nobody():
 def test_single_master_needs_no_other():
     leader, _, _ = find({"m1:7051": [connect(1, "LEADER")]}, masters=("m1:7051",))
     assert leader == "m1:7051"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [(RetryPolicy(), "m2:7051"), (RetryPolicy(first_leader_wins=True), "m1:7051")],
+)
+def test_switch_leader_pick_believes_the_first_that_claims_to_lead(policy, expected):
+    answers = {
+        "m1:7051": [connect(1, "LEADER")] * 9,
+        "m2:7051": [Late(0.3, connect(2, "LEADER"))] * 9,
+        "m3:7051": [Late(0.2, connect(2))] * 9,
+    }
+    leader, _, _ = find(answers, policy=policy)
+    assert leader == expected
+    followers = [MasterAnswer("m1", 3, False)]
+    assert first_leader(followers) is None

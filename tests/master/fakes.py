@@ -22,12 +22,14 @@ from targets.kudu.flags import Flags
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.service import MasterService
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import Tasks
 from targets.kudu.master.tservers import TServerMap
+from targets.kudu.raft.messages import ConsensusError
 from targets.kudu.raft.replica import IndeterminateError, NotLeaderError
 from targets.kudu.rpc import RpcConnectionError
 from tests.virtual import VirtualClock
@@ -167,7 +169,7 @@ class FakeTServers:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
-        self.answers: dict[str, m.TabletError | Exception | None] = {}
+        self.answers: dict[str, m.TabletError | ConsensusError | Exception | None] = {}
 
     async def call(
         self,
@@ -184,7 +186,7 @@ class FakeTServers:
         answer = self.answers.get(name)
         if isinstance(answer, Exception):
             raise answer
-        return m.TabletServerResponse(error=answer)
+        return response_type(error=answer)
 
     def of(self, name: str) -> list[Any]:
         return [request for _, method, request in self.calls if method == name]
@@ -235,6 +237,7 @@ class FakeMaster:
             ddl=Ddl(node, self.tservers),
             admin=Admin(node, self.tservers),
             heartbeats=self.heartbeats,
+            follower_reads=FollowerReads(node, self.leadership),
         )
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
@@ -390,5 +393,8 @@ def reported(
     state: str = "RUNNING",
     data_state: str = "READY",
     error: str | None = None,
+    **health: m.PeerHealth,
 ) -> m.ReportedTablet:
-    return m.ReportedTablet(tablet_id, state, data_state, term, leader, config, version, error)
+    return m.ReportedTablet(
+        tablet_id, state, data_state, term, leader, config, version, error, peer_health=health
+    )

@@ -1,9 +1,13 @@
 """A disk in memory, and a Raft replica that commits alone and at once."""
 
+import asyncio
 import random
+from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 from targets.kudu import messages as m
+from targets.kudu.raft.messages import OpId
 
 
 class FakeDisk:
@@ -58,6 +62,11 @@ class FakeEnv:
         self.clock = FakeClock()
         self.random = random.Random(5)
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        self.tasks.append(asyncio.get_running_loop().create_task(coro, name=name))
+        return self.tasks[-1]
 
     def event(self, kind: str, **data: Any) -> None:
         self.events.append((kind, data))
@@ -68,7 +77,7 @@ class FakeReplica:
 
     def __init__(
         self, env, *, consensus, group_id, folder, local_uuid, initial_config, flags, machine,
-        on_role_change, snapshot_every, files,
+        on_role_change, snapshot_every, copy_source, files,
     ):  # fmt: skip
         del snapshot_every, files
         self._env = env
@@ -78,6 +87,10 @@ class FakeReplica:
         self.group_id = group_id
         self.role, self.term, self.leader_uuid = "LEADER", 1, local_uuid
         self.committed_config = initial_config
+        self.pending_config = None
+        self.copy_source = copy_source
+        self.commit_index, self.last_term = 0, 1
+        self.health: dict[str, m.PeerHealth] = {}
         self.state_text = "NOT_INITIALIZED"
         self.raises: Exception | None = None
         self.log: list[bytes] = []
@@ -99,6 +112,15 @@ class FakeReplica:
         assert self.state_text in {"NOT_INITIALIZED", "STOPPED"}
         if not keep_votes:
             await self._env.disk.remove(self._file)
+
+    @property
+    def core(self) -> Any:
+        """What its owner reads of the core."""
+        last = OpId(self.last_term, self.commit_index)
+        return SimpleNamespace(commit_index=self.commit_index, log=SimpleNamespace(last=last))
+
+    def peer_health(self) -> dict[str, m.PeerHealth]:
+        return self.health
 
     async def replicate(self, payload: bytes, *, timeout_s: float | None = None):
         if self.raises is not None:

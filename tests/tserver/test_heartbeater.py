@@ -7,6 +7,7 @@ import pytest
 
 from harness.errors import TargetError, UsageError
 from targets.kudu import messages as m
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcError
@@ -166,3 +167,25 @@ def test_corrupt_identity_is_not_replaced_by_a_new_one():
 def test_bad_configuration_is_refused(config, text):
     with pytest.raises(UsageError, match=text):
         asyncio.run(node.main(FakeEnv(), config))
+
+
+async def test_switch_leader_only_heartbeats_finds_the_leader_and_stays():
+    masters = Masters(leader="m2:7051")
+    async with beating(masters, bugs=(Bug.LEADER_ONLY_HEARTBEATS,)):
+        await asyncio.sleep(5)
+        assert len(masters.to("m1:7051")) == 1
+        masters.leader, before = "m1:7051", len(masters.to("m2:7051"))
+        await asyncio.sleep(5)
+    assert len(masters.to("m2:7051")) <= before + 1
+    assert len(masters.to("m1:7051")) >= 4
+
+
+@pytest.mark.parametrize("bugs", [(Bug.KUDU_1374,), ()])
+async def test_switch_kudu_1374_clears_marks_for_all_masters(bugs):
+    masters = Masters()
+    async with beating(masters, bugs=bugs) as heartbeater:
+        await asyncio.sleep(1.5)
+        heartbeater.mark_dirty("x")
+        await asyncio.sleep(0.5)
+        marks = [loop._tracker.dirty for loop in heartbeater._loops]
+    assert [sorted(each) for each in marks] == [[], [] if bugs else ["x"]]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu import messages as m
-from targets.kudu.tserver._reports import ReportKind, ReportTracker
+from targets.kudu.tserver._reports import FullOn, ReportKind, ReportTracker
 
 
 def tracker() -> ReportTracker:
@@ -220,3 +220,32 @@ def test_whatever_happened_a_leader_soon_knows_every_tablet(steps):
     assert beats <= 3
     beat("ok")
     assert t.dirty == {}
+
+
+@pytest.mark.parametrize(
+    ("full_on", "later_term", "after_flip"),
+    [(FullOn.LATER_TERM, True, True), (FullOn.FLIP, False, True), (FullOn.NOTHING, False, False)],
+)
+def test_what_makes_a_full_report_due(full_on, later_term, after_flip):
+    t = ReportTracker(failures_before_backoff=3, full_on=full_on)
+    plan = t.plan()
+    t.answered(plan, response(1, leads=True, processed=plan.sequence_number))
+    assert t.plan().kind is ReportKind.INCREMENTAL
+    t.failed()  # cut off: another leader, and this one again
+    plan = t.plan()
+    t.answered(plan, response(3, leads=True, processed=plan.sequence_number))
+    assert (t.plan().kind is ReportKind.FULL) is later_term
+    t = ReportTracker(failures_before_backoff=3, full_on=full_on)
+    t.answered(t.plan(), response(1, leads=False))
+    t.answered(t.plan(), response(2, leads=True))
+    assert (t.plan().kind is ReportKind.FULL) is after_flip
+
+
+def test_a_full_report_stays_due_until_it_is_acknowledged():
+    t = ReportTracker(failures_before_backoff=3, full_on=FullOn.FLIP)
+    for _ in range(2):
+        t.answered(t.plan(), response(1, leads=True))
+        plan = t.plan()
+        assert plan.kind is ReportKind.FULL
+    t.answered(plan, response(1, leads=True, processed=plan.sequence_number))
+    assert t.plan().kind is ReportKind.INCREMENTAL

@@ -25,7 +25,7 @@ from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._tables import Gone, Table, TableCache, Tablet
 from targets.kudu.rpc import RpcError
 
-__all__ = ["Answered", "Replicas", "Target"]
+__all__ = ["FINAL", "TOO_LATE", "Answered", "Replicas", "Target"]
 
 _ASK_MASTER_S: Final = 0.5
 """How long an operation waits for a master where it knows replicas that did not serve it."""
@@ -37,12 +37,21 @@ _ELSEWHERE: Final = frozenset(
         m.TabletErrorCode.NOT_THE_LEADER,
     }
 )
+FINAL: Final = frozenset(
+    {
+        m.TabletErrorCode.MISMATCHED_SCHEMA,
+        m.TabletErrorCode.INVALID_SCAN_SPEC,
+        m.TabletErrorCode.INVALID_SNAPSHOT,
+    }
+)
+"""Errors that asking again does not mend."""
+TOO_LATE: Final = "TIMED_OUT: the deadline passed"
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet of an operation, and what of its replicas was tried in this round."""
+    """The tablet of an operation; `tried` are replicas that turned it down in this round."""
 
     name: str
     table: Table
@@ -55,10 +64,8 @@ class Target:
     gone: bool = False
     """A master said that the table is gone, or is another one by now."""
 
-    @property
-    def node(self) -> str | None:
-        """The node asked last."""
-        return self.tried[-1].partition(":")[0] if self.tried else None
+    node: str | None = None
+    """The node asked last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,6 +82,11 @@ class Answered:
         """The error in the answer."""
         error: m.TabletError | None = None if self.response is None else self.response.error
         return error
+
+
+def _leads(response: Any) -> bool:
+    """Whether who answered is the leader: writes nobody else answers, scans say it."""
+    return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
 class Replicas:
@@ -101,8 +113,7 @@ class Replicas:
         left_s = self.left_s(target)
         if address is None or left_s <= 0:
             return None
-        target.tried.append(address)
-        node = address.partition(":")[0]
+        node = target.node = address.partition(":")[0]
         start_ns = self._env.clock.monotonic_ns()
         response: R | None = None
         failure: RpcError | None = None
@@ -126,11 +137,10 @@ class Replicas:
     def _learn(self, target: Target, address: str, answered: Answered) -> None:
         error = answered.error
         if answered.failure is not None or (error is not None and error.code in _ELSEWHERE):
+            target.tried.append(address)
             target.tablet.not_leader(address)
-        elif error is None and not target.any_replica:
+        elif error is None and _leads(answered.response):
             target.tablet.leader = address
-        if error is not None and error.code not in _ELSEWHERE:
-            target.tried.remove(address)  # it is the right one, but cannot do it now
 
     async def pause(self, target: Target) -> None:
         """Wait before the same replica is asked again."""

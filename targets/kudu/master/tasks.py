@@ -274,13 +274,11 @@ class Tasks:
             return _Step.DONE
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
-        leader_uuid = tablet.consensus.leader_uuid
-        if leader_uuid is None or leader_uuid != self._catalog.views[tablet.id].leader_uuid:
-            return _Step.RETRY  # the new leader has not yet said how it sees its peers
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE
-        leader = self._tservers.get(leader_uuid)
-        if leader is None:
+            return _Step.DONE  # a new leader may not have said yet how it sees its peers
+        leader_uuid = tablet.consensus.leader_uuid
+        leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
+        if leader_uuid is None or leader is None:
             return _Step.RETRY
         error = await self._ask_leader(leader.address, leader_uuid, call)
         return _Step.DONE if error is None or error.code in _DONE_CONFIG else _Step.RETRY

@@ -70,9 +70,12 @@ class RaftConfig(Message, frozen=True):
 
 
 class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: how a leader replica sees one of its peers."""
+    """`HealthReportPB.HealthStatus`: what a leader makes of a peer."""
 
+    UNKNOWN = "UNKNOWN"
+    """Not heard from since this leader was elected."""
     HEALTHY = "HEALTHY"
-    FAILED = "FAILED"  # silent for `follower_unavailable_considered_failed_sec`
-    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"  # it cannot come back by itself
-    UNKNOWN = "UNKNOWN"  # not heard since this leadership began
+    FAILED = "FAILED"
+    """No answer for `follower_unavailable_considered_failed_sec`."""
+    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
+    """It says that it failed, or it has lost its data and cannot be given them."""

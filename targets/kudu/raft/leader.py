@@ -341,11 +341,16 @@ class Leader:
             self._send_update(peer)
 
     def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
-        """A server that has lost the tablet, or never had it, is asked for an empty replica."""
+        """A server that has lost the tablet, or never had it, is asked for an empty replica.
+
+        A newcomer is once its addition has committed: else a replica could be left on a server
+        that was never a member. One that votes may be needed for just that commit.
+        """
         peer.match_index = 0
+        is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
         if code is ConsensusErrorCode.TABLET_FAILED:
             peer.is_hopeless = True
-        elif self._state.options.tablet_copy:
+        elif self._state.options.tablet_copy and not is_tentative:
             self._request_count += 1
             peer.in_flight = self._request_count
             term, config = self._state.term, self._configs.committed
@@ -396,7 +401,12 @@ class Leader:
         """The sending of a snapshot ended."""
         response = event.response
         peer = self._answering_peer(event)
-        if peer is None or response is None or response.responder_term != self._state.term:
+        if peer is None or response is None:
+            return
+        if response.error is not None and response.error.code in _HAS_NO_REPLICA:
+            self._without_replica(peer, response.error.code)
+            return
+        if response.responder_term != self._state.term:
             return
         peer.note_contact(self._state.now_ns)
         if response.installed:

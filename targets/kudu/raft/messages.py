@@ -13,7 +13,7 @@ import enum
 
 import msgspec
 
-from targets.kudu.messages import PeerConfig, RaftConfig
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 __all__ = [
     "BulkChangeConfigRequest",
@@ -191,18 +191,6 @@ class InstallSnapshotResponse(_Message, frozen=True):
     next_offset: int = 0
     installed: bool = False
     error: ConsensusError | None = None
-
-
-class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: what a leader makes of a peer."""
-
-    UNKNOWN = "UNKNOWN"
-    """Not heard from since this leader was elected."""
-    HEALTHY = "HEALTHY"
-    FAILED = "FAILED"
-    """No answer for `follower_unavailable_considered_failed_sec`."""
-    FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
-    """It says that it failed, or it has lost its data and cannot be given them."""
 
 
 class GetConsensusStateRequest(_Message, frozen=True):

@@ -10,6 +10,9 @@ moves in steps of which each can be finished by the next start:
 
 A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
 bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
+
+A leader that finds a member without a replica has one made here (`start_copy`), also in the place
+of a tombstone. It is empty, and `COPYING` until it has what its source had committed then.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ import msgspec
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.raft import messages as raft
 from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.tserver._superblock import (
+    COPYING,
     DELETED,
     READY,
     TOMBSTONED,
@@ -38,6 +43,8 @@ __all__ = ["TabletManager"]
 _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
 """How many deleted ids are refused; older ones are forgotten, as all are at a restart."""
+_COPY_LOOK_S: Final = 0.2
+"""How often it is looked whether a copy is complete."""
 
 
 class TabletManager:
@@ -73,6 +80,8 @@ class TabletManager:
             self._tablets[tablet.tablet_id] = tablet
             started.append(tablet)
         await asyncio.gather(*(tablet.start() for tablet in started))
+        for tablet in started:
+            self._watch_copy(tablet)
 
     # --- TabletServerAdminService ------------------------------------------------------------
 
@@ -102,15 +111,7 @@ class TabletManager:
             initial_config=request.config,
             partition_schema=request.partition_schema,
         )
-        self._in_transition[tablet_id] = "creating"
-        try:
-            await self._store.write(superblock)
-            tablet = self._tablet(superblock)
-            self._tablets[tablet_id] = tablet
-            await tablet.start()
-        finally:
-            del self._in_transition[tablet_id]
-        self._on_dirty(tablet_id)
+        await self._make(superblock, "creating")
         return None
 
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> m.TabletError | None:
@@ -180,6 +181,29 @@ class TabletManager:
             return _error(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
         return None
 
+    async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
+        """Make an empty replica for a leader to fill, also where a tombstone is, whose votes it
+        keeps (`MissingGroupHook`). What was deleted here for good is refused.
+        """
+        code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
+        doing = self._in_transition.get(tablet_id)
+        if doing is not None:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
+        if tablet_id in self._deleted:
+            return raft.ConsensusError(code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here")
+        found = self._tablets.get(tablet_id)
+        if found is not None and found.has_data:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is starting")
+        superblock = msgspec.structs.replace(
+            msgspec.json.decode(request.superblock, type=Superblock),
+            initial_config=request.config,
+            data_state=COPYING,
+            copied_at=request.config.opid_index,
+        )
+        await self._make(superblock, "copying", found)
+        self._env.event("tablet-copy-started", tablet=tablet_id, source=request.caller_uuid)
+        return None
+
     # --- steps -------------------------------------------------------------------------------
 
     def _tablet(self, superblock: Superblock) -> Tablet:
@@ -191,14 +215,53 @@ class TabletManager:
             on_dirty=self._on_dirty,
         )
 
+    async def _make(
+        self, superblock: Superblock, doing: str, tombstone: Tablet | None = None
+    ) -> None:
+        """Write a superblock and start its replica, in the place of `tombstone` if there is one."""
+        tablet_id = superblock.tablet_id
+        self._in_transition[tablet_id] = doing
+        try:
+            if tombstone is not None:
+                await tombstone.stop()
+            await self._store.write(superblock)
+            tablet = self._tablet(superblock)
+            self._tablets[tablet_id] = tablet
+            await tablet.start()
+        finally:
+            del self._in_transition[tablet_id]
+        self._watch_copy(tablet)
+        self._on_dirty(tablet_id)
+
+    def _watch_copy(self, tablet: Tablet) -> None:
+        if tablet.superblock.data_state == COPYING:
+            self._env.spawn(self._finish_copy(tablet), name=f"copy-{tablet.tablet_id}")
+
+    async def _finish_copy(self, tablet: Tablet) -> None:
+        """Make a copy `READY` once it is complete."""
+        tablet_id = tablet.tablet_id
+        while not tablet.is_copied or tablet_id in self._in_transition:
+            await asyncio.sleep(_COPY_LOOK_S)  # nothing tells of an entry that was applied
+            if tablet.superblock.data_state != COPYING:
+                return  # deleted or tombstoned meanwhile
+        self._in_transition[tablet_id] = "copying"
+        try:
+            ready = msgspec.structs.replace(tablet.superblock, data_state=READY)
+            await self._store.write(ready)
+            tablet.superblock = ready
+        finally:
+            del self._in_transition[tablet_id]
+        self._env.event("tablet-copy-done", tablet=tablet_id)
+        self._on_dirty(tablet_id)
+
     async def _delete(self, tablet: Tablet) -> None:
         self._deleted[tablet.tablet_id] = None
         if len(self._deleted) > _DELETED_IDS_MAX:
             oldest = next(iter(self._deleted))
             del self._deleted[oldest]
             self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
-        deleted = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
-        await self._store.write(deleted)
+        tablet.superblock = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
+        await self._store.write(tablet.superblock)
         await tablet.stop()
         await self._remove_files(tablet)
         del self._tablets[tablet.tablet_id]
@@ -220,7 +283,7 @@ class TabletManager:
     @property
     def live_tablets(self) -> int:
         """How many replicas hold data."""
-        return sum(tablet.superblock.data_state == READY for tablet in self._tablets.values())
+        return sum(tablet.has_data for tablet in self._tablets.values())
 
     def report(
         self, tablet_ids: Sequence[str] | None

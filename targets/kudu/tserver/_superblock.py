@@ -16,8 +16,9 @@ from harness.env import Disk
 from targets.kudu import checked_file
 from targets.kudu.messages import Partition, PartitionSchema, RaftConfig, Schema
 
-__all__ = ["DELETED", "READY", "TOMBSTONED", "Superblock", "SuperblockStore"]
+__all__ = ["COPYING", "DELETED", "READY", "TOMBSTONED", "Superblock", "SuperblockStore"]
 
+COPYING: Final = "COPYING"
 READY: Final = "READY"
 DELETED: Final = "DELETED"
 TOMBSTONED: Final = "TOMBSTONED"
@@ -41,6 +42,7 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_state: str = READY
     partition_schema: PartitionSchema | None = None
     tombstone_config_index: int = -1  # the committed configuration when it was tombstoned
+    copied_at: int = -1  # a copy is complete once it has committed this, as its source had before
 
 
 class SuperblockStore:

@@ -1,11 +1,18 @@
 """One replica of a tablet on this server: its superblock, its state machine, its Raft group, and
 those who write to it and read from it.
+
+A replica whose data are being copied is a member of its group like any other, with an empty log
+that the leader fills by entries or a snapshot. Its files are consistent at every moment, so a crash
+in between costs nothing: it goes on where it was. (Kudu copies files, has to tombstone what a crash
+left of them, and copies anew.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
@@ -22,7 +29,7 @@ from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMac
 from targets.kudu.tserver._row_files import RowFiles
 from targets.kudu.tserver._safe_time import SafeTime
 from targets.kudu.tserver._scans import Scans
-from targets.kudu.tserver._superblock import READY, Superblock, SuperblockStore
+from targets.kudu.tserver._superblock import COPYING, READY, Superblock, SuperblockStore
 from targets.kudu.tserver._writes import Writes
 
 __all__ = ["Tablet"]
@@ -83,6 +90,7 @@ class Tablet:
             machine=self._machine,
             snapshot_every=node.flags.tablet_snapshot_every,
             on_role_change=lambda replica: on_dirty(replica.group_id),
+            copy_source=lambda: msgspec.json.encode(self.superblock),
             files=self._files,
         )
         self._clock = clock
@@ -110,13 +118,19 @@ class Tablet:
 
     @property
     def has_data(self) -> bool:
-        """Whether it is `READY`."""
-        return self.superblock.data_state == READY
+        """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
+        return self.superblock.data_state in {COPYING, READY}
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a replica that is `COPYING` has what its source had when the copy began."""
+        return self._replica.core.commit_index >= self.superblock.copied_at
 
     @property
     def is_serving(self) -> bool:
-        """Whether it takes part in its group."""
-        return self.has_data and self._replica.state_text == "RUNNING"
+        """Whether it can be written to and read from."""
+        ready = self.superblock.data_state == READY
+        return ready and self._replica.state_text == "RUNNING"
 
     @property
     def committed_config_index(self) -> int:
@@ -240,11 +254,13 @@ class Tablet:
         return m.ReportedTablet(
             tablet_id=self.tablet_id,
             state=replica.state_text,
-            data_state=READY,
+            data_state=self.superblock.data_state,
             term=replica.term,
             leader_uuid=replica.leader_uuid,
             committed_config=replica.committed_config,
             schema_version=machine.schema_version,
+            has_pending_config=replica.pending_config is not None,
+            peer_health=replica.peer_health(),
         )
 
     def hosted(self) -> m.HostedTablet:

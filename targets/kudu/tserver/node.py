@@ -65,6 +65,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     heartbeater = Heartbeater(node, settings.masters, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
+    consensus.on_missing_group = manager.start_copy
     _register(server, manager, env.disk)
     register_row_service(server, manager)
     await TServerPages(

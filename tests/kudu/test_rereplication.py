@@ -1,0 +1,243 @@
+"""Re-replication of whole clusters in simulation: servers that never return, and those that do."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from harness.ops import OpType
+from harness.plugins import Convergence
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcClient
+from tests.async_tests import on
+from tests.kudu.deploy import Deployed, deploy
+
+SOON = "follower_unavailable_considered_failed_sec=3,tserver_unresponsive_timeout_ms=10000"
+
+
+async def of_leader(cluster: Deployed) -> Mapping[str, Any]:
+    """The dump of the leading master."""
+    leader = await cluster.leader()
+    dump = (await cluster.system.snapshot())["masters"][leader]
+    assert dump is not None
+    return dump
+
+
+async def uuid_of(cluster: Deployed, node: str) -> str:
+    servers = (await of_leader(cluster))["tservers"]
+    return next(s["uuid"] for s in servers if s["address"] == f"{node}:7050")
+
+
+async def members(cluster: Deployed) -> dict[str, list[str]]:
+    """Tablet -> the uuids of its voters; nothing where somebody is on the way."""
+    return {
+        tablet["id"]: sorted(peer["uuid"] for peer in tablet["consensus"]["peers"])
+        for tablet in (await of_leader(cluster))["tablets"]
+        if tablet["state"] == "RUNNING"
+        and all(peer["member_type"] == "VOTER" for peer in tablet["consensus"]["peers"])
+    }
+
+
+async def until_whole(cluster: Deployed, tablets: int, replicas: int, *without: str) -> None:
+    """Every tablet has all its voters, and none on the servers of these uuids."""
+
+    async def check() -> Convergence:
+        found = await members(cluster)
+        ok = len(found) == tablets and all(
+            len(uuids) == replicas and not set(uuids) & set(without) for uuids in found.values()
+        )
+        return Convergence(ok=ok, pending=(str(found),))
+
+    await cluster.until("whole", check, limit_s=90)
+
+
+async def held_by(cluster: Deployed, node: str) -> dict[str, str]:
+    """Tablet -> data state, on one tablet server."""
+    dump = (await cluster.system.snapshot())["tservers"][node]
+    return {tablet["tablet_id"]: tablet["data_state"] for tablet in dump["tablets"]}
+
+
+async def call_leader(cluster: Deployed, name: str, request: Any) -> Any:
+    client = RpcClient(cluster.env)
+    method = f"MasterService.{name}"
+    answer = await client.call(
+        f"{await cluster.leader()}:7051", method, request, m.METHODS[method][1], timeout_s=5
+    )
+    client.close()
+    return answer
+
+
+@on(deploy, tservers=5, flags=SOON)
+async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    for name in ("t", "u", "v"):
+        await cluster.ok(client, "create", name=name, partitions=2)
+    await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
+    await cluster.until_converged()
+    lost = await uuid_of(cluster, "t1")
+    before = await members(cluster)
+    held = [tablet for tablet, uuids in before.items() if lost in uuids]
+    assert held, "t1 had nothing to lose"
+    await world.kill("t1")
+    await until_whole(cluster, 6, 3, lost)
+    after = await members(cluster)
+    for tablet, uuids in before.items():
+        assert (sorted(uuids) == after[tablet]) is (tablet not in held)
+        assert len(set(uuids) - set(after[tablet])) <= 1
+    await cluster.ok(client, "alter", name="t", steps=[["add", "d"]])
+    await cluster.until_done(client, "is-alter-done", "t")
+
+    await world.start("t1")
+    await cluster.until_converged()
+    assert {"TOMBSTONED"} == set((await held_by(cluster, "t1")).values())
+    assert after == await members(cluster)
+
+
+@on(deploy, flags=SOON)
+async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=4)
+    await cluster.until_converged()
+    before = await of_leader(cluster)
+    await world.kill("t1")
+    await asyncio.sleep(30)
+    dump = await of_leader(cluster)
+    assert [t["consensus"]["opid_index"] for t in dump["tablets"]] == [-1] * 4
+    assert dump["revision"] - before["revision"] < 10, "only new leaders of tablets are stored"
+    await world.start("t1")
+    await cluster.until_converged()
+    assert {"READY"} == set((await held_by(cluster, "t1")).values())
+
+
+@on(deploy, tservers=5, flags=SOON)
+async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: Deployed):
+    """t1 goes and comes back, then two others go: what it had is copied over what it kept."""
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=6)
+    await cluster.until_converged()
+    first = await uuid_of(cluster, "t1")
+    await world.kill("t1")
+    await until_whole(cluster, 6, 3, first)
+    await cluster.ok(client, "alter", name="t", steps=[["add", "c"]])
+    await world.start("t1")
+    await cluster.until_converged()
+    assert await held_by(cluster, "t1")
+    second, third = await uuid_of(cluster, "t2"), await uuid_of(cluster, "t3")
+    await world.kill("t2")
+    await until_whole(cluster, 6, 3, second)
+    await world.kill("t3")
+    await until_whole(cluster, 6, 3, second, third)
+    await cluster.ok(client, "alter", name="t", steps=[["add", "d"]])
+    await cluster.until_done(client, "is-alter-done", "t")
+    await asyncio.sleep(
+        2
+    )  # a copy is looked at now and then, and heartbeats tell what is committed
+    assert {"READY"} == set((await held_by(cluster, "t1")).values())
+    await world.start("t2")
+    await world.start("t3")
+    await cluster.until_converged()
+
+
+@on(deploy, tservers=5, flags=SOON)
+async def test_replicas_follow_a_new_number(cluster: Deployed):
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="t", partitions=2)
+    await cluster.until_converged()
+    identifier = m.TableIdentifier(table_name="t")
+    for number, replicas in enumerate((5, 3, 1, 3)):
+        request = m.AlterTableRequest(
+            identifier, m.RequestId("me", number, "n"), num_replicas=replicas
+        )
+        answer = await call_leader(cluster, "AlterTable", request)
+        assert answer.error is None
+        await until_whole(cluster, 2, replicas)
+        await cluster.until_done(client, "is-alter-done", "t")
+        await cluster.until_converged()
+    for bad in (2, 7, 9):
+        request = m.AlterTableRequest(identifier, m.RequestId("b", bad, "n"), num_replicas=bad)
+        assert (await call_leader(cluster, "AlterTable", request)).error is not None
+
+
+@on(deploy, tservers=4, flags=SOON)
+async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=4)
+    await cluster.until_converged()
+    uuid = await uuid_of(cluster, "t1")
+    enter = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.ENTER_MAINTENANCE_MODE)
+    leave = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.EXIT_MAINTENANCE_MODE)
+    assert (await call_leader(cluster, "ChangeTServerState", enter)).error is None
+    await world.kill("t1")
+    await asyncio.sleep(20)
+    dump = await of_leader(cluster)
+    assert {-1} == {t["consensus"]["opid_index"] for t in dump["tablets"]}
+    created = await cluster.do(client, "create", name="u", partitions=2)
+    assert created.type is OpType.OK
+    await cluster.until_done(client, "is-create-done", "u")
+    leader = await cluster.leader()
+    await world.kill(leader)
+    await cluster.until_led_by_another(leader)
+    assert (await call_leader(cluster, "ChangeTServerState", leave)).error is None
+    await until_whole(cluster, 6, 3, uuid)
+    await world.start(leader)
+    await world.start("t1")
+    await cluster.until_converged()
+
+
+@on(deploy, flags=SOON)
+async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=1)
+    await cluster.until_converged()
+    (old,) = await members(cluster)
+    for node in ("t1", "t2"):
+        await world.kill(node)
+        await world.wipe(node)
+        await world.start(node)
+    await cluster.until_ready()
+    answer = await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))
+    assert answer.error is None
+    await cluster.until_converged(limit_s=150)
+    assert [answer.replacement_tablet_id] == list(await members(cluster))
+    assert (await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))).error
+
+
+@on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
+async def test_rows_move_with_their_replicas(cluster: Deployed):
+    """Every server goes once: no replica of the end is one of the beginning."""
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", columns=["a"], partitions=2)
+    await cluster.until_converged()
+    expected = {}
+    for round_ in range(5):
+        for batch in range(3):
+            rows = [["insert", f"k{round_}.{batch}.{n}", {"a": f"v{n}"}] for n in range(20)]
+            await cluster.ok(client, "write", table="t", nonce=f"w{round_}.{batch}", rows=rows)
+            expected |= {key: cells for _, key, cells in rows}
+        node = f"t{round_ + 1}"
+        lost = await uuid_of(cluster, node)
+        await world.kill(node)
+        await until_whole(cluster, 2, 3, lost)
+        await world.start(node)
+        await cluster.until_converged()
+    scanned = await cluster.ok(client, "scan", table="t", mode="latest", replica="leader")
+    found = {key: cells for part in scanned["parts"] for key, cells in part["rows"]}
+    assert expected == found
+    digests: dict[str, set[str]] = {}
+    for dump in (await cluster.system.snapshot())["tservers"].values():
+        for tablet in dump["tablets"]:
+            if tablet["data_state"] == "READY":
+                digests.setdefault(tablet["tablet_id"], set()).add(tablet["rows"]["digest"])
+    assert [len(found) for found in digests.values()] == [1, 1]
+
+
+@on(deploy, tservers=5, flags=SOON + ",raft_prepare_replacement_before_eviction=false")
+async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=4)
+    await cluster.until_converged()
+    lost = await uuid_of(cluster, "t1")
+    await world.kill("t1")
+    await until_whole(cluster, 4, 3, lost)
+    await world.start("t1")
+    await cluster.until_converged()
+    assert {"TOMBSTONED"} == set((await held_by(cluster, "t1")).values())

@@ -1,0 +1,358 @@
+"""Switches of masters: the broken path shows what its row says, and the correct one does not."""
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from targets.kudu import messages as m
+from targets.kudu.flags import Flags
+from targets.kudu.master.assignment import Moment, plan_assignments
+from targets.kudu.master.batches import decode_batch
+from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.plan import DeleteReplica
+from targets.kudu.master.records import TabletState
+from targets.kudu.master.reports import plan_report
+from targets.kudu.master.tservers import TServer
+from targets.kudu.raft.replica import OverloadedError
+from tests.master.fakes import FakeMaster, FakeReplica, add, refusal, reported, with_table
+from tests.virtual import run
+
+pytestmark = pytest.mark.loop(run=run)
+Code = m.MasterErrorCode
+UNPLACEABLE = Code.REPLICATION_FACTOR_TOO_HIGH
+
+
+async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
+    """As `with_table`, with switches."""
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    await master.create("t", "a", partitions=partitions)
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    return master
+
+
+def batches(replica: FakeReplica) -> list[tuple[int, int]]:
+    """Records of tables and tablets in each entry of the log that has any."""
+    found = [decode_batch(payload) for _, payload in replica.log if payload]
+    return [(len(b.tables), len(b.tablets)) for b in found if b.tables or b.tablets]
+
+
+# --- who lives -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bug", "refused"), [("KUDU-1358", True), (None, False)])
+async def test_kudu_1358_knows_no_tablet_server_at_first(bug: str | None, refused: bool) -> None:
+    master = await FakeMaster(*([bug] if bug else [])).lead()
+    answer = await master.create("t")
+    assert (answer.error is not None and answer.error.code is UNPLACEABLE) is refused
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    assert (await master.create("t2")).error is None
+
+
+@pytest.mark.parametrize(("bugs", "waits"), [(("PLACE-AT-ONCE",), False), ((), True)])
+async def test_place_at_once_does_not_wait_for_heartbeats(
+    bugs: tuple[str, ...], waits: bool
+) -> None:
+    master = await FakeMaster(*bugs).lead(tservers=0)
+    create = asyncio.ensure_future(master.create("t"))
+    await asyncio.sleep(0.5)
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    assert ((await create).error is None) is waits
+
+
+@pytest.mark.parametrize(("bugs", "heard"), [(("LEADER-ONLY-HEARTBEATS",), 0), ((), 1)])
+async def test_followers_take_note_of_heartbeats(bugs: tuple[str, ...], heard: int) -> None:
+    master = FakeMaster(*bugs)
+    master.leadership.on_role_change(master.replica)
+    answer = await master.heartbeat("ts0")
+    assert (len(list(master.tservers)), answer.error) == (heard, None)
+
+
+# --- reports ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bug", "asks"),
+    [("KUDU-1374", False), ("LEADER-FLAP-ABA", False), ("KUDU-1353", False), (None, True)],
+)
+async def test_a_later_leadership_asks_for_full_reports(bug: str | None, asks: bool) -> None:
+    master = await table(*([bug] if bug else []))
+    await master.fail_over()
+    answer = await master.heartbeat("ts0")
+    assert answer.needs_full_tablet_report is asks
+
+
+@pytest.mark.parametrize(("bugs", "located"), [(("KUDU-1353",), 0), ((), 3)])
+async def test_replicas_are_those_of_the_stored_configuration(
+    bugs: tuple[str, ...], located: int
+) -> None:
+    master = await table(*bugs)
+    await master.fail_over()
+    (tablet,) = (await master.locate("t")).tablets
+    assert len(tablet.replicas) == located
+    await master.delete("t")
+    await asyncio.sleep(0.1)
+    assert len(master.client.of("DeleteTablet")) == located
+    again = await table(*bugs)
+    assert len((await again.locate("t")).tablets[0].replicas) == 3, "all have reported"
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_fence_orphan_deletes_what_is_unknown(*, deletes: bool) -> None:
+    config = m.RaftConfig(-1, (m.PeerConfig("A", "A:7050"),))
+    unknown = reported("f" * 32, config, "A")
+    plan = plan_report(Catalog(1), "A", [unknown], deletes_unknown=deletes)
+    assert [isinstance(call, DeleteReplica) for call in plan.calls] == [True] * deletes
+    assert len(plan.alarms) == 1 - deletes
+
+
+@pytest.mark.parametrize(("bugs", "done"), [(("ALTER-REPLY",), True), ((), False)])
+async def test_alter_reply_counts_as_a_report(bugs: tuple[str, ...], done: bool) -> None:
+    master = await table(*bugs)
+    await master.alter("t", add("b"))
+    await asyncio.sleep(3)
+    got = await master.get("t")
+    assert (got.state == "RUNNING") is done
+
+
+# --- losing the leadership -------------------------------------------------------------------
+
+
+def failed_checks(master: FakeMaster) -> list[str]:
+    tasks: Sequence[asyncio.Task[Any]] = master.env.tasks
+    return [str(t.exception()) for t in tasks if t.get_name() == "check-failed" and t.done()]
+
+
+@pytest.mark.parametrize(("bugs", "deaths"), [(("KUDU-495-ABORT",), 1), ((), 0)])
+async def test_a_lost_write_ends_no_process(bugs: tuple[str, ...], deaths: int) -> None:
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    create = await master.held(master.create("t"))
+    master.replica.depose(lose_tail=True)
+    assert refusal(await create).indeterminate
+    await asyncio.sleep(0.01)
+    assert len(failed_checks(master)) == deaths
+
+
+@pytest.mark.parametrize(("bugs", "deaths"), [(("CATCH-UP-EXIT",), 1), ((), 0)])
+async def test_a_leader_that_cannot_catch_up_ends_no_process(
+    bugs: tuple[str, ...], deaths: int
+) -> None:
+    master = FakeMaster(*bugs, flags=Flags(master_failover_catchup_timeout_ms=3000))
+    master.replica.elect(1, no_op_commits=False)
+    await asyncio.sleep(4)
+    assert len(failed_checks(master)) == deaths
+    assert (master.replica.role == "FOLLOWER") is (deaths == 0)
+
+
+@pytest.mark.parametrize(("bugs", "written"), [(("RELOAD-NO-LOCK",), True), ((), False)])
+async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written: bool) -> None:
+    master = await table(*bugs)
+    epoch = master.leadership.epoch
+    assert epoch is not None
+    master.replica.depose()
+    await master.lead(7)
+    fresh = epoch.catalog.tables[epoch.catalog.by_name["t"]]
+    async with master.leadership.ready().locked([fresh.id]):
+        assert epoch.is_current() is written
+    assert (master.leadership.epoch is epoch) is False
+
+
+# --- what is written and shown in which order -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bugs", "create"), [(("KUDU-495-SPLIT",), [(0, 2), (1, 0)]), ((), [(1, 2)])]
+)
+async def test_one_operation_is_one_batch(
+    bugs: tuple[str, ...], create: list[tuple[int, int]]
+) -> None:
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    await master.create("t", "a", partitions=2)
+    assert batches(master.replica)[: len(create)] == create
+    await asyncio.sleep(0.1)
+    await master.run_tablets("t")
+    before = len(batches(master.replica))
+    assert (await master.delete("t")).error is None
+    delete = batches(master.replica)[before:]
+    assert delete == ([(1, 0), (0, 1), (0, 1)] if bugs else [(1, 2)])
+    assert all(t.state is TabletState.DELETED for t in master.rows.tablets.values())
+
+
+async def test_kudu_495_split_does_not_deny_a_deletion_that_is_half_done() -> None:
+    master = await table("KUDU-495-SPLIT", partitions=2)
+    replicate, count = master.replica.replicate, 0
+
+    async def second_is_lost(payload: bytes, *, timeout_s: float | None = None) -> Any:
+        nonlocal count
+        count += 1
+        if count == 2:
+            master.replica.depose()
+        return await replicate(payload)
+
+    master.replica.replicate = second_is_lost  # type: ignore[method-assign]
+    assert refusal(await master.delete("t")).indeterminate
+
+
+@pytest.mark.parametrize(("bugs", "early"), [(("ORDER-DELETE",), 3), ((), 0)])
+async def test_replicas_are_deleted_after_the_commit(bugs: tuple[str, ...], early: int) -> None:
+    master = await table(*bugs)
+    delete = await master.held(master.delete("t"))
+    assert len(master.client.of("DeleteTablet")) == early
+    master.replica.commit()
+    assert (await delete).error is None
+    await asyncio.sleep(0.1)
+    assert len(master.client.of("DeleteTablet")) == 3
+
+
+@pytest.mark.parametrize(("bugs", "shown"), [(("ORDER-REPLACE",), True), ((), False)])
+async def test_a_replacement_is_shown_when_it_is_committed(
+    bugs: tuple[str, ...], shown: bool
+) -> None:
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    (old,) = master.catalog.live_tablets(master.catalog.by_name["t"])
+    master.replica.hold()
+    await asyncio.sleep(32)
+    catalog = master.catalog
+    (now,) = catalog.live_tablets(catalog.by_name["t"])
+    assert (now.id != old.id) is shown
+    assert (now.id in master.rows.tablets) is not shown
+    assert bool(catalog.differences(Catalog.load(master.rows, 1))) is shown
+    master.replica.commit()
+    await asyncio.sleep(0.1)
+    (new,) = catalog.live_tablets(catalog.by_name["t"])
+    assert master.rows.tablets[old.id].state is TabletState.REPLACED
+    assert catalog.differences(Catalog.load(master.rows, 1)) == []
+    assert (new.id == now.id) is shown
+
+
+async def test_order_replace_takes_back_what_could_not_be_written() -> None:
+    master = await FakeMaster("ORDER-REPLACE").lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    await master.create("t", "a")
+    await asyncio.sleep(0.1)
+    catalog = master.catalog
+    (old,) = catalog.live_tablets(catalog.by_name["t"])
+
+    async def full(payload: bytes, *, timeout_s: float | None = None) -> Any:
+        (new,) = catalog.live_tablets(catalog.by_name["t"])
+        assert new.id != old.id, "shown already"
+        raise OverloadedError("too many")
+
+    master.replica.replicate = full  # type: ignore[method-assign]
+    await asyncio.sleep(32)
+    assert "background-refused" in master.env.kinds()
+    assert list(catalog.live_tablets(catalog.by_name["t"])) == [old]
+    assert catalog.differences(Catalog.load(master.rows, 1)) == []
+
+
+@pytest.mark.parametrize(("bugs", "gap"), [(("RENAME-GAP",), True), ((), False)])
+async def test_a_rename_switches_both_names_at_once(bugs: tuple[str, ...], gap: bool) -> None:
+    master = await table(*bugs)
+    rename = await master.held(master.alter("t", to="u"))
+    master.replica.commit()
+    catalog = master.catalog
+    assert ("u" in catalog.by_name, "t" in catalog.by_name) == (not gap, False)
+    assert catalog.name_taken("u") is not None, "nobody else gets it meanwhile"
+    assert (await rename).error is None
+    assert (await master.get("u")).error is None
+    assert (catalog.hidden, await master.names()) == ({}, ["u"])
+
+
+@pytest.mark.parametrize(("bugs", "torn"), [(("LIST-TORN",), True), ((), False)])
+async def test_a_list_is_one_snapshot(bugs: tuple[str, ...], torn: bool) -> None:
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    for name in ("a", "b", "c", "z"):
+        await master.create(name)
+    names = asyncio.ensure_future(master.names())
+    await asyncio.sleep(0.0025)  # it was confirmed after a millisecond, and has read the first name
+    await asyncio.gather(master.delete("z"), master.alter("a", to="y"))
+    listed = await names
+    assert (listed == ["a", "b", "c", "z"]) is not torn, listed
+
+
+@pytest.mark.parametrize(("bugs", "same"), [(("KUDU-1537",), False), ((), True)])
+async def test_what_is_sent_again_is_done_once(bugs: tuple[str, ...], same: bool) -> None:
+    master = await table(*bugs)
+    first = await master.create("u", seq_no=77)
+    again = await master.create("u", seq_no=77)
+    assert first.error is None
+    assert (again.error is None and again.table_id == first.table_id) is same
+
+
+# --- clocks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("resets", "replaced"), [(True, False), (False, True)])
+async def test_failovers_do_not_postpone_a_replacement(*, resets: bool, replaced: bool) -> None:
+    master = await with_table("a", running=False)
+    catalog = master.catalog
+    stored = catalog.tables[catalog.by_name["t"]]
+    (tablet,) = catalog.live_tablets(stored.id)
+    second = 1_000_000_000
+    moment = Moment(tablet.created_ns + 60 * second, 100 * second, 95 * second)
+    if resets:
+        moment = dataclasses.replace(moment, counts_own_time_only=True)
+    servers = [TServer(f"ts{n}", 1, f"ts{n}:7050", 0) for n in range(3)]
+    plan = plan_assignments(
+        catalog, stored, servers, Flags(), moment, rng=random.Random(1), new_id=lambda: "f" * 32
+    )
+    assert bool(plan.tablets) is replaced
+    # a leader that was there all the time replaces it in any case
+    old_leader = dataclasses.replace(moment, ready_ns=0)
+    assert plan_assignments(
+        catalog, stored, servers, Flags(), old_leader, rng=random.Random(1), new_id=lambda: "f" * 32
+    ).tablets
+
+
+# --- the read view ---------------------------------------------------------------------------
+
+
+async def test_a_follower_keeps_a_view_that_equals_a_scan() -> None:
+    leader = await table()
+    await leader.create("u", "a", partitions=3)
+    await leader.alter("t", to="t2")
+    await leader.delete("u")
+    follower = FakeMaster(log_of=leader.replica, seed=2)
+    follower.leadership.on_role_change(follower.replica)
+    follower.replica.commit()
+    view = follower.leadership.view
+    assert view.differences(Catalog.load(follower.rows, 0)) == []
+    assert sorted(view.by_name) == ["t2"]
+    assert leader.leadership.view.differences(leader.catalog) == []
+    third = FakeMaster(seed=3)
+    third.rows.restore(follower.rows.snapshot(), follower.rows.last_index)
+    assert third.leadership.view.differences(view) == []
+    assert sorted(third.leadership.view.by_name) == ["t2"]
+
+
+async def test_dumps_say_where_maps_differ_from_the_rows() -> None:
+    master = await table()
+    answer = await master.service.dump_entities(m.DumpEntitiesRequest(), "client")
+    assert answer.data["unlike_rows"] == {"view": [], "leader": []}
+    master.catalog.by_name["ghost"] = "f" * 32
+    master.leadership.view.tables.clear()
+    answer = await master.service.dump_entities(m.DumpEntitiesRequest(), "client")
+    (table_id,) = master.rows.tables
+    assert answer.data["unlike_rows"] == {
+        "view": [f"lacks table {table_id}"],
+        "leader": ["shows name ghost, which is not there"],
+    }

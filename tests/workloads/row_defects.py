@@ -1,0 +1,76 @@
+"""Defects of tablet servers that rows show, planted one at a time."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.messages import WriteResponse
+from targets.kudu.tserver._machine import TabletMachine
+from targets.kudu.tserver._results import Results
+from targets.kudu.tserver._safe_time import SafeTime
+from targets.kudu.tserver._scans import Scans
+from targets.kudu.tserver._writes import Writes
+
+
+def followers_answer_latest(patch: pytest.MonkeyPatch) -> None:
+    """Any replica answers what only a leader can know."""
+
+    async def latest(self: Scans, timeout_ms: int) -> int:
+        del timeout_ms
+        return self._machine.last_timestamp
+
+    patch.setattr(Scans, "_latest", latest)
+
+
+def requests_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    """A resent request is a new one."""
+    patch.setattr(Results, "find", lambda self, client_id, seq_no: None)
+    patch.setattr(Results, "is_stale", lambda self, client_id, seq_no: False)
+
+
+def safe_time_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot is read before it is sure what belongs to it."""
+
+    async def wait(self: SafeTime, timestamp: int, timeout_s: float) -> None:
+        del self, timestamp, timeout_s
+
+    patch.setattr(SafeTime, "wait", wait)
+
+
+def row_errors_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """Rows that were refused are acknowledged."""
+    original = Writes._answer
+
+    def answer(self: Writes, result: Any) -> WriteResponse:
+        return msgspec.structs.replace(original(self, result), row_errors=())
+
+    patch.setattr(Writes, "_answer", answer)
+
+
+def timestamps_of_clients_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """What a client knows of the time of other tablets does not lift the clock."""
+    patch.setattr(HybridClock, "update", lambda self, timestamp: None)
+
+
+def one_row_of_a_write_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Of a write of several rows the last one is now and then acknowledged and not written."""
+    original = TabletMachine._write_row
+
+    def write_row(self: TabletMachine, row: Any, timestamp: int) -> Any:
+        if timestamp % 7 == 0 and row.key[0].endswith(("1", "2")):
+            return None
+        return original(self, row, timestamp)
+
+    patch.setattr(TabletMachine, "_write_row", write_row)
+
+
+DEFECTS = (
+    followers_answer_latest,
+    requests_are_not_remembered,
+    safe_time_is_ignored,
+    row_errors_are_lost,
+    timestamps_of_clients_are_ignored,
+    one_row_of_a_write_is_dropped,
+)
