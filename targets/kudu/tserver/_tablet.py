@@ -290,14 +290,11 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """How much there is, as of the last applied write; `digest` is equal on all replicas with
-        the same `applied_index`.
-        """
+        """How much there is, as of the last applied write."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,
             "live_rows": machine.rows.live_rows,
-            "digest": machine.digest().hex()[:32],
             "last_timestamp": machine.last_timestamp,
             "counters": {
                 "row bytes in memory": machine.rows.version_bytes,
@@ -310,7 +307,17 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """Everything, as plain JSON data."""
+        """`status`, and what lets replicas be compared: logs, and `digest`, which is equal on all
+        with the same `applied_index`.
+        """
+        status = self.status()
+        if self.has_data:
+            status["rows"]["digest"] = self._machine.digest().hex()[:32]
+            status["raft"] = self._replica.dump()
+        return status
+
+    def status(self) -> dict[str, Any]:
+        """What people want to know of it, as plain JSON; cheap, however many rows there are."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,
@@ -326,7 +333,7 @@ class Tablet:
             },
             "committed_config": self._config() if self.has_data else None,
             "rows": self._rows() if self.has_data else None,
-            "raft": self._replica.dump() if self.has_data else None,
+            "raft": self._replica.status() if self.has_data else None,
         }
 
     def _config(self) -> dict[str, Any]:
