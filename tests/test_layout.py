@@ -84,7 +84,7 @@ LARGE = {
     "targets/kudu/raft/core.py": (460, "terms, votes and roles, which change together"),
     "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),
     "targets/kudu/raft/replica.py": (580, "the owner's door, and the order of all effects"),
-    "targets/kudu/raft/replica.py:__init__": (80, "an argument a line, and the parts they go to"),
+    "targets/kudu/raft/replica.py:__init__": (85, "an argument a line, and the parts they go to"),
     "targets/kudu/rpc/client.py": (440, "one connection and its calls"),
 }
 

@@ -6,8 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkers._permitted import permitted_result
+from checkers.rows.permits import PowerCuts
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
+from harness.permits import LOST_AFTER_POWER_CUT
 
 __all__ = ["Findings"]
 
@@ -20,13 +23,20 @@ OPERATIONS_MAX: Final = 64
 class Findings:
     """Violations by rule, in the order found, and how often each rule was looked at."""
 
+    cuts: PowerCuts
     violations: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
     looked: Counter[str] = field(default_factory=Counter)
     exempt: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
+    excused: list[int] = field(default_factory=list)
+    times_excused: int = 0
 
     def violate(self, rule: str, sentence: str, *operations: int) -> None:
-        """Add a violation; beyond the bound they are counted only."""
+        """Add a violation, unless a power cut explains it; beyond the bound they are counted."""
+        if self.cuts.explain(operations):
+            self.times_excused += 1
+            self.excused += operations[: OPERATIONS_MAX - len(self.excused)]
+            return
         self.found[rule] += 1
         if self.found[rule] <= SHOWN_MAX:
             self.violations.append((rule, sentence, operations))
@@ -38,6 +48,10 @@ class Findings:
             details["exempt"] = dict(sorted(self.exempt.items()))
         if not self.violations:
             total = sum(self.looked.values())
+            if self.times_excused:
+                found = CheckResult(checker, Verdict.INVALID, "", details=details)
+                counts = {LOST_AFTER_POWER_CUT: self.times_excused}
+                return permitted_result(found, self.cuts.permits, counts, self.excused, details)
             if not total:
                 reason = "there was nothing to judge"
                 details["rule"] = "nothing-observed"

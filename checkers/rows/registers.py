@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import abc
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
+from checkers._permitted import permitted_result
 from checkers._sentences import ops
-from checkers.history_models.engine import OPERATIONS_MAX, Told, convicted, judged
+from checkers.history_models.engine import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -39,10 +41,13 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.models.rows import Row, RowInput, RowOutput, Rows, RowStep, Seen
+from checkers.linearizability.partial import PartialOutcome
 from checkers.rows.orders import RowOperation, order_by_timestamps
+from checkers.rows.permits import Fact, PowerCuts, stale_looks, without_lease
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import sentence
-from harness.ops import CheckResult, History, Pair
+from harness.ops import CheckResult, History, Pair, Verdict
+from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 
 __all__ = ["LinearizableRows", "SnapshotScans", "floors"]
 
@@ -53,12 +58,16 @@ LOOKS_MAX: Final = 2_000_000
 CORE_TOLD_MAX: Final = 8
 
 
+_NOBODY: Final = Fact(None, None)
+
+
 @dataclass(slots=True)
 class _Problem:
     """Operations on rows, numbered by their positions, and what each was in the history."""
 
     operations: list[RowOperation]
     pairs: list[Pair]
+    facts: list[Fact]
 
     def add(
         self,
@@ -67,6 +76,7 @@ class _Problem:
         output: RowOutput | Unknown,
         times: tuple[float, float | None],
         timestamp: int | None,
+        fact: Fact = _NOBODY,
     ) -> None:
         """One more operation."""
         process = pair.invoke.process
@@ -75,6 +85,23 @@ class _Problem:
             Operation(process, given, times[0], output, times[1], len(self.pairs), timestamp)
         )
         self.pairs.append(pair)
+        self.facts.append(fact)
+
+    def of_row(self, place: tuple[str, str]) -> list[RowOperation]:
+        """The operations on one row, in the order of their calls."""
+        found = [o for o in self.operations if o.input.place == place]
+        return sorted(found, key=lambda o: (o.call, o.id))
+
+    def without(self, place: tuple[str, str]) -> _Problem:
+        """The other rows."""
+        left = _Problem([], [], [])
+        for operation, pair, fact in zip(self.operations, self.pairs, self.facts, strict=True):
+            if operation.input.place != place:
+                number = len(left.pairs)
+                left.operations.append(replace(operation, id=number))
+                left.pairs.append(pair)
+                left.facts.append(fact)
+        return left
 
 
 def _by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
@@ -137,23 +164,74 @@ class _RowsChecker(abc.ABC):
             looks = [
                 (look, [(key, row) for key, row in seen if row is not None]) for look, seen in looks
             ]
-        found = self._at_once(read, looks)
-        if found is not None:
-            return convicted(self.name, found, {"looked": {"answers": len(looks)}})
+        cuts, permits = PowerCuts(history), permits_of(history)
+        excused: list[int] = []
+        for found in self._at_once(read, looks):
+            if not cuts.explain(found.operations):
+                return convicted(self.name, found, {"looked": {"answers": len(looks)}})
+            excused += found.operations
         problem = self._problem(read, looks)
         result = self._judged(read, problem, end_s)
+        if permits:
+            result = self._under_permits(read, problem, result, permits, cuts, excused, end_s)
         if left_out:
             result.details["exempt"] = {"absent rows": left_out}
         return result
+
+    def _under_permits(
+        self,
+        read: RowsHistory,
+        problem: _Problem,
+        strict: CheckResult,
+        permits: Mapping[str, Permit],
+        cuts: PowerCuts,
+        excused: Sequence[int],
+        end_s: float,
+    ) -> CheckResult:
+        """`strict`, or what permits leave of it: row after row, until the others are judged."""
+        counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
+        blamed, result = list(excused), strict
+        while result.verdict is Verdict.INVALID:
+            place = tuple(result.details["failure"]["row"])
+            order = self._relaxed(problem, place, end_s) if STALE_READ in permits else None
+            if order is not None and order.order is not None:
+                stale = stale_looks(problem.of_row(place), order.order)
+                counts[STALE_READ] += max(1, len(stale))
+                blamed += [problem.pairs[number].invoke.index for number in stale]
+            elif cuts.explain(result.operations):
+                counts[LOST_AFTER_POWER_CUT] += 1
+                blamed += result.operations
+            elif order is not None and not order.exhausted:
+                reason = f"{result.reason}; whether the profile permits that could not be decided"
+                details = {**result.details, "rule": UNDECIDED, "limited": True}
+                return msgspec.structs.replace(
+                    result, verdict=Verdict.UNKNOWN, reason=reason, details=details
+                )
+            else:
+                return result
+            problem = problem.without(place)
+            result = self._judged(read, problem, end_s)
+        if result.verdict is not Verdict.VALID or not counts:
+            return result
+        return permitted_result(
+            strict, permits, counts, blamed[:OPERATIONS_MAX], {**strict.details}
+        )
+
+    def _relaxed(
+        self, problem: _Problem, place: tuple[str, str], end_s: float
+    ) -> PartialOutcome | None:
+        """The row where leaders have no lease, if that is about this checker."""
+        del problem, place, end_s
+        return None
 
     @abc.abstractmethod
     def _judges(self, look: Look) -> bool:
         """Whether it is about this look."""
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
         """What looks contradict by themselves, before anything is searched."""
         del read, looks
-        return None
+        yield from ()
 
     @abc.abstractmethod
     def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
@@ -192,6 +270,8 @@ class _RowsChecker(abc.ABC):
 
         result = judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
         details = _by_invocation(result.details, problem)
+        if outcome.failure is not None and "failure" in details:
+            details["failure"]["row"] = list(operations[outcome.failure.operation].input.place)
         details["rows"], details["rows_searched"] = len(groups), orders.count(None)
         return msgspec.structs.replace(result, details=details)
 
@@ -266,17 +346,25 @@ class LinearizableRows(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.is_latest
 
+    def _relaxed(
+        self, problem: _Problem, place: tuple[str, str], end_s: float
+    ) -> PartialOutcome | None:
+        """Looks may miss what later terms acknowledged."""
+        return without_lease(problem.of_row(place), dict(enumerate(problem.facts)), end_s=end_s)
+
     def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
-        problem = _Problem([], [])
+        problem = _Problem([], [], [])
         for part in read.parts:
             call = part.pair.invoke.index
             times = (call, _end(part.pair) if part.is_known else None)
             for given, output in _by_row(part):
-                problem.add(part.pair, given, output, times, part.timestamp)
+                fact = Fact(part.term, part.node)
+                problem.add(part.pair, given, output, times, part.timestamp, fact)
         for look, seen in looks:
             times = (look.pair.invoke.index, _end(look.pair))
             for key, row in seen:
-                problem.add(look.pair, RowInput((look.table, key)), Seen(row), times, None)
+                given, fact = RowInput((look.table, key)), Fact(look.term, look.node)
+                problem.add(look.pair, given, Seen(row), times, None, fact)
         return problem
 
 
@@ -290,7 +378,7 @@ class SnapshotScans(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.timestamp is not None
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Told | None:
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
         """Two looks at one timestamp that differ."""
         first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
         for look, seen in looks:
@@ -305,11 +393,10 @@ class SnapshotScans(_RowsChecker):
                     f"Both are the state at timestamp {look.timestamp}, which is one.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
-                return Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
-        return None
+                yield Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
-        problem = _Problem([], [])
+        problem = _Problem([], [], [])
         floor = floors(read)
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})

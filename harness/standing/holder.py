@@ -121,7 +121,7 @@ class _Holder:
                 name=name,
                 role=spec.role,
                 addresses={f"{name}:{port}": outside(port) for port in spec.ports},
-                pages=None if spec.pages is None else f"http://{outside(spec.pages)}/",
+                pages="" if spec.pages is None else f"http://{outside(spec.pages)}/",
                 data=place_of(name),
             )
 

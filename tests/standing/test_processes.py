@@ -19,6 +19,7 @@ from tests.standing.support import (
     kill_with_warden,
     left_of,
     processes_of,
+    see_pages,
 )
 from tests.waiting import wait_until
 
@@ -37,6 +38,7 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up):
     name = cluster["name"]
     assert [node["name"] for node in cluster["nodes"]] == ["m1", "m2", "m3", "t1", "t2", "t3"]
     ask_from_outside(addresses_of(cluster))
+    see_pages(*(node["pages"] for node in cluster["nodes"]))
 
     broken = up.call("break", name, "kill leader", "--json")
     (leader,) = broken["targets"]

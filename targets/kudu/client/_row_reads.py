@@ -56,6 +56,7 @@ class RowReader:
         value = {
             "table_id": table.table_id,
             "tablet": tablet.tablet_id,
+            "term": found["term"],
             "timestamp": found["timestamp"],
             "row": rows.get(call.key),
         }
@@ -133,6 +134,7 @@ class RowReader:
                 return {
                     "tablet": target.tablet.tablet_id,
                     "node": answered.node,
+                    "term": response.replica.term,
                     "timestamp": response.snap_timestamp or None,
                     "rows": rows,
                 }
