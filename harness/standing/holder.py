@@ -68,7 +68,9 @@ class _Holder:
         if session.interrupted.is_set():
             return False
         cluster = StandingCluster(self._plan, session, self._environment, clocks=self._clocks)
-        over = [asyncio.ensure_future(event.wait()) for event in (session.interrupted, self._down)]
+        over: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(event.wait()) for event in (session.interrupted, self._down)
+        ]
         over.append(asyncio.ensure_future(self._wait_lost()))
         starting = asyncio.ensure_future(cluster.become_ready())
         try:
