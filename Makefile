@@ -75,7 +75,7 @@ lock: pyproject.toml
 		-o requirements.lock pyproject.toml
 
 # All but `report_masters`, which wants a store to report on.
-BENCHES := checkers edn elle fuzz generator kudu_simulation page report serve simulation soak
+BENCHES := checkers edn elle fuzz generator kudu_simulation page raft_schedules report serve simulation soak
 
 bench: $(TEST_STAMP)
 	for name in $(BENCHES); do $(BIN)/python -m bench.$$name || exit 1; done

@@ -136,8 +136,7 @@ class _CountsCommitted(ConfigHistory):
 
     def _note_ends(self) -> None:
         super()._note_ends()
-        self.voters = voters_of(self.committed)
-        self.majority = len(self.voters) // 2 + 1
+        self.majority = len(voters_of(self.committed)) // 2 + 1
 
 
 class CountsNonVoters(_Mutant):
@@ -149,7 +148,7 @@ class CountsNonVoters(_Mutant):
 
 
 class CountsOldMajority(_Mutant):
-    """Elects and commits by the committed configuration instead of the active one."""
+    """Takes the majority of the committed configuration for that of the active one."""
 
     def break_parts(self) -> None:
         self.configs.__class__ = _CountsCommitted

@@ -39,7 +39,9 @@ class Disk:
         self.appends: list[ev.AppendLog] = []
         self.synced = 0  # how many of them are durable
         self.base = OpId(0, 0)
+        self.base_config = config
         self.state: list[tuple[int, bytes]] = []
+        self.last_logged = OpId(0, 0)  # of a log that was given up
 
     def recovered(self) -> list[Entry]:
         """The log after the base, by the rules of `wal.py`."""
@@ -60,7 +62,17 @@ class Disk:
 
 
 class Node:
-    def __init__(self, uuid: str, config: RaftConfig, make: type[RaftCore]) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        config: RaftConfig,
+        make: type[RaftCore],
+        *,
+        batch_bytes_max: int = 40,  # two entries
+        pre_election: bool = True,
+    ) -> None:
+        self.batch_bytes_max = batch_bytes_max
+        self.pre_election = pre_election
         self.uuid = uuid
         self.disk = Disk(config)
         self.make = make
@@ -76,7 +88,14 @@ class Node:
             config=disk.meta.committed_config,
             base=disk.base,
             entries=disk.recovered(),
-            options=CoreOptions(leader_alive_ns=10, step_down_ns=400, batch_bytes_max=40),
+            options=CoreOptions(
+                leader_alive_ns=10,
+                step_down_ns=400,
+                batch_bytes_max=self.batch_bytes_max,
+                pre_election=self.pre_election,
+                tablet_copy=True,
+            ),
+            last_logged=disk.last_logged,
         )
         self.state = list(disk.state)  # the applied entries: (term, payload)
         self.effects: deque[ev.Effect] = deque()
@@ -97,13 +116,16 @@ class Schedule:
     ) -> None:
         self.rng = random.Random(seed)
         config = RaftConfig(-1, PEERS[:nodes])
-        self.nodes = {peer.uuid: Node(peer.uuid, config, make) for peer in config.peers}
+        self.nodes = {peer.uuid: self.node(peer.uuid, config, make) for peer in config.peers}
         self.uuids = sorted(self.nodes)
         self.forgetful = forgetful  # a mutation of the disk: votes do not survive a crash
         self.messages: list[tuple[str, ev.Event]] = []
         self.now_ns = 0
         self.leaders: dict[int, str] = {}
         self.committed: list[tuple[int, bytes]] = []
+        self.commit_terms: list[int] = []  # of whoever applied it first
+        self.events = 0
+        self.crashes = 0
         self.reads_done = 0
         self.elections = 0
         self.snapshots_installed = 0
@@ -129,6 +151,9 @@ class Schedule:
         self.drop = self.rng.choice((0.0, 0.05, 0.2))
         self.double = self.rng.choice((0.0, 0.1))
         self.isolated: str | None = None
+
+    def node(self, uuid: str, config: RaftConfig, make: type[RaftCore]) -> Node:
+        return Node(uuid, config, make)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -188,6 +213,9 @@ class Schedule:
             uuid, event = self.messages.pop(position)
         if self.rng.random() < self.drop or self.isolated == uuid:
             return
+        self.deliver(uuid, event)
+
+    def deliver(self, uuid: str, event: ev.Event) -> None:
         self.step(self.nodes[uuid], event)
 
     def do_carry(self) -> None:
@@ -256,6 +284,7 @@ class Schedule:
         self.crash(self.any_node())
 
     def crash(self, node: Node) -> None:
+        self.crashes += 1
         unsynced = len(node.disk.appends) - node.disk.synced
         if node.effects and isinstance(node.effects[0], ev.SaveMeta) and self.rng.random() < 0.5:
             node.disk.meta = node.effects[0]  # it had just reached the disk
@@ -271,6 +300,7 @@ class Schedule:
         if index <= node.disk.base.index:
             return
         node.disk.base = OpId(node.state[-1][0], index)
+        node.disk.base_config = node.core.configs.committed
         node.disk.state = list(node.state)
         kept = self.rng.choice((0, 3))
         if index - kept > node.core.log.base.index:
@@ -288,6 +318,7 @@ class Schedule:
 
     def core_step(self, node: Node, event: ev.Event) -> None:
         core = node.core
+        self.events += 1
         was = (core.role, core.term)
         node.effects.extend(core.step(event, self.now_ns))
         if core.role is Role.LEADER and was != (core.role, core.term):
@@ -352,7 +383,7 @@ class Schedule:
             node.uuid,
             effect.term,
             disk.base,
-            disk.meta.committed_config,
+            disk.base_config,
             b"",
             msgspec.msgpack.encode(disk.state),
             ("snapshot", node.uuid, (effect, disk.base)),
@@ -374,6 +405,7 @@ class Schedule:
         node.state = msgspec.msgpack.decode(effect.data, type=list[tuple[int, bytes]])
         node.disk.state = list(node.state)
         node.disk.base = effect.last_included
+        node.disk.base_config = effect.config
         if not effect.keep_log:
             node.disk.appends.clear()
             node.disk.synced = 0
@@ -391,16 +423,21 @@ class Schedule:
             else:
                 assert entry.index == len(self.committed) + 1
                 self.committed.append(item)
+                self.commit_terms.append(core.term)
+                self.on_commit(entry)
             node.state.append(item)
 
+    def on_commit(self, entry: Entry) -> None:
+        """An entry was applied for the first time anywhere."""
+
     def check_new_leader(self, node: Node) -> None:
-        """Election safety and leader completeness."""
+        """Election safety and leader completeness: what was committed in terms before its own."""
         core = node.core
         self.elections += 1
         if self.leaders.setdefault(core.term, node.uuid) != node.uuid:
             raise PromiseBrokenError(f"two leaders in term {core.term}")
         for index, (term, _) in enumerate(self.committed, start=1):
-            if index < core.log.base.index:
+            if index < core.log.base.index or self.commit_terms[index - 1] >= core.term:
                 continue
             if index > core.log.last_index or core.log.term_at(index) != term:
                 raise PromiseBrokenError(f"the leader of {core.term} lacks committed {index}")

@@ -1,11 +1,14 @@
 """Random schedules: no promise of Raft is broken, and a broken core is noticed."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from targets.kudu.raft.core import RaftCore
-from tests.raft import mutants
+from tests.raft import member_schedule, mutants
+from tests.raft.member_schedule import MemberSchedule
 from tests.raft.schedule import Schedule
 
 STEPS = 1500
@@ -32,12 +35,27 @@ def test_the_schedules_are_not_vacuous() -> None:
     assert sum(schedule.snapshots_installed for schedule in schedules) > 0
 
 
-def breaks(make: type[RaftCore], seed: int) -> bool:
-    schedule = Schedule(seed, nodes=3 + 2 * (seed % 2), make=make)
+@pytest.mark.parametrize("first", range(0, 500, 100))
+def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
+    """`python -m bench.raft_schedules` runs as many as one likes."""
+    totals: Counter[str] = Counter()
+
+    for seed in range(first, first + 100):
+        schedule = MemberSchedule(seed)
+        schedule.run(member_schedule.STEPS)
+        schedule.settle()
+        totals.update(schedule.totals())
+
+    assert {name for name, count in totals.items() if count < 5} == set()
+    assert totals["elections won"] > 300
+    assert totals[member_schedule.COMMITTED] > 50
+
+
+def breaks(schedule: Schedule) -> bool:
     try:
         schedule.run(STEPS)
         schedule.settle()
-    except AssertionError:
+    except Exception:  # noqa: BLE001  a broken core breaks in any way
         return True
     return False
 
@@ -54,4 +72,21 @@ def breaks(make: type[RaftCore], seed: int) -> bool:
     ],
 )
 def test_a_core_that_forgets_a_rule_is_noticed(make: type[RaftCore]) -> None:
-    assert any(breaks(make, seed) for seed in range(300))
+    assert any(breaks(Schedule(seed, nodes=3 + 2 * (seed % 2), make=make)) for seed in range(300))
+
+
+FIRST_NOTICED = {
+    mutants.CommitsOldTerms: 50,
+    mutants.KeepsAbortedConfig: 175,
+    mutants.ChangesBeforeItsTerm: 378,
+    mutants.ReadsUnconfirmed: 148,
+    mutants.CountsOldMajority: 44,
+}
+"""Seeds to begin at, so as to be quick; they move when what a schedule draws changes."""
+
+
+@pytest.mark.parametrize("make", mutants.MUTANTS)
+def test_a_core_that_forgets_a_rule_is_noticed_where_members_change(make: type[RaftCore]) -> None:
+    first = FIRST_NOTICED.get(make, 0)
+
+    assert any(breaks(MemberSchedule(seed, make=make)) for seed in range(first, first + 2000))

@@ -77,6 +77,7 @@ class SystemReplica(Protocol):
     async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
     def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
+    def status(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 class Epoch:

@@ -401,7 +401,12 @@ class Leader:
         """The sending of a snapshot ended."""
         response = event.response
         peer = self._answering_peer(event)
-        if peer is None or response is None or response.responder_term != self._state.term:
+        if peer is None or response is None:
+            return
+        if response.error is not None and response.error.code in _HAS_NO_REPLICA:
+            self._without_replica(peer, response.error.code)
+            return
+        if response.responder_term != self._state.term:
             return
         peer.note_contact(self._state.now_ns)
         if response.installed:
