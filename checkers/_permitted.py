@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.ops import CheckResult, Verdict
+from checkers._disturbances import FOREIGN_EXITS
+from harness.ops import CheckResult, Op, Verdict
 from harness.permits import PERMITTED, Permit
 
-__all__ = ["permit_rules", "permitted_result", "shown_counts"]
+__all__ = ["permit_rules", "permitted_result", "shown_counts", "sign_of"]
+
+
+def sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
+    """The permit of which the log of a node that ended shows a sign; none for what others did."""
+    if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
+        return None
+    log = [str(line) for line in exited.value.get("log") or ()]
+    for name, permit in sorted(permits.items()):
+        if any(sign in line for sign in permit.signs for line in log):
+            return name
+    return None
 
 
 def shown_counts(counts: Mapping[str, int]) -> str:

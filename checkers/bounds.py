@@ -46,7 +46,7 @@ from checkers._disturbances import (
     excuses,
     weight,
 )
-from checkers._permitted import permit_rules
+from checkers._permitted import permit_rules, sign_of
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
@@ -118,6 +118,8 @@ class _Judged(Findings):
     text: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
+    missing_since_ns: float = math.inf
+    """When a node first ended as its profile permits: nobody started it before all was healed."""
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
         """`value` against `bound`, in the words of `what`."""
@@ -156,6 +158,10 @@ class BoundsChecker:
         at_rest = bool(settled and settled[-1]) and not snapshots[-1].get("pending")
         amounts = _amounts(history, faults, declared)
         judged = _Judged(units=frozenset(amounts))
+        permits = permits_of(history)
+        may_not_settle = any("converged" in p.rules.get("liveness", ()) for p in permits.values())
+        exits = (op for op in history.facts("node-exit") if sign_of(op, permits) is not None)
+        judged.missing_since_ns = min((op.time for op in exits), default=math.inf)
         disturbed = {"fault": len(faults) + weight(disturbances)}
         for limit in declared["limits"]:
             measure = limit["measure"]
@@ -179,6 +185,8 @@ class BoundsChecker:
                 _memory(history, limit, bound, judged)
             elif measure == "counter" and at_rest:
                 _counters(limit, bound, declared, judged)
+            elif measure == "counter" and may_not_settle:
+                pass  # nobody promised that it comes to rest, so nothing is said of that
             elif measure == "counter":
                 judged.exempt[limit["name"]] = 1
             else:
@@ -188,7 +196,7 @@ class BoundsChecker:
         quorum = frozenset(declared.get("quorum") or ())
         ends = _Ends(quorum, getattr(case, "concurrency", math.inf))
         _outages(history, faults, disturbances, declared, ends, judged)
-        return permit_rules(self._result(judged), permits_of(history))
+        return permit_rules(self._result(judged), permits)
 
     def _result(self, judged: _Judged) -> CheckResult:
         details: dict[str, Any] = {
@@ -337,6 +345,9 @@ def _hold_outage(
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
     met = f" during {', '.join(dict.fromkeys(kinds))}" if outage.faults else " without any fault"
     what = f"Nobody was served from {seconds(outage.begin)} to {seconds(outage.end)} s{met}"
+    if outage.length_s > bound and outage.end > judged.missing_since_ns:
+        judged.excuse("outages")
+        return
     if outage.length_s > bound:
         # Of a failure only its discovery is known: it may concern any time.
         untimed = [each for each in disturbances if each.kind not in TIMED]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from checkers._disturbances import (
@@ -21,11 +21,11 @@ from checkers._disturbances import (
     citation,
     disturbances_of,
 )
-from checkers._permitted import permitted_result
+from checkers._permitted import permitted_result, sign_of
 from checkers._sentences import seconds
 from checkers.invariants import KEY, counted, invariant_of
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
-from harness.permits import Permit, permits_of
+from harness.permits import permits_of
 from harness.timeline import EXCUSED_AFTER_NS
 
 __all__ = ["CrashChecker"]
@@ -52,7 +52,7 @@ class CrashChecker:
         excused = _Excuses(history)
         ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
         permits = permits_of(history)
-        allowed = {op.index: name for op in ended if (name := _permit_of(op, permits)) is not None}
+        allowed = {op.index: name for op in ended if (name := sign_of(op, permits)) is not None}
         unexpected = [op for op in ended if op.index not in allowed]
         failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}
@@ -138,17 +138,6 @@ class _Excuses:
 def _told(op: Op, how: str = "ended by itself") -> str:
     node, code = op.value.get("node"), op.value.get("code")
     return f"Node {node} {how} at {seconds(op.time)} s with code {code}."
-
-
-def _permit_of(op: Op, permits: Mapping[str, Permit]) -> str | None:
-    """The permit of which the log of a node that ended shows a sign; none for a foreign exit."""
-    if op.value.get("by") in FOREIGN_EXITS:
-        return None
-    log = [str(line) for line in op.value.get("log") or ()]
-    for name, permit in sorted(permits.items()):
-        if any(sign in line for sign in permit.signs for line in log):
-            return name
-    return None
 
 
 def _names(exits: Iterable[Op]) -> str:

@@ -1,7 +1,8 @@
 """One small tree of exceptions, by cause, and the exit codes they map to.
 
-Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid, 1 invalid, 2 unknown,
-254 usage, 255 crash. A message shows the value, the rule it broke and the repair.
+Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid (or nothing but what the profile
+permits), 1 invalid, 2 unknown, 254 usage, 255 crash. A message shows the value, the rule it broke
+and the repair.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ EPILOG: Final = """examples:
   harness report store --spark-master 'local[4]'
   harness report store/ddl-kill-leader/latest
 
-exit codes, of the worst verdict: 0 valid, 1 invalid, then 255 crash, then 2 unknown (also where
-something could not be judged); 254 usage"""
+exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 crash, then 2 unknown
+(also where something could not be judged); 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:

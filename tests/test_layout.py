@@ -76,15 +76,15 @@ LARGE = {
     "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
     "harness/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (440, "the ground floor: operations, histories, verdicts"),
-    "harness/plugins.py": (520, "the protocols of all groups of plug-ins"),
+    "harness/plugins.py": (540, "the protocols of all groups of plug-ins"),
     "harness/timeline.py": (440, "one reading of a history's faults, leaders and lives"),
     "results/facts.py": (440, "one table of facts after another"),
     "results/perfetto.py": (500, "one format, lane by lane"),
     "results/units.py": (420, "one unit of work, the same for all executors"),
     "targets/kudu/raft/core.py": (460, "terms, votes and roles, which change together"),
     "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),
-    "targets/kudu/raft/replica.py": (580, "the owner's door, and the order of all effects"),
-    "targets/kudu/raft/replica.py:__init__": (80, "an argument a line, and the parts they go to"),
+    "targets/kudu/raft/replica.py": (600, "the owner's door, and the order of all effects"),
+    "targets/kudu/raft/replica.py:__init__": (85, "an argument a line, and the parts they go to"),
     "targets/kudu/rpc/client.py": (440, "one connection and its calls"),
 }
 

@@ -73,13 +73,23 @@ def check_answers(
     _done_stays_done(history, located, findings, permissions)
     _done_at_rest(history, findings)
     if snapshot is not None:
-        _known_to_rows(located, snapshot, findings)
-        _done_too_early(history, snapshot, findings)
+        _known_to_rows(located, snapshot, findings, permissions)
+        _done_too_early(history, snapshot, findings, permissions)
         _applied_too_early(history, snapshot, findings)
 
 
-def _complain(findings: Findings, invariant: str, shown: _Shown, what: str) -> None:
-    findings.violate(invariant, f"{sentence(shown.pair)}, but {what}.", shown.pair.invoke.index)
+def _complain(
+    findings: Findings,
+    invariant: str,
+    shown: _Shown,
+    what: str,
+    permissions: Permissions | None = None,
+) -> None:
+    """With `permissions`, what an answer showed may have been lost after it."""
+    assert shown.pair.completion is not None
+    permit = None if permissions is None else permissions.lost(shown.pair.completion.index)
+    text = f"{sentence(shown.pair)}, but {what}."
+    findings.violate(invariant, text, shown.pair.invoke.index, permit=permit)
 
 
 # --- locate -----------------------------------------------------------------------------------
@@ -139,7 +149,9 @@ def _tablets_keep(located: Sequence[_Shown], findings: Findings) -> None:
                 _complain(findings, "located-tablets", shown, what)
 
 
-def _known_to_rows(located: Sequence[_Shown], snapshot: Snapshot, findings: Findings) -> None:
+def _known_to_rows(
+    located: Sequence[_Shown], snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
     if snapshot.rows_left_out:
         findings.excuse("located-rows", len(located))
         return
@@ -165,7 +177,7 @@ def _known_to_rows(located: Sequence[_Shown], snapshot: Snapshot, findings: Find
                     f"the replicas of tablet {ident} are {', '.join(peers)}, and were so from its "
                     f"beginning; the answer names {', '.join(tablet['replicas'])}"
                 )
-            _complain(findings, "located-rows", shown, what)
+            _complain(findings, "located-rows", shown, what, permissions)
 
 
 # --- done -------------------------------------------------------------------------------------
@@ -246,7 +258,9 @@ def _done_at_rest(history: History, findings: Findings) -> None:
         _complain(findings, "done-at-rest", shown, what)
 
 
-def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:
+def _done_too_early(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
     """At the revision of an answer that says so, every tablet of the table ran.
 
     A tablet that ran is never replaced, so that those of a table which are not REPLACED in the end
@@ -270,6 +284,7 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: Findings) ->
                     "done-early",
                     shown,
                     f"its answer is of revision {revision}, and tablet {row['id']} {when}",
+                    permissions,
                 )
 
 

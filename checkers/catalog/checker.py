@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers._bounded_reads import without_bounded
+from checkers._catalog_part import unbounded_part
 from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
@@ -41,7 +41,7 @@ class CatalogInvariantsChecker:
         Linear in the history and the snapshot, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
-        history = without_bounded(history)
+        history = unbounded_part(history)
         findings, permissions = Findings(), Permissions(history)
         check_history(history, findings, permissions)
         snapshots = list(history.facts("snapshot"))
@@ -53,7 +53,7 @@ class CatalogInvariantsChecker:
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_coverage(snapshot, findings)
-                check_state(snapshot, findings)
+                check_state(snapshot, findings, permissions)
                 check_maps(snapshot, findings)
                 check_named_tablets(history, snapshot, findings, permissions)
                 check_forward(snapshot, findings)
@@ -115,9 +115,9 @@ class CatalogInvariantsChecker:
             details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         if findings.permitted:
-            held = CheckResult(self.name, Verdict.INVALID, "", details=details)
+            broken = CheckResult(self.name, Verdict.INVALID, "", details=details)
             return permitted_result(
-                held,
+                broken,
                 permissions.permits,
                 {permit: len(each) for permit, each in findings.permitted.items()},
                 sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],
@@ -125,8 +125,8 @@ class CatalogInvariantsChecker:
             )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
         by_name = details[KEY]
-        held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
-        reason = f"{counted(total, 'check')} of {held or 'no invariant'} hold"
+        held_names = ", ".join(name.split()[0] for name, count in by_name.items() if count)
+        reason = f"{counted(total, 'check')} of {held_names or 'no invariant'} hold"
         unseen = [name for name, count in by_name.items() if not count]
         if unseen:
             reason += f"; not looked at: {', '.join(unseen)}"

@@ -85,7 +85,9 @@ class Findings:
         the last of the operations is the one that it is about.
         """
         if permit is not None:
-            self.permit(permit, operations[-1])
+            self.permit(
+                permit, operations[-1] if operations else -len(self.permitted.get(permit, ()))
+            )
             return
         is_word = sentence.startswith(("table ", "tablet "))
         text = sentence[:1].upper() + sentence[1:] if is_word else sentence

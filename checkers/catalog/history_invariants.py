@@ -205,6 +205,7 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Perm
                     f"{_lower(sentence(first))}, and {_lower(sentence(pair))}.",
                     first.invoke.index,
                     pair.invoke.index,
+                    permit=permissions.lost(first.completion.index),  # type: ignore[union-attr]
                 )
     for pair in every:
         for ident in _seen_ids(pair):

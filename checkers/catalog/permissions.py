@@ -57,7 +57,7 @@ class Permissions:
             return None
         return LOST_AFTER_POWER_CUT if any(op.index > index for op in self._cuts) else None
 
-    def lost_by(self, time_ns: int) -> str | None:
+    def lost_by(self, time_ns: float) -> str | None:
         """The permit, if the power was cut before this time."""
         if LOST_AFTER_POWER_CUT not in self.permits:
             return None

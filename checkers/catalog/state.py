@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -28,11 +29,11 @@ Json = Mapping[str, Any]
 SHOWN_MAX: Final = 120
 
 
-def check_state(snapshot: Snapshot, findings: Findings) -> None:
+def check_state(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
     """All that compares dumps; holds at any moment, settled or not."""
     _rows_agree(snapshot, findings)
     _replicas_agree(snapshot, findings)
-    _one_leader_named(snapshot, findings)
+    _one_leader_named(snapshot, findings, permissions)
 
 
 def _rows_agree(snapshot: Snapshot, findings: Findings) -> None:
@@ -142,8 +143,11 @@ def _compare_replica(
         )
 
 
-def _one_leader_named(snapshot: Snapshot, findings: Findings) -> None:
-    """(tablet, term) -> the leader whom masters' rows and replicas name."""
+def _one_leader_named(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
+    """(tablet, term) -> the leader whom masters' rows and replicas name.
+
+    A tablet that a power cut took whole is made anew, and counts its terms from the start.
+    """
     named: dict[tuple[str, int], tuple[str, str]] = {}
     for tablet_id, term, leader, witness in _leaders_named(snapshot):
         findings.look("one-leader")
@@ -153,6 +157,7 @@ def _one_leader_named(snapshot: Snapshot, findings: Findings) -> None:
                 "one-leader",
                 f"Tablet {tablet_id} has two leaders in term {term}: {by} names {first}, "
                 f"{witness} names {leader}.",
+                permit=permissions.lost_by(math.inf),
             )
 
 
@@ -188,6 +193,7 @@ def check_checkpoints(history: History, findings: Findings, permissions: Permiss
                 f"{one} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
                 f"in term {value['index']}.",
                 op.index,
+                permit=None if value["group"] == "master" else permissions.lost_by(later),
             )
             continue
         had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from checkers.rows.findings import Findings
+from checkers.rows.permits import PowerCuts
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked
 from harness.errors import listed
@@ -108,7 +109,7 @@ class BankSums:
             return CheckResult(self.name, Verdict.VALID, "the workload has no groups")
         read = rows_history(history)
         groups = groups_of(read)
-        findings = Findings()
+        findings = Findings(PowerCuts(history))
         by_table: dict[str, list[tuple[frozenset[str], int]]] = {}
         for (table, keys), total in groups.items():
             by_table.setdefault(table, []).append((keys, total))

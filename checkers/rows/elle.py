@@ -33,11 +33,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from checkers._elle_certificate import certified
+from checkers._permitted import permitted_result
+from checkers.rows.permits import PowerCuts
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.registers import floors
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.transactional import told
 from harness.ops import CheckResult, History, Op, OpType, Verdict
+from harness.permits import LOST_AFTER_POWER_CUT
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
@@ -194,6 +197,10 @@ class ElleRows:
         if result.verdict is Verdict.VALID:
             reason = f"{reason}, in the order of timestamps"
         details = {**found.details, "looked": {"looks": reads}}
+        cuts = PowerCuts(history)
+        if result.verdict is Verdict.INVALID and cuts.explain(found.operations):
+            counts = {LOST_AFTER_POWER_CUT: 1}
+            return permitted_result(found, cuts.permits, counts, found.operations, details)
         return msgspec.structs.replace(found, reason=reason, details=details)
 
 

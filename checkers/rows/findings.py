@@ -6,8 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from checkers._permitted import permitted_result
+from checkers.invariants import KEY, invariant_of
+from checkers.rows.permits import PowerCuts
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
+from harness.permits import LOST_AFTER_POWER_CUT
 
 __all__ = ["Findings"]
 
@@ -20,24 +24,38 @@ OPERATIONS_MAX: Final = 64
 class Findings:
     """Violations by rule, in the order found, and how often each rule was looked at."""
 
+    cuts: PowerCuts
     violations: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
     looked: Counter[str] = field(default_factory=Counter)
     exempt: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
+    excused: list[int] = field(default_factory=list)
+    times_excused: int = 0
 
     def violate(self, rule: str, sentence: str, *operations: int) -> None:
-        """Add a violation; beyond the bound they are counted only."""
+        """Add a violation, unless a power cut explains it; beyond the bound they are counted."""
+        if self.cuts.explain(operations):
+            self.times_excused += 1
+            self.excused += operations[: OPERATIONS_MAX - len(self.excused)]
+            return
         self.found[rule] += 1
         if self.found[rule] <= SHOWN_MAX:
             self.violations.append((rule, sentence, operations))
 
     def result(self, checker: str) -> CheckResult:
         """`invalid` with all that was found; else `valid`, if anything was looked at."""
-        details: dict[str, Any] = {"looked": dict(sorted(self.looked.items()))}
+        details: dict[str, Any] = {
+            "looked": dict(sorted(self.looked.items())),
+            KEY: {invariant_of("rows").name: self.looked.total()},
+        }
         if self.exempt:
             details["exempt"] = dict(sorted(self.exempt.items()))
         if not self.violations:
             total = sum(self.looked.values())
+            if self.times_excused:
+                found = CheckResult(checker, Verdict.INVALID, "", details=details)
+                counts = {LOST_AFTER_POWER_CUT: self.times_excused}
+                return permitted_result(found, self.cuts.permits, counts, self.excused, details)
             if not total:
                 reason = "there was nothing to judge"
                 details["rule"] = "nothing-observed"

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from checkers._sentences import seconds
 from checkers.rows.findings import Findings
+from checkers.rows.permits import PowerCuts
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
@@ -188,7 +189,7 @@ class ExactlyOnce:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings, writers = Findings(), Writers(read)
+        findings, writers = Findings(PowerCuts(history)), Writers(read)
         _provenance(read, writers, findings)
         _answers(read, findings)
         _shown_twice(read, findings)

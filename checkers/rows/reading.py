@@ -18,7 +18,7 @@ Operations with other names are none of these checkers' business: a run may do D
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from checkers.linearizability.models.register import distinct
@@ -55,6 +55,8 @@ class Part:
     timestamp: int | None
     rows: tuple[Written, ...]
     results: tuple[str, ...] = ()
+    node: str | None = None
+    term: int | None = None
     again: tuple[tuple[int | None, tuple[str, ...]], ...] = ()
 
     @property
@@ -80,6 +82,8 @@ class Look:
     replica: str = "leader"
     twice: tuple[str, ...] = ()  # keys that were shown more than once
     asked_at: int | None = None
+    node: str | None = None
+    term: int | None = None
 
     @property
     def is_latest(self) -> bool:
@@ -150,6 +154,11 @@ def _timestamp(op: Op, holder: Mapping[str, Any]) -> int | None:
     if value is not None and type(value) is not int:
         raise _bad(op, f"the timestamp {value!r} is not a whole number")
     return value
+
+
+def _term(holder: Mapping[str, Any]) -> int | None:
+    value = holder.get("term")
+    return value if type(value) is int else None
 
 
 class _Reader:
@@ -241,7 +250,10 @@ class _Reader:
         stamp = _timestamp(done, told)
         tablet = told.get("tablet")
         self.parts += [
-            Part(pair, table, tablet, stamp, kept, tuple(known), again) for table in tables
+            Part(
+                pair, table, tablet, stamp, kept, tuple(known), told.get("node"), _term(told), again
+            )
+            for table in tables
         ]
 
     def _look(self, pair: Pair) -> None:
@@ -258,7 +270,8 @@ class _Reader:
             if value["row"] is not None:
                 rows[asked["key"]] = self._row(done, value["row"])
             stamp = _timestamp(done, value)
-            self.looks.append(Look(pair, table, value.get("tablet"), stamp, rows))
+            look = Look(pair, table, value.get("tablet"), stamp, rows)
+            self.looks.append(replace(look, node=done.node, term=_term(value)))
             return
         for part in value.get("parts", ()):
             rows, twice = {}, []
@@ -277,6 +290,8 @@ class _Reader:
                     asked.get("replica", "leader"),
                     tuple(twice),
                     asked.get("at"),
+                    part.get("node"),
+                    _term(part),
                 )
             )
 

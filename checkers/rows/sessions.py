@@ -18,8 +18,9 @@ from typing import Any
 
 from checkers.linearizability.models.rows import Row
 from checkers.rows.findings import Findings
+from checkers.rows.permits import PowerCuts
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.registers import floors
 from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
@@ -178,7 +179,7 @@ class ReadYourWrites:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings = Findings()
+        findings = Findings(PowerCuts(history))
         _causality(read, findings)
         _looks(read, findings)
         return findings.result(self.name)

@@ -51,7 +51,7 @@ examples:
   harness check --elle list-append --consistency-model serializable history.edn
 
 exit codes, the first that applies: 1 a history is invalid, 255 a check broke down, 254 a history
-cannot be read (or a usage error), 2 a verdict is unknown, 0 all are valid"""
+cannot be read (or a usage error), 2 a verdict is unknown, 0 all are valid or permitted"""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -50,7 +50,7 @@ EPILOG: Final = """examples:
   harness soak --env sim --seeds 1..200 --nemesis partition-leader
   harness check store/ddl-none/latest
 
-exit codes: 0 valid, 1 invalid, 2 unknown, 254 usage, 255 crash"""
+exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
 
 class Parser(argparse.ArgumentParser):

@@ -38,7 +38,7 @@ EPILOG: Final = """examples:
 After a kill or an interrupt, the same command continues where it stopped.
 
 exit codes, the first that applies: 1 a seed is invalid, 130 interrupted, 255 a seed crashed,
-2 a seed is unknown, 0 all are valid; 254 usage"""
+2 a seed is unknown, 0 all are valid or permitted by the profile; 254 usage"""
 
 
 def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:

@@ -240,7 +240,7 @@ class SoakOutput:
     def _head(self) -> list[str]:
         """The lines about all seeds together."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
-        counts = ", ".join(f"{count} {name}" for name, count in tally.verdicts.items())
+        counts = ", ".join(f"{count} {name}" for name, count in tally.shown.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
         lines = [f"{tally.seeds} of {counted(spec.seeds, 'seed')}{before}: {counts}"]
         here = duration_text(self.wall_s)

@@ -34,15 +34,13 @@ def _headline(standing: Standing) -> str:
 
 
 def _ports(standing: Standing) -> list[str]:
-    rows = [["node", "role", "address", "from outside", "pages"]]
+    shown = any(node.pages for node in standing.nodes)
+    rows = [["node", "role", "address", "from outside", *["pages"] * shown]]
     for node in standing.nodes:
-        ports = list(node.addresses.items()) or [("", "")]
-        for number, (address, outside) in enumerate(ports):
-            first, pages = [node.name, node.role], node.pages or ""
-            rows.append([*(first if number == 0 else ["", ""]), address, outside])
-            rows[-1].append(pages if number == 0 else "")
-    if not any(node.pages for node in standing.nodes):
-        rows = [row[:-1] for row in rows]
+        first, last = [node.name, node.role], [node.pages] * shown
+        for address, outside in node.addresses.items() or [("", "")]:
+            rows.append([*first, address, outside, *last])
+            first, last = ["", ""], [""] * shown
     return table(rows)
 
 

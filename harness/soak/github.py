@@ -33,7 +33,7 @@ def step_summary(
 ) -> str:
     """The summary: a small table, then each signature folded, within the budget."""
     counts = "".join(
-        f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.verdicts.items()
+        f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.shown.items()
     )
     parts = [
         f"<h3>{_inline(title)}</h3>\n",

@@ -195,6 +195,12 @@ class Tally(msgspec.Struct):
             self.valid_bytes += result.kept_bytes
 
     @property
+    def shown(self) -> dict[str, int]:
+        """The verdicts as people want them: without `permitted` where nothing was."""
+        permitted = Verdict.PERMITTED.value
+        return {name: n for name, n in self.verdicts.items() if n or name != permitted}
+
+    @property
     def seeds(self) -> int:
         """How many results there were."""
         return sum(self.verdicts.values())

@@ -68,7 +68,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
-    pages: str | None = None  # the URL of its pages, where it has any
+    pages: str = ""  # where people find them
     data: str = ""
 
 

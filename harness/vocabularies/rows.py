@@ -22,17 +22,19 @@ timestamp, row by row in the order given, and rows are refused one by one.
 | "failed"          | its part never took effect, and never will                       |
 | null              | nobody knows: it may have been written, or may still be          |
 
-and `parts` of each tablet {"tablet", "node", "timestamp", "rows"}: who answered, the timestamp or
-null, and the positions of its rows. A part that was acknowledged and sent once more, with the same
-request id, has `again`: [timestamp, results] of each further answer. The operation is `ok` only
-where each row was answered by its tablet, `fail` where no part took effect, and `info` otherwise,
-also where something is known of all parts: its value says what.
+and `parts` of each tablet {"tablet", "node", "term", "timestamp", "rows"}: who answered, in which
+term of the tablet's leaders, the timestamp or null, and the positions of its rows. A part that was
+acknowledged and sent once more, with the same request id, has `again`: [timestamp, results] of each
+further answer. The operation is `ok` only where each row was answered by its tablet, `fail` where
+no part took effect, and `info` otherwise, also where something is known of all parts: its value
+says what.
 
-**A read** answers `table_id`, `tablet`, `timestamp`, and `row`: its cells, or null where there is
-no such row. **A scan** answers `table_id`, `timestamp`, and `parts`, of each tablet {"tablet",
-"node", "timestamp", "rows"}, where rows are [key, cells] in the order of keys. A `timestamp` says
-that the rows are the state at it, exactly; null says nothing. That of the whole scan is null where
-tablets were read at several. Both answer {"result": "not-found"} where there is no such table.
+**A read** answers `table_id`, `tablet`, `term`, `timestamp`, and `row`: its cells, or null where
+there is no such row. **A scan** answers `table_id`, `timestamp`, and `parts`, of each tablet
+{"tablet", "node", "term", "timestamp", "rows"}, where rows are [key, cells] in the order of keys. A
+`timestamp` says that the rows are the state at it, exactly; null says nothing. That of the whole
+scan is null where tablets were read at several. Both answer {"result": "not-found"} where there is
+no such table.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.ORDER_REPLACE: Permit(
         name="unlogged-tablet",
         why="a tablet's replacement is shown before it is replicated (P7)",
-        rules={CATALOG: ("named-tablets", "maps-equal-rows")},
+        rules={CATALOG: ("named-tablets", "maps-equal-rows", "located-rows")},
     ),
     Bug.ORDER_CREATE: Permit(
         name=DIRTY_CREATE,

@@ -5,6 +5,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +14,13 @@ from checkers.linearizability.models.rows import Row
 from checkers.rows.bank import BankSums
 from checkers.rows.elle import ElleRows
 from checkers.rows.once import ExactlyOnce
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
-from checkers.rows.registers import LinearizableRows, SnapshotScans, floors
+from checkers.rows.registers import LinearizableRows, SnapshotScans
 from checkers.rows.sessions import ReadYourWrites
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
+from harness.permits import Permit, fact_of
 from tests.checkers.histories import Writer
 from tests.checkers.rows_histories import apply, random_history, spoiled
 
@@ -498,6 +501,87 @@ def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> N
     h.ret(0, OpType.OK, value)
     with pytest.raises(HistoryError, match=words):
         rows_history(h.history)
+
+
+# --- what a profile permits ----------------------------------------------------------------------
+
+
+def permitting(h: Rows, *names: str) -> None:
+    permits = [Permit(name=name, why="so it is") for name in names]
+    h.fact("permits", fact_of("modern", permits))
+
+
+def led(h: Rows, process: int, value: str, timestamp: int, node: str, term: int) -> int:
+    index = h.write(process, [up("a", value)], timestamp)
+    h.lines[-1].value["parts"][0] |= {"node": node, "term": term}
+    return index
+
+
+def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
+    index = h.read(process, "a", {"v": value})
+    h.lines[-1] = msgspec.structs.replace(h.lines[-1], node=node)
+    h.lines[-1].value["term"] = term
+    return index
+
+
+@pytest.mark.parametrize(
+    ("node", "term", "permits", "expected"),
+    [
+        ("t1", 1, ("stale-read",), Verdict.PERMITTED),
+        ("t1", 1, (), Verdict.INVALID),
+        ("t2", 2, ("stale-read",), Verdict.INVALID),  # the leader of the term itself
+        ("t2", 1, ("stale-read",), Verdict.INVALID),  # who has answered in a later term
+        ("t1", 3, ("stale-read",), Verdict.INVALID),
+    ],
+)
+def test_a_deposed_leader_may_answer_from_the_past(
+    node: str, term: int, permits: tuple[str, ...], expected: Verdict
+) -> None:
+    h = Rows()
+    permitting(h, *permits)
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t2", 2)
+    looked(h, 1, "1", node, term)
+    result = judge(LinearizableRows(), h.history)
+    assert result.verdict is expected
+    if expected is Verdict.PERMITTED:
+        assert result.details["permitted"] == {"stale-read": 1}
+        assert result.operations == (5,)
+
+
+def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows() -> None:
+    h = Rows()
+    permitting(h, "stale-read")
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t1", 1)
+    led(h, 0, "3", 30, "t2", 2)
+    looked(h, 1, "1", "t1", 1)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+    h = Rows()
+    permitting(h, "stale-read")
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t2", 2)
+    looked(h, 1, "1", "t1", 1)
+    h.write(0, [up("b", "1")], 30)
+    h.read(1, "b", None)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("cut", [None, "between", "after"])
+def test_a_power_cut_may_take_back_what_came_before_it(cut: str | None) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    value = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
+    if cut == "between":
+        h.nemesis("power-cut-all", value)
+    h.read(1, "a", None)
+    h.scan(1, {}, 30)
+    if cut == "after":
+        h.nemesis("power-cut-all", value)
+    expected = Verdict.PERMITTED if cut == "between" else Verdict.INVALID
+    for checker in (LinearizableRows(), SnapshotScans(), ElleRows()):
+        assert judge(checker, h.history).verdict is expected
 
 
 def test_a_long_history_needs_no_search() -> None:

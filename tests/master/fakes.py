@@ -22,6 +22,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.service import MasterService
@@ -117,8 +118,10 @@ class FakeReplica:
     def step_down(self) -> None:
         self.depose()
 
-    def dump(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         return {"applied": self.applied}
+
+    dump = status
 
     # what tests use
 
@@ -234,6 +237,7 @@ class FakeMaster:
             ddl=Ddl(node, self.tservers),
             admin=Admin(node, self.tservers),
             heartbeats=self.heartbeats,
+            follower_reads=FollowerReads(node, self.leadership),
         )
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:

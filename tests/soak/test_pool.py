@@ -22,6 +22,7 @@ from harness.errors import (
 )
 from harness.ops import History
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
+from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
 from tests.programs import python
 from tests.waiting import until
@@ -78,6 +79,8 @@ def children():
     [
         ([], EXIT_UNKNOWN),
         (["valid"], EXIT_VALID),
+        (["valid", "permitted"], EXIT_VALID),
+        (["permitted", "unknown"], EXIT_UNKNOWN),
         (["valid", "unknown"], EXIT_UNKNOWN),
         (["unknown", CRASH], EXIT_CRASH),
         ([CRASH, "invalid", "valid"], EXIT_INVALID),
@@ -91,7 +94,7 @@ def test_the_worst_seed_decides(verdicts, code):
         for verdict in order:
             tally.take(SeedResult(seed=1, verdict=verdict, reason=""))
         assert tally.exit_code == code
-        assert tally.failed == sum(verdict != "valid" for verdict in verdicts)
+        assert tally.failed == sum(verdict not in PASSING for verdict in verdicts)
 
 
 def test_a_passing_run_is_kept_small_and_a_failing_one_whole(tmp_path):

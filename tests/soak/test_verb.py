@@ -41,7 +41,9 @@ def scripted(monkeypatch, tmp_path):
                     raise item
                 verdict, stop = item if isinstance(item, tuple) else (item, None)
                 said = (CheckerVerdict("c", verdict, "why"),) if verdict != "crash" else ()
+                permitted = {"stale-read": job.case.seed} if verdict == "permitted" else {}
                 result = SeedResult(
+                    permitted=permitted,
                     seed=job.case.seed,
                     verdict=verdict,
                     reason="" if verdict == "valid" else f"why {verdict}",
@@ -60,6 +62,7 @@ def scripted(monkeypatch, tmp_path):
     ("items", "code"),
     [
         (["valid"], EXIT_VALID),
+        (["valid", "permitted"], EXIT_VALID),
         (["valid", "unknown"], EXIT_UNKNOWN),
         (["unknown", "crash", "valid"], EXIT_CRASH),
         (["crash", "unknown", "invalid"], EXIT_INVALID),
@@ -84,6 +87,21 @@ def test_exit_codes(items, code, scripted, capsys):
     assert "Traceback" not in err
     interrupted = any(isinstance(item, KeyboardInterrupt) for item in items)
     assert ("\ninterrupted" in out) == interrupted
+
+
+def test_what_was_permitted_is_counted_in_a_table(scripted, capsys, tmp_path):
+    scripted("permitted", "valid", "permitted")
+    files = ("--summary-json", "out/s.json", "--junit", "out/j.xml")
+    assert main([*BASE, *files, "--seeds", "1..3"]) == EXIT_VALID
+    text, _ = capsys.readouterr()
+    assert "3 of 3 seeds: 1 valid, 2 permitted, 0 invalid" in text
+    assert re.search(
+        r"permitted by the profile 'strict':\n +seeds +times\n  stale-read +2 +4\n", text + "\n"
+    )
+    found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
+    assert found["permitted"] == {"stale-read": {"seeds": 2, "times": 4}}
+    assert found["verdicts"]["permitted"] == 2
+    assert b"<failure" not in (tmp_path / "out/j.xml").read_bytes()
 
 
 @pytest.mark.parametrize("flag", ["--junit", "--summary-json", "--github-summary"])
@@ -190,7 +208,9 @@ def test_all_outputs_tell_the_same(scripted, capsys, tmp_path, monkeypatch):
     assert f"  seed 2: why invalid\n  {replay}\n" in text
     found = msgspec.json.decode((tmp_path / "out/s.json").read_bytes())
     assert found["schema_version"] == 2
-    assert found["verdicts"] == {"valid": 1, "unknown": 1, "invalid": 1, "crash": 1}
+    assert found["verdicts"] == {
+        "valid": 1, "permitted": 0, "unknown": 1, "invalid": 1, "crash": 1
+    }  # fmt: skip
     assert found["results"][1]["replay"] == replay
     assert [(group["verdict"], group["seeds"]) for group in found["signatures"]] == [
         ("invalid", [2]),

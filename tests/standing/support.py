@@ -7,6 +7,7 @@ import secrets
 import socket
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from harness.case import Case
@@ -115,6 +116,14 @@ def addresses_of(cluster):
         for node in cluster["nodes"]
         for name, text in node["addresses"].items()
     }
+
+
+def see_pages(*urls):
+    """They are there for people."""
+    assert urls
+    for url in urls:
+        with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+            assert b"<html" in answer.read()
 
 
 def left_of(cluster):

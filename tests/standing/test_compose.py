@@ -41,7 +41,8 @@ def test_it_is_the_cluster_that_the_target_declares():
     assert list(file["services"]) == ["m1", "m2", "m3", "t1", "t2", "t3"]
     assert told["t1"].entry == "targets.kudu.tserver.node:main"
     assert told["m2"].config["masters"] == ["m1:7051", "m2:7051", "m3:7051"]
-    assert {name: node.listen for name, node in told.items()}["t2"] == {"7050": ("0.0.0.0", 7050)}
+    assert told["t2"].listen == {str(port): ("0.0.0.0", port) for port in (7050, 8050)}
+    assert told["t2"].pages["m3:8051"] == ("127.0.0.1", 8251)  # where a browser finds them
     assert all(node.connect["m3:7051"] == ("m3", 7051) for node in told.values())
     assert all(node.seed == 7 and node.data == "/data" for node in told.values())
 
@@ -56,7 +57,7 @@ def test_every_node_keeps_its_data_and_is_reached_on_loopback_only():
         published += [port.rpartition(":")[0] for port in service["ports"]]
     assert list(file["volumes"]) == [f"{name}-data" for name in file["services"]]
     assert all(port.startswith("127.0.0.1:") for port in published)
-    assert len(set(published)) == len(published) == 9
+    assert len(set(published)) == len(published) == 18
 
 
 def test_a_dollar_is_no_variable_of_compose_and_quotes_are_quoted(monkeypatch):

@@ -23,6 +23,7 @@ from tests.standing.support import (
     kill_with_warden,
     left_of,
     life_of_a_table,
+    see_pages,
 )
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("docker")]
@@ -47,6 +48,7 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up, engine):
     cluster = up.start()
     name = cluster["name"]
     ask_from_outside(addresses_of(cluster))
+    see_pages(*(node["pages"] for node in cluster["nodes"]))
     broken = up.call("break", name, "shape leader from members loss=30%", "--json")
     up.call("break", name, "pause one@tserver")
     assert "already" in up.call("up", "--env", "docker", "--name", name, code=EXIT_USAGE)
@@ -129,6 +131,8 @@ def test_compose_starts_a_cluster_that_keeps_its_tables(tmp_path, engine):
     got = type(got)(got.f, {**got.value, "name": created.value["name"]})
     try:
         compose.call("up", "--detach")
+        host, port = compose.addresses()["m1:8051"]
+        see_pages(f"http://{host}:{port}/masters")
         first = ask_from_outside(compose.addresses(), requests[:3])[0]
         compose.call("kill")
         compose.call("up", "--detach")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -19,6 +20,7 @@ from tests.standing.support import (
     kill_with_warden,
     left_of,
     processes_of,
+    see_pages,
 )
 from tests.waiting import wait_until
 
@@ -37,6 +39,7 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up):
     name = cluster["name"]
     assert [node["name"] for node in cluster["nodes"]] == ["m1", "m2", "m3", "t1", "t2", "t3"]
     ask_from_outside(addresses_of(cluster))
+    see_pages(*(node["pages"] for node in cluster["nodes"]))
 
     broken = up.call("break", name, "kill leader", "--json")
     (leader,) = broken["targets"]
@@ -95,6 +98,12 @@ def test_a_holder_that_is_told_to_end_takes_all_with_it(up):
     procfs.send(holder_of(cluster), signal.SIGTERM)
     wait_until(lambda: left_of(cluster) == [cluster["folder"]])
     assert "signal" in up.call("status", code=EXIT_CRASH)
+
+
+def test_a_cluster_whose_folder_is_gone_is_not_left_standing(up):
+    cluster = up.start(*SMALL)
+    shutil.rmtree(cluster["folder"])
+    wait_until(lambda: left_of(cluster) == [])
 
 
 def test_a_node_may_be_broken_when_it_is_taken_down(up):

@@ -47,7 +47,7 @@ def test_every_node_has_a_line_with_its_addresses_and_pages():
 
 
 def test_without_pages_there_is_no_column_of_them():
-    bare = [msgspec.structs.replace(node, pages=None) for node in STANDING.nodes]
+    bare = [msgspec.structs.replace(node, pages="") for node in STANDING.nodes]
     lines = standing_text(msgspec.structs.replace(STANDING, nodes=tuple(bare)))
     assert [line for line in lines if "pages" in line] == []
 

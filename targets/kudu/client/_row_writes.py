@@ -72,6 +72,7 @@ class _Part:
         part = {
             "tablet": self.target.tablet.tablet_id,
             "node": self.node,
+            "term": None if self.answer is None else self.answer.term,
             "timestamp": None if self.answer is None else self.answer.timestamp or None,
             "rows": list(self.positions),
         }

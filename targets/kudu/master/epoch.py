@@ -85,6 +85,7 @@ class SystemReplica(Protocol):
     ) -> RaftConfig: ...
     def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
+    def status(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 class Epoch:

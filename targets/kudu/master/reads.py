@@ -143,7 +143,10 @@ def get_table_locations(
         meta,
         table_id=table.id,
         schema_version=table.version,
-        tablets=tuple(_locate(catalog, tablet, tservers) for tablet in in_range),
+        tablets=tuple(
+            _locate(catalog, tablet, tservers, any_replica=request.any_replica)
+            for tablet in in_range
+        ),
         ttl_ms=flags.table_locations_ttl_ms,
     )
 
@@ -158,13 +161,17 @@ def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord
     return catalog.find_running(identifier)
 
 
-def _locate(catalog: Catalog, tablet: TabletRecord, tservers: TServerMap) -> TabletLocations:
+def _locate(
+    catalog: Catalog, tablet: TabletRecord, tservers: TServerMap, *, any_replica: bool
+) -> TabletLocations:
     consensus = tablet.consensus
     assert consensus is not None, f"the running tablet {tablet.id} has no configuration"
     replicas = []
     for peer in catalog.peers(tablet):
         server = tservers.get(peer.uuid)
         if peer.member_type != "VOTER":
+            if not any_replica:
+                continue
             role = "LEARNER"
         else:
             role = "LEADER" if peer.uuid == consensus.leader_uuid else "FOLLOWER"

@@ -19,7 +19,7 @@ from targets.kudu.master import reads
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.ddl import Ddl
-from targets.kudu.master.dump import dump_entities
+from targets.kudu.master.dump import dump_entities, master_status
 from targets.kudu.master.epoch import Epoch, Outcome
 from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
@@ -361,18 +361,21 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        return DumpResponse({**self.dump(), "files": files})
+        return DumpResponse({**dump_entities(**self._parts()), "files": files})
 
-    def dump(self) -> dict[str, Any]:
-        """The same, without a look at the disk."""
-        return dump_entities(
-            self._uuid,
-            self._leadership,
-            self._rows,
-            self._tservers,
-            self._node.env.clock.monotonic_ns(),
-            self._calls,
-        )
+    def status(self) -> dict[str, Any]:
+        """What its pages are made of."""
+        return master_status(**self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "uuid": self._uuid,
+            "leadership": self._leadership,
+            "rows": self._rows,
+            "tservers": self._tservers,
+            "now_ns": self._node.env.clock.monotonic_ns(),
+            "calls": self._calls,
+        }
 
     def _meta(self, epoch: Epoch | None = None) -> Meta:
         if epoch is not None:

@@ -110,12 +110,15 @@ class ListTablesResponse(Message, frozen=True):
 
 
 class GetTableLocationsRequest(Message, frozen=True):
-    """Ask where the tablets of a key range are."""
+    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
+    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """
 
     table: TableIdentifier
     key_start: bytes = b""
     key_end: bytes = b""
     max_returned_locations: int = 10
+    any_replica: bool = False
 
 
 class ReplicaLocation(Message, frozen=True):

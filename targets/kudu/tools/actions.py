@@ -129,7 +129,9 @@ def _replica_of(replica: m.ReplicaLocation) -> dict[str, str]:
 
 
 async def _locate(admin: Admin, table: m.TableIdentifier) -> Sequence[m.TabletLocations]:
-    request = m.GetTableLocationsRequest(table, max_returned_locations=_LOCATIONS_MAX)
+    request = m.GetTableLocationsRequest(
+        table, max_returned_locations=_LOCATIONS_MAX, any_replica=True
+    )
     answer: m.GetTableLocationsResponse = await admin.ask_leader(
         "MasterService.GetTableLocations", request
     )

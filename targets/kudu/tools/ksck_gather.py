@@ -144,7 +144,9 @@ class _Replicas:
     async def table(self, leader: str, listed: m.ListedTable) -> ObservedTable | None:
         """A table; `None` if it was deleted meanwhile, or if some tablet of it does not run yet."""
         identifier = m.TableIdentifier(table_id=listed.id)
-        locations = m.GetTableLocationsRequest(identifier, max_returned_locations=_LOCATIONS_MAX)
+        locations = m.GetTableLocationsRequest(
+            identifier, max_returned_locations=_LOCATIONS_MAX, any_replica=True
+        )
         try:
             schema, located = await asyncio.gather(
                 self._admin.ask_master(

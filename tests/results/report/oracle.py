@@ -18,7 +18,7 @@ from harness.store import load_run
 
 READS = {"get", "list", "locate", "is-create-done", "is-alter-done", "read"}
 S = 1_000_000_000
-RANK = {"valid": 0, "unknown": 1, "invalid": 2}
+RANK = {"valid": 0, "permitted": 1, "unknown": 2, "invalid": 3}
 
 
 class Run:
@@ -327,6 +327,9 @@ class Oracle:
         return rows
 
     def changed_verdicts(self):
+        return []
+
+    def permitted(self):
         return []
 
     def detection_rates(self):

@@ -53,7 +53,7 @@ def test_both_engines_give_equal_tables(spark, duck, name):
 
     assert mine.schema.equals(theirs.schema)
     assert mine.to_pylist() == theirs.to_pylist()
-    assert mine.num_rows or name == "changed_verdicts"
+    assert mine.num_rows or name in {"changed_verdicts", "permitted"}
 
 
 def of_no_run(engine):

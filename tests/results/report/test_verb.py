@@ -134,7 +134,7 @@ def test_json_is_one_object_that_says_the_same(judged, capsys):
     found = json.loads(out)
 
     assert found["exit_code"] == code == 1
-    assert found["verdicts"] == {"valid": 0, "unknown": 3, "invalid": 2}
+    assert found["verdicts"] == {"valid": 0, "permitted": 0, "unknown": 3, "invalid": 2}
     assert [row["detected"] for row in found["answers"]["detection_rates"]] == [2]
     assert found["rows_not_shown"] == {}
 

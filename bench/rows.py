@@ -1,0 +1,168 @@
+"""How many rows a second a cluster of processes or containers takes, and what it needs for that.
+
+Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
+`--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
+until there are `--rows`, after which the resident memory of each tablet server is read. Run it with
+`python -m bench.rows --env process|docker`. Latencies are the clients'. Load and servers share
+the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from bench.measure import machine
+from harness.ops import OpType
+from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
+from harness.registry import load_plugin
+from targets.kudu import KuduTarget
+
+TABLE: Final = "bench"
+BATCH: Final = 100
+CLIENTS: Final = 8
+VALUE: Final = "x" * 90  # with its key about 100 bytes
+
+
+class Load:
+    """Clients that write, and what came of it."""
+
+    def __init__(self, clients: list[Any]) -> None:
+        self._clients = clients
+        self._numbers = iter(range(1 << 60))
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a phase."""
+        self.rows = 0
+        self.failed = 0
+        self.latencies: list[float] = []
+        self.start = time.monotonic()
+
+    def batch(self, size: int) -> dict[str, Any]:
+        """Rows under keys of their own."""
+        number = next(self._numbers)
+        rows = [["insert", f"k{number:08}.{i:02}", {"v": VALUE}] for i in range(size)]
+        return {"table": TABLE, "nonce": f"w{number}", "rows": rows}
+
+    async def write(self, client: Any, size: int) -> None:
+        """One write, timed."""
+        begin = time.monotonic()
+        done = await client.invoke(Request("write", self.batch(size)), timeout_s=30.0)
+        self.latencies.append(time.monotonic() - begin)
+        if done.type is OpType.OK:
+            self.rows += size
+        else:
+            self.failed += 1
+
+    async def until(self, over: Callable[[], bool], size: int, rate: float | None) -> None:
+        """Every client writes until it is over, all together at `rate` rows a second at most."""
+        self.reset()
+        pace = None if rate is None else CLIENTS * size / rate
+
+        async def work(client: Any, first: int) -> None:
+            due = time.monotonic() + (0.0 if pace is None else pace * first / CLIENTS)
+            while not over():
+                if pace is not None:
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    due += pace
+                await self.write(client, size)
+
+        await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
+
+    def told(self, what: str) -> str:
+        """A line on the phase."""
+        took, ordered = time.monotonic() - self.start, sorted(self.latencies)
+        quantiles = ", ".join(
+            f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
+            for q in (0.5, 0.99)
+        )
+        return (
+            f"{what}: {self.rows} rows in {took:.1f} s = {self.rows / took:.0f} rows/s, "
+            f"{self.failed} writes failed; {quantiles}"
+        )
+
+
+async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
+    while not await look():  # noqa: ASYNC110 - a remote fact
+        await asyncio.sleep(0.1)
+
+
+async def _prepare(system: Any, tablets: int) -> list[Any]:
+    """The table, once it serves, and the clients."""
+
+    async def ready() -> bool:
+        return bool((await system.ready()).ok)
+
+    async def made() -> bool:
+        done = await clients[0].invoke(Request("is-create-done", {"name": TABLE}), timeout_s=10.0)
+        return bool(done.type is OpType.OK and done.value.get("done"))
+
+    await _waited(ready)
+    clients = [system.client(number) for number in range(CLIENTS)]
+    create = {"name": TABLE, "nonce": "c", "columns": ["v"], "partitions": tablets, "replicas": 3}
+    done = await clients[0].invoke(Request("create", create), timeout_s=30.0)
+    assert done.type is OpType.OK, done
+    await _waited(made)
+    return clients
+
+
+def _lines(memory: dict[str, int | None]) -> Iterator[str]:
+    for node, size in memory.items():
+        shown = "not known here" if size is None else f"{size / 2**20:.0f} MiB resident"
+        yield f"  {node}: {shown}"
+
+
+async def bench(session: Session, system: Any, given: argparse.Namespace) -> None:
+    """All phases."""
+    load = Load(await _prepare(system, given.tablets))
+    end = time.monotonic() + given.seconds
+    await load.until(lambda: time.monotonic() >= end, BATCH, given.rate)
+    print(load.told(f"batches of {BATCH}, {given.rate:g} rows/s wanted"), flush=True)
+    total = load.rows
+    end = time.monotonic() + given.seconds / 3
+    await load.until(lambda: time.monotonic() >= end, 1, None)
+    print(load.told(f"single rows, {CLIENTS} clients"), flush=True)
+    total += load.rows
+    await load.until(lambda: total + load.rows >= given.rows, BATCH, None)
+    total += load.rows
+    print(load.told(f"batches of {BATCH}, as fast as it goes"), flush=True)
+    tservers = [n for n, spec in session.cluster.nodes.items() if spec.role == "tserver"]
+    look = getattr(session.cluster, "memory_bytes", None)
+    memory = {node: None if look is None else await look(node) for node in tservers}
+    print(f"{total} rows of about 100 bytes, 3 replicas:", *_lines(memory), sep="\n")
+    scanned = await system.client(99).invoke(
+        Request("scan", {"table": TABLE, "mode": "latest", "replica": "leader"}), timeout_s=120.0
+    )
+    parts = scanned.value["parts"] if scanned.type is OpType.OK else []
+    print(f"a scan of the whole table: {sum(len(part['rows']) for part in parts)} rows")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--env", default="process", choices=["process", "docker"])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=2000.0, help="rows a second")
+    parser.add_argument("--rows", type=int, default=200_000, help="of the last phase")
+    parser.add_argument("--tablets", type=int, default=3)
+    given = parser.parse_args()
+    target = KuduTarget()
+    options = {option.name.replace("-", "_"): option.default for option in target.options}
+    settings = TargetSettings(profile="strict", bugs=(), options=options | {"resend": 0})
+    plan = DeploymentPlan(
+        run_id="bench-rows", nodes=tuple(target.nodes(settings)), seed=1, knobs={}, folder=None
+    )
+
+    async def body(session: Session) -> None:
+        system = target.open(Deployment(session.env, settings, session.cluster.nodes))
+        await bench(session, system, given)
+
+    load_plugin("environments", given.env).execute(plan, body)
+    print(f"{given.env}, {machine()}")
+
+
+if __name__ == "__main__":
+    main()
