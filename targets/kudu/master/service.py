@@ -338,7 +338,8 @@ class MasterService:
         """`MasterService.ListMasters`, on every master alike."""
         if self._leadership.replica is None:
             return ListMastersResponse(self._meta(), error=not_initialized())
-        return ListMastersResponse(self._meta(), masters=await self._membership.list())
+        masters = await self._membership.list()
+        return ListMastersResponse(self._meta(self._leadership.epoch), masters=masters)
 
     def list_tablet_servers(
         self, _request: ListTabletServersRequest, _peer: str
