@@ -338,8 +338,8 @@ class MasterService:
         """`MasterService.ListMasters`, on every master alike."""
         if self._leadership.replica is None:
             return ListMastersResponse(self._meta(), error=not_initialized())
-        masters = await self._membership.list()
-        return ListMastersResponse(self._meta(self._leadership.epoch), masters=masters)
+        meta = self._meta(self._leadership.epoch)  # before the members are looked at
+        return ListMastersResponse(meta, masters=await self._membership.list())
 
     def list_tablet_servers(
         self, _request: ListTabletServersRequest, _peer: str
