@@ -237,7 +237,12 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P13",
         where=(f"{_MASTER}.service",),
-        find=Find("--moves 50 --names 8", "linearizable-catalog", 22),
+        find=Find(
+            "--nemesis none --names 40 --mix create=20,delete=12,list=10,get=5 --rate 80 "
+            "--time-limit 20",
+            "linearizable-catalog",
+            2,
+        ),
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
