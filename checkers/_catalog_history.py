@@ -11,7 +11,7 @@ completion after everything has arrived.
 * A lost create whose table somebody saw did take effect, and did so before that answer returned: it
   gets that return. (An upper bound only; it may have happened any time since its call.)
 * Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
-* A read with a bound is a read that was asked for that much earlier (`_bounded_reads`).
+* A read with a bound is a read that was asked for that much earlier (`_catalog_part`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from checkers._bounded_reads import calls_before, is_bounded
+from checkers._catalog_part import calls_before, catalog_part, is_bounded
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.linearizability.models.catalog_types import (
     Alter,
@@ -303,8 +303,10 @@ def _shown_nonces(history: History) -> set[str]:
 def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
 
-    With `again`, a create that was sent twice may have made two tables.
+    With `again`, a create that was sent twice may have made two tables. What is about rows or
+    members, in a history that has these beside DDL, is left out.
     """
+    history = catalog_part(history)
     for pair in history.pairs:
         _check_shapes(pair)
     sent_again = _sent_again(history) if again else {}

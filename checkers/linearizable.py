@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from msgspec.structs import replace as replace_result
 
-from checkers._bounded_reads import is_bounded
 from checkers._catalog_history import CatalogHistory, catalog_history, shown_tables
+from checkers._catalog_part import is_bounded
 from checkers._permitted import permit_rules, permitted_result
 from checkers._sentences import explain_failure, sentence, where
 from checkers.catalog.findings import fields_of, table_words

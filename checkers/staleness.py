@@ -4,7 +4,7 @@ Two rules on each answer, and both are of that answer alone, so they hold over a
 
 * its bound is no more than the read allowed;
 * its revision is no less than that of any change or read of the newest state which was answered
-  before the read might have been asked for (`_bounded_reads`).
+  before the read might have been asked for (`_catalog_part`).
 
 That the answer is the state of that revision is judged with all other answers by
 `linearizable-catalog`, where such a read counts as asked for that much earlier.
@@ -16,7 +16,7 @@ import bisect
 from collections.abc import Iterator
 from typing import Any
 
-from checkers._bounded_reads import bound_ns, calls_before, is_bounded
+from checkers._catalog_part import bound_ns, calls_before, is_bounded
 from checkers._sentences import sentence
 from checkers.catalog.findings import fields_of
 from harness.errors import counted

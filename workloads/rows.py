@@ -23,7 +23,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from harness.case import Case
+from harness.case import Case, stream
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
@@ -107,7 +107,7 @@ class _RowsOps:
         if choice < share:
             return Read(table, f"k{key}")
         if self.groups and rng.randrange(4) == 0:
-            return transfer(rng.randrange(self.groups), f"n{self.count}", rng)
+            return transfer(BANK, rng.randrange(self.groups), f"n{self.count}", rng)
         rows: list[tuple[Kind, str, dict[str, Any]]] = []
         for number in range(1 + rng.randrange(self.batch)):
             place = key if not number else rng.randrange(self.keys)
@@ -142,7 +142,7 @@ class _RowsOps:
     def _create(self, name: str) -> Create:
         nonce = f"n{self.count}"
         if name == BANK:
-            return new_bank(nonce, self.replicas)
+            return new_bank(name, nonce, self.replicas)
         return new_table(name, nonce, self.partitions, self.replicas)
 
     def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def group_size(group: int) -> int:
     return 2 + group % 2
 
 
-def transfer(group: int, nonce: str, rng: random.Random) -> Write:
+def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
     """A write of all rows of a group; their balances add up to `SUM`."""
     rows: list[tuple[Kind, str, dict[str, Any]]] = []
     left, size = SUM, group_size(group)
@@ -186,7 +186,7 @@ def transfer(group: int, nonce: str, rng: random.Random) -> Write:
         left -= amount
         cells = {"v0": f"{nonce}.{number}", "balance": str(amount)}
         rows.append(("upsert", f"g{group}.{number}", cells))
-    return Write(BANK, nonce, rows)
+    return Write(table, nonce, rows)
 
 
 def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
@@ -194,9 +194,9 @@ def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
     return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
-def new_bank(nonce: str, replicas: int) -> Create:
+def new_bank(name: str, nonce: str, replicas: int) -> Create:
     """One tablet: what is written to it at once takes effect at once."""
-    return Create(BANK, nonce, ["v0", "balance"], 1, replicas)
+    return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
 class RowsWorkload:
@@ -256,13 +256,13 @@ class RowsWorkload:
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A table that nobody else touches: made, written to, read and scanned."""
+        """A table with a group that nobody else touches: made, written to, read and scanned."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[Call, ...] = (
-            new_table(name, nonce, 1, replicas),
-            Write(name, f"{nonce}w", [("upsert", "k", {"v0": f"{nonce}w"})]),
-            Read(name, "k"),
+            new_bank(name, nonce, replicas),
+            transfer(name, 0, f"{nonce}w", stream(case.seed, nonce)),
+            Read(name, "g0.0"),
             Scan(name, "snapshot", "any"),
         )
         return tuple(map(Request.of, life))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from checkers._bounded_reads import without_bounded
+from checkers._catalog_part import unbounded_part
 from checkers._permitted import permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
@@ -48,7 +48,7 @@ class CatalogInvariantsChecker:
         Linear in the history and the snapshot, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
-        history = without_bounded(history)
+        history = unbounded_part(history)
         findings, permissions = Findings(), Permissions(history)
         check_history(history, findings, permissions)
         snapshots = list(history.facts("snapshot"))
@@ -136,8 +136,8 @@ class CatalogInvariantsChecker:
             )
         total, exempt = sum(findings.looked.values()), sum(findings.exempt.values())
         by_name = details[KEY]
-        held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
-        reason = f"{counted(total, 'check')} of {held or 'no invariant'} hold"
+        held_names = ", ".join(name.split()[0] for name, count in by_name.items() if count)
+        reason = f"{counted(total, 'check')} of {held_names or 'no invariant'} hold"
         unseen = [name for name, count in by_name.items() if not count]
         if unseen:
             reason += f"; not looked at: {', '.join(unseen)}"

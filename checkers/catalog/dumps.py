@@ -4,7 +4,7 @@
   there to one that is ahead, states go forward only, no row vanishes, no number falls.
 * At rest all masters have the same members and know one leader, who is one of them (I7).
 * Replicas of a tablet that applied equally much hold the same rows (I8): their dumps may say how
-  many (`row_count`) and their `checksum`, as of `applied_index`. Others are not looked at.
+  many rows (`live_rows`) and their `digest`, as of `applied_index`. Others are not looked at.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
     first: dict[tuple[str, int], tuple[str, int | None, str]] = {}
     for name, dump in sorted(snapshot.tservers.items()):
         for replica in dump["tablets"]:
-            index = replica.get("applied_index", (replica.get("raft") or {}).get("applied_index"))
-            checksum = replica.get("checksum")
+            rows = replica.get("rows") or {}
+            index, checksum = rows.get("applied_index"), rows.get("digest")
             if checksum is None or not isinstance(index, int) or replica["data_state"] != "READY":
                 continue
-            held = (name, replica.get("row_count"), str(checksum))
+            held = (name, rows.get("live_rows"), str(checksum))
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue

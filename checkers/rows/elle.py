@@ -35,8 +35,8 @@ import msgspec
 from checkers._elle_certificate import certified
 from checkers._permitted import permitted_result
 from checkers.rows.permits import PowerCuts
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.registers import floors
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.transactional import told
 from harness.ops import CheckResult, History, Op, OpType, Verdict

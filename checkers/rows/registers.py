@@ -21,8 +21,8 @@ import abc
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -34,111 +34,27 @@ from checkers.linearizability import (
     CheckOutcome,
     Failure,
     Limits,
-    Operation,
     Result,
-    Unknown,
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.models.rows import Row, RowInput, RowOutput, Rows, RowStep, Seen
+from checkers.linearizability.models.rows import Row, RowInput, Rows, Seen
 from checkers.linearizability.partial import PartialOutcome
-from checkers.rows.orders import RowOperation, order_by_timestamps
+from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import Fact, PowerCuts, stale_looks, without_lease
-from checkers.rows.reading import Look, Part, RowsHistory, rows_history
+from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
+from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.words import sentence
-from harness.ops import CheckResult, History, Pair, Verdict
+from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 
-__all__ = ["LinearizableRows", "SnapshotScans", "floors"]
+__all__ = ["LinearizableRows", "SnapshotScans"]
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, with every row that they say something about."""
 LOOKS_MAX: Final = 2_000_000
 """Rows in looks; a history with more is judged without those that were not there."""
 CORE_TOLD_MAX: Final = 8
-
-
-_NOBODY: Final = Fact(None, None)
-
-
-@dataclass(slots=True)
-class _Problem:
-    """Operations on rows, numbered by their positions, and what each was in the history."""
-
-    operations: list[RowOperation]
-    pairs: list[Pair]
-    facts: list[Fact]
-
-    def add(
-        self,
-        pair: Pair,
-        given: RowInput,
-        output: RowOutput | Unknown,
-        times: tuple[float, float | None],
-        timestamp: int | None,
-        fact: Fact = _NOBODY,
-    ) -> None:
-        """One more operation."""
-        process = pair.invoke.process
-        assert isinstance(process, int), "pairs are of clients only"
-        self.operations.append(
-            Operation(process, given, times[0], output, times[1], len(self.pairs), timestamp)
-        )
-        self.pairs.append(pair)
-        self.facts.append(fact)
-
-    def of_row(self, place: tuple[str, str]) -> list[RowOperation]:
-        """The operations on one row, in the order of their calls."""
-        found = [o for o in self.operations if o.input.place == place]
-        return sorted(found, key=lambda o: (o.call, o.id))
-
-    def without(self, place: tuple[str, str]) -> _Problem:
-        """The other rows."""
-        left = _Problem([], [], [])
-        for operation, pair, fact in zip(self.operations, self.pairs, self.facts, strict=True):
-            if operation.input.place != place:
-                number = len(left.pairs)
-                left.operations.append(replace(operation, id=number))
-                left.pairs.append(pair)
-                left.facts.append(fact)
-        return left
-
-
-def _by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
-    steps: dict[str, list[RowStep]] = {}
-    results: dict[str, list[str]] = {}
-    for row in part.rows:
-        steps.setdefault(row.key, []).append(row.step)
-        results.setdefault(row.key, []).append(row.result or "")
-    for key, taken in steps.items():
-        given = RowInput((part.table, key), tuple(taken))
-        yield given, tuple(results[key]) if part.is_known else UNKNOWN
-
-
-def _end(pair: Pair) -> int:
-    assert pair.completion is not None, "what is known was answered"
-    return pair.completion.index
-
-
-def floors(history: RowsHistory) -> Mapping[int, int]:
-    """By the index of each write: the highest timestamp that its process had been answered."""
-    events: list[tuple[int, int, Any, int | None]] = [
-        (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
-    ]
-    items: list[Part | Look] = [*history.parts, *history.looks]
-    events += [
-        (_end(item.pair), 0, item.pair.invoke.process, item.timestamp)
-        for item in items
-        if item.timestamp is not None
-    ]
-    known: dict[Any, int] = {}
-    found: dict[int, int] = {}
-    for index, _, process, timestamp in sorted(events, key=lambda event: event[:2]):
-        if timestamp is None:
-            found[index] = known.get(process, 0)
-        else:
-            known[process] = max(known.get(process, 0), timestamp)
-    return found
 
 
 class _RowsChecker(abc.ABC):
@@ -181,7 +97,7 @@ class _RowsChecker(abc.ABC):
     def _under_permits(
         self,
         read: RowsHistory,
-        problem: _Problem,
+        problem: RowProblem,
         strict: CheckResult,
         permits: Mapping[str, Permit],
         cuts: PowerCuts,
@@ -218,7 +134,7 @@ class _RowsChecker(abc.ABC):
         )
 
     def _relaxed(
-        self, problem: _Problem, place: tuple[str, str], end_s: float
+        self, problem: RowProblem, place: tuple[str, str], end_s: float
     ) -> PartialOutcome | None:
         """The row where leaders have no lease, if that is about this checker."""
         del problem, place, end_s
@@ -234,10 +150,10 @@ class _RowsChecker(abc.ABC):
         yield from ()
 
     @abc.abstractmethod
-    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
+    def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         """All operations in the time of this checker."""
 
-    def _judged(self, read: RowsHistory, problem: _Problem, end_s: float) -> CheckResult:
+    def _judged(self, read: RowsHistory, problem: RowProblem, end_s: float) -> CheckResult:
         model, operations = Rows(), problem.operations
         groups = model.partition(operations)
         orders = [order_by_timestamps(model, group) for group in groups]
@@ -269,14 +185,14 @@ class _RowsChecker(abc.ABC):
             return self._tell(failure, proof, read, problem)
 
         result = judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
-        details = _by_invocation(result.details, problem)
+        details = by_invocation(result.details, problem)
         if outcome.failure is not None and "failure" in details:
             details["failure"]["row"] = list(operations[outcome.failure.operation].input.place)
         details["rows"], details["rows_searched"] = len(groups), orders.count(None)
         return msgspec.structs.replace(result, details=details)
 
     def _tell(
-        self, failure: Failure, proof: Certificate, read: RowsHistory, problem: _Problem
+        self, failure: Failure, proof: Certificate, read: RowsHistory, problem: RowProblem
     ) -> Told:
         def said(number: int) -> str:
             operation = problem.operations[number]
@@ -304,38 +220,6 @@ class _RowsChecker(abc.ABC):
         return Told(failing, text, tuple(dict.fromkeys(blamed))[:OPERATIONS_MAX], rule)
 
 
-def _by_invocation(details: Mapping[str, Any], problem: _Problem) -> dict[str, Any]:
-    """Details that number operations as the history does, not by rows."""
-
-    def named(number: int) -> int:
-        return problem.pairs[number].invoke.index
-
-    found = dict(details)
-    if "failure" in found:
-        failure = dict(found["failure"])
-        for field in ("operation", "previous"):
-            failure[field] = None if failure[field] is None else named(failure[field])
-        failure["core"] = [named(number) for number in failure["core"]]
-        failure["survivors"] = [
-            {
-                **survivor,
-                **{f: [named(n) for n in survivor[f]] for f in ("last", "pending", "unknown_used")},
-            }
-            for survivor in failure["survivors"]
-        ]
-        found["failure"] = failure
-    if "proof" in found:
-        proof = dict(found["proof"])
-        if "core" in proof:
-            proof["core"] = [named(number) for number in proof["core"]]
-        if "orders" in proof:
-            proof["orders"] = [[named(number) for number in order] for order in proof["orders"]]
-        if "never" in proof:
-            proof["never"] = [named(number) for number in proof["never"]]
-        found["proof"] = proof
-    return found
-
-
 class LinearizableRows(_RowsChecker):
     """Each row is a linearizable object that writes, reads and scans of leaders agree on."""
 
@@ -347,21 +231,21 @@ class LinearizableRows(_RowsChecker):
         return look.is_latest
 
     def _relaxed(
-        self, problem: _Problem, place: tuple[str, str], end_s: float
+        self, problem: RowProblem, place: tuple[str, str], end_s: float
     ) -> PartialOutcome | None:
         """Looks may miss what later terms acknowledged."""
         return without_lease(problem.of_row(place), dict(enumerate(problem.facts)), end_s=end_s)
 
-    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
-        problem = _Problem([], [], [])
+    def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
+        problem = RowProblem([], [], [])
         for part in read.parts:
             call = part.pair.invoke.index
-            times = (call, _end(part.pair) if part.is_known else None)
-            for given, output in _by_row(part):
+            times = (call, end_of(part.pair) if part.is_known else None)
+            for given, output in by_row(part):
                 fact = Fact(part.term, part.node)
                 problem.add(part.pair, given, output, times, part.timestamp, fact)
         for look, seen in looks:
-            times = (look.pair.invoke.index, _end(look.pair))
+            times = (look.pair.invoke.index, end_of(look.pair))
             for key, row in seen:
                 given, fact = RowInput((look.table, key)), Fact(look.term, look.node)
                 problem.add(look.pair, given, Seen(row), times, None, fact)
@@ -395,8 +279,8 @@ class SnapshotScans(_RowsChecker):
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
                 yield Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
 
-    def _problem(self, read: RowsHistory, looks: _Looks) -> _Problem:
-        problem = _Problem([], [], [])
+    def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
+        problem = RowProblem([], [], [])
         floor = floors(read)
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
@@ -405,7 +289,7 @@ class SnapshotScans(_RowsChecker):
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
             after = rank[floor[part.pair.invoke.index]] + 2
-            for given, output in _by_row(part):
+            for given, output in by_row(part):
                 if part.timestamp is not None:
                     times = (rank[part.timestamp], rank[part.timestamp])
                     problem.add(part.pair, given, output, times, part.timestamp)

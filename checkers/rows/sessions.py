@@ -19,8 +19,8 @@ from typing import Any
 from checkers.linearizability.models.rows import Row
 from checkers.rows.findings import Findings
 from checkers.rows.permits import PowerCuts
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.registers import floors
 from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History

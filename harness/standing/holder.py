@@ -34,6 +34,7 @@ __all__ = ["STAY", "main"]
 
 STAY: Final = b"stay\n"
 """What the starter says once the cluster may outlive it."""
+LOOK_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -67,7 +68,10 @@ class _Holder:
         if session.interrupted.is_set():
             return False
         cluster = StandingCluster(self._plan, session, self._environment, clocks=self._clocks)
-        over = [asyncio.ensure_future(event.wait()) for event in (session.interrupted, self._down)]
+        over: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(event.wait()) for event in (session.interrupted, self._down)
+        ]
+        over.append(asyncio.ensure_future(self._wait_lost()))
         starting = asyncio.ensure_future(cluster.become_ready())
         try:
             await asyncio.wait([starting, *over], return_when=asyncio.FIRST_COMPLETED)
@@ -87,6 +91,12 @@ class _Holder:
             for task in (starting, *over):
                 task.cancel()
             await asyncio.gather(starting, *over, return_exceptions=True)
+
+    async def _wait_lost(self) -> None:
+        """Wait until the folder is gone: then nobody can ask for anything any more, nor end it."""
+        while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(LOOK_S)
+        _log.warning("%s is gone, and so the cluster goes as well", self._place.folder)
 
     async def _answer(self, cluster: StandingCluster, question: Question) -> Any:
         match question:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.ops import Op
-from harness.vocabularies import ddl, follower_reads, names_of, register, rows
+from harness.vocabularies import ddl, follower_reads, members, names_of, register, rows
 from harness.vocabularies.transactions import Txn, only_reads
 
 __all__ = ["READS", "kind_of"]
@@ -14,7 +14,7 @@ _READING_TXN: Final = f"{Txn.f} r"
 READS: Final = (
     ddl.READS
     | rows.READS
-    | names_of((*register.CALLS, *follower_reads.CALLS), mutates=False)
+    | names_of((*register.CALLS, *follower_reads.CALLS, *members.CALLS), mutates=False)
     | {_READING_TXN}
 )
 """Every other kind counts as one that changes something."""

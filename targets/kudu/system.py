@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from harness.env import ClientEnv
 from harness.errors import UsageError
-from harness.plugins import Client, Convergence, NodeRole, Roles, Said, TargetSettings
+from harness.ops import OpType
+from harness.plugins import (
+    Client,
+    Convergence,
+    NodeRole,
+    Request,
+    Roles,
+    Said,
+    TargetSettings,
+)
+from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
@@ -39,6 +51,8 @@ CHANGED: Final = "changed"
 """The variant of nodes with other flags."""
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
+_CHANGE_LIMIT_S: Final = 15.0
+_ADMIN: Final = -1  # the number of the administrator's own client
 RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
@@ -67,9 +81,17 @@ class Layout:
         changed = options.get("changed_flag", "")
         both = ",".join(filter(None, [options["kudu_flag"], changed]))
         self.changed: Flags | None = parse_flags(both, usual) if changed else None
-        self.masters = {
-            f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + 1)
+        spares = options.get("spare_masters", 0)
+        every = {
+            f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + spares + 1)
         }
+        self.masters = dict(itertools.islice(every.items(), masters))
+        """Those that are members at first."""
+        self.all_masters = every
+        """Those that may become members, too."""
+        told = options.get("told_spares", True)
+        self.told = tuple((every if told else self.masters).values())
+        """The addresses that tablet servers and clients start with."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
         }
@@ -83,7 +105,14 @@ class KuduSystem:
         self._env = env
         self._layout = layout
         self._rpc = RpcClient(env)
-        self.operations = {STEP_DOWN: self.step_down}
+        self._members = tuple(layout.masters)
+        """The masters that are members, as a leader said last."""
+        self._admin: KuduClient | None = None
+        self.operations = {
+            STEP_DOWN: self.step_down,
+            AddMaster.f: partial(self._change_masters, AddMaster.f),
+            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
+        }
 
     def client(self, process: int) -> Client:
         """A client with connections of its own, like a process of its own.
@@ -91,13 +120,16 @@ class KuduSystem:
         Some send mutations again, with the same request id: what is promised to happen exactly once
         must do so however often it is asked for.
         """
-        masters = tuple(self._layout.masters.values())
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
         if Bug.LEADER_PICK in self._layout.bugs:
             policy = dataclasses.replace(policy, first_leader_wins=True)
         return KuduClient(
-            self._env, RpcClient(self._env), masters=masters, process=process, policy=policy
+            self._env,
+            RpcClient(self._env),
+            masters=self._layout.told,
+            process=process,
+            policy=policy,
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
@@ -106,7 +138,7 @@ class KuduSystem:
         Existing tablets need a majority of their replicas only, but a new table needs as many live
         tablet servers as it has replicas, and no operation may be left out of the liveness probe.
         """
-        masters = list(self._layout.masters)
+        masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
         return [name for name in masters if name in core] + list(self._layout.tservers)
 
@@ -119,7 +151,7 @@ class KuduSystem:
         if leader is None or not roles.by_node[leader].ready:
             return Convergence(ok=False, pending=("no master leads and is ready",))
         listed = await self._ask(
-            self._layout.masters[leader],
+            self._layout.all_masters[leader],
             "MasterService.ListTabletServers",
             m.ListTabletServersRequest(),
             m.ListTabletServersResponse,
@@ -138,21 +170,27 @@ class KuduSystem:
     async def roles(self) -> Roles:
         """The raw Raft role of every master that answers, and whether a leader serves yet."""
         answers = await asyncio.gather(
-            *(self._role(address) for address in self._layout.masters.values())
+            *(self._role(address) for address in self._layout.all_masters.values())
         )
         by_node = {
-            name: role
-            for name, role in zip(self._layout.masters, answers, strict=True)
-            if role is not None
+            name: answer[0]
+            for name, answer in zip(self._layout.all_masters, answers, strict=True)
+            if answer is not None
         }
-        return Roles(by_node, tuple(self._layout.masters))
+        leading = [(a[0].term, a[1]) for a in answers if a is not None and a[1]]
+        if leading:
+            found = max(leading)[1]
+            self._members = tuple(name for name in self._layout.all_masters if name in found)
+        members = {name: role for name, role in by_node.items() if name in self._members}
+        return Roles(members, self._members)
 
-    async def _role(self, address: str) -> NodeRole | None:
+    async def _role(self, address: str) -> tuple[NodeRole, tuple[str, ...]] | None:
+        """The role of a master, and if it leads and is ready, the members."""
         raft = await self._registration(address)
         if raft is None or raft.error is not None:
             return None
         if raft.role != "LEADER":
-            return NodeRole(raft.role.lower(), raft.meta.term)
+            return NodeRole(raft.role.lower(), raft.meta.term), ()
         catalog = await self._ask(
             address,
             "MasterService.ConnectToMaster",
@@ -160,7 +198,11 @@ class KuduSystem:
             m.ConnectToMasterResponse,
         )
         serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
-        return NodeRole("leader", raft.meta.term, ready=serves)
+        members: tuple[str, ...] = ()
+        if catalog is not None and serves:
+            names = {address: name for name, address in self._layout.all_masters.items()}
+            members = tuple(names[a] for a in catalog.master_addresses if a in names)
+        return NodeRole("leader", raft.meta.term, ready=serves), members
 
     async def _registration(self, address: str) -> m.GetMasterRegistrationResponse | None:
         return await self._ask(
@@ -185,19 +227,23 @@ class KuduSystem:
             )
             return None if answer is None else answer.data
 
-        roles, *dumps = await asyncio.gather(
-            self.roles(),
+        roles = await self.roles()
+        dumps = await asyncio.gather(
             *(
-                dump(address, "MasterService.DumpEntities", m.DumpEntitiesRequest())
-                for address in self._layout.masters.values()
+                dump(
+                    self._layout.all_masters[name],
+                    "MasterService.DumpEntities",
+                    m.DumpEntitiesRequest(),
+                )
+                for name in roles.candidates
             ),
             *(
                 dump(address, "TabletServerService.DumpTablets", m.DumpTabletsRequest())
                 for address in self._layout.tservers.values()
             ),
         )
-        count = len(self._layout.masters)
-        masters = dict(zip(self._layout.masters, dumps[:count], strict=True))
+        count = len(roles.candidates)
+        masters = dict(zip(roles.candidates, dumps[:count], strict=True))
         tservers = dict(zip(self._layout.tservers, dumps[count:], strict=True))
         views = {n: MasterView(dump=d, role=roles.by_node.get(n)) for n, d in masters.items()}
         leader = masters.get(roles.leader or "")
@@ -216,10 +262,24 @@ class KuduSystem:
         """Masters among these give up their role, as `kudu tablet leader_step_down` has it."""
         done = []
         for name in nodes:
-            address = self._layout.masters.get(name)
+            address = self._layout.all_masters.get(name)
             if address is not None and await self._step_down(address):
                 done.append(name)
         return f"{', '.join(done)} stepped down" if done else None
+
+    async def _change_masters(self, f: str, nodes: Sequence[str]) -> str | None:
+        """Masters among these are added, or removed, one after the other."""
+        if self._admin is None:
+            rpc = RpcClient(self._env)
+            self._admin = KuduClient(self._env, rpc, masters=self._layout.told, process=_ADMIN)
+        done = []
+        for name in nodes:
+            if name in self._layout.all_masters:
+                change = Request(f, {"node": name})
+                ended = await self._admin.invoke(change, timeout_s=_CHANGE_LIMIT_S)
+                if ended.type is OpType.OK:
+                    done.append(name)
+        return f"{f}: {', '.join(done)}" if done else None
 
     async def _step_down(self, address: str) -> bool:
         state = await self._registration(address)
@@ -235,7 +295,8 @@ class KuduSystem:
 
     async def tool(self, arguments: Sequence[str]) -> Said:
         """`harness kudu`; raises `UsageError` for arguments that it does not have."""
-        return await use_tool(self._rpc, tuple(self._layout.masters.values()), arguments)
+        members = tuple(self._layout.all_masters[name] for name in self._members)
+        return await use_tool(self._rpc, members, arguments)
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import msgspec
 from harness.cluster import NodeSpec, Variant
 from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import BUGS, PROFILES
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
@@ -41,7 +42,9 @@ class KuduTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"ddl", "append", "rows", "follower-reads"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset(
+        {"ddl", "append", "rows", "follower-reads", "mixed"}
+    )
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     nemeses: ClassVar[tuple[str, ...]] = (
@@ -58,10 +61,14 @@ class KuduTarget:
         "power-cut-all",
     )
     groups: ClassVar[tuple[str, ...]] = (CATALOG,)
-    operations: ClassVar[tuple[str, ...]] = (STEP_DOWN,)
+    operations: ClassVar[tuple[str, ...]] = (STEP_DOWN, AddMaster.f, RemoveMaster.f)
     checkers: ClassVar[tuple[str, ...]] = ("bounds",)
     options: ClassVar[tuple[Option, ...]] = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
+        Option(
+            "spare-masters", 0, "masters that are no members, but may become some", within=(0, 4)
+        ),
+        Option("told-spares", True, "tablet servers and clients know the spare masters, too"),
         Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
         Option(
             "resend",
@@ -84,12 +91,19 @@ class KuduTarget:
         layout = Layout(settings)
 
         def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
+            flags, masters = layout.flags, list(layout.masters.values())
+            if role == "tserver":
+                masters = [*layout.told]
+            elif name not in layout.masters:
+                # It waits to be added, and would not if it were let to join by itself.
+                masters.append(address)
+                flags = msgspec.structs.replace(flags, master_auto_join_cluster=False)
             config = {
-                "masters": list(layout.masters.values()),
+                "masters": masters,
                 "address": address,
-                "flags": msgspec.to_builtins(layout.flags),
+                "flags": msgspec.to_builtins(flags),
                 "profile": settings.profile,
-                "bugs": list(settings.bugs),
+                "bugs": sorted(settings.bugs),
             }
             variants = {}
             if layout.changed is not None:
@@ -108,7 +122,7 @@ class KuduTarget:
         return [
             *(
                 spec(name, address, "master", MASTER_PORT, MASTER_PAGES_PORT)
-                for name, address in layout.masters.items()
+                for name, address in layout.all_masters.items()
             ),
             *(
                 spec(name, address, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT)

@@ -496,6 +496,26 @@ def test_a_master_that_nothing_touched_knows_all_tablet_servers(
     assert rules(h) == found
 
 
+@pytest.mark.parametrize(
+    ("f", "value", "found"),
+    [
+        ("node-exit", {"node": "m1", "code": 9, "expected": True}, ["refusals"]),
+        ("node-exit", {"node": "m2", "code": 9, "expected": True}, []),
+        ("node-exit", {"node": "t1", "code": 9, "expected": True}, []),
+        ("starvation", {"from_s": 1, "to_s": 2, "waited_s": {"t1": 0.9}}, []),
+        ("heartbeat-gap", {"gap_s": 9}, []),
+    ],
+)
+def test_what_else_may_keep_heartbeats_away(f: str, value: Json, found: list[str]) -> None:
+    h = made()
+    h.fact(f, value)
+    h.call(7, "create", CREATE)
+    error = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT: too few"
+    h.add(7, OpType.FAIL, "create", None, "m2", error=error)
+    h.fact("snapshot", {"masters": {"m1": None, "m2": None}})
+    assert rules(h) == found
+
+
 def test_a_table_that_was_done_can_be_located_while_its_name_stays() -> None:
     for proof in (lambda h: ask_done(h, done=True), locate):
         h = made()

@@ -50,7 +50,8 @@ def good_snapshot() -> Json:
     behind["tables"][1]["next_column_id"] = 2
     for dump in snapshot["tservers"].values():
         for one in dump["tablets"]:
-            one |= {"row_count": 7, "checksum": "c-" + one["tablet_id"], "applied_index": 5}
+            digest = "c-" + one["tablet_id"]
+            one["rows"] = {"live_rows": 7, "digest": digest, "applied_index": 5}
     return snapshot
 
 
@@ -236,8 +237,8 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     "still altering": ("I7", by_edits(*everywhere("tables.0.state", "ALTERING"))),
     "a master with other members": ("I7", by_edits(("masters.m3.raft.config.peers", []))),
     "a master with another leader": ("I7", by_edits(("masters.m3.raft.leader_uuid", "u-m1"))),
-    "a replica with other rows": ("I8", by_edits(("tservers.t2.tablets.0.checksum", "zz"))),
-    "a replica with fewer rows": ("I8", by_edits(("tservers.t2.tablets.0.row_count", 6))),
+    "a replica with other rows": ("I8", by_edits(("tservers.t2.tablets.0.rows.digest", "zz"))),
+    "a replica with fewer rows": ("I8", by_edits(("tservers.t2.tablets.0.rows.live_rows", 6))),
     "an exit": (
         "I9",
         with_fact("node-exit", {"node": "t1", "code": 1, "expected": False, "log": ["F boom"]}),
@@ -278,7 +279,7 @@ def test_dumps_of_other_indices_are_not_compared() -> None:
     snapshot = good_snapshot()
     for number in range(3):
         one = snapshot["tservers"]["t2"]["tablets"][number]
-        one |= {"applied_index": 4, "checksum": "older", "row_count": 6}
+        one["rows"] = {"applied_index": 4, "digest": "older", "live_rows": 6}
     assert blamed(found(good_history(snapshot).history)) == set()
 
 

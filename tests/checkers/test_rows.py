@@ -14,8 +14,9 @@ from checkers.linearizability.models.rows import Row
 from checkers.rows.bank import BankSums
 from checkers.rows.elle import ElleRows
 from checkers.rows.once import ExactlyOnce
+from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
-from checkers.rows.registers import LinearizableRows, SnapshotScans, floors
+from checkers.rows.registers import LinearizableRows, SnapshotScans
 from checkers.rows.sessions import ReadYourWrites
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict

@@ -7,6 +7,12 @@ from typing import Any
 from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
+from targets.kudu.raft.messages import (
+    ChangeConfigRequest,
+    ChangeConfigResponse,
+    ChangeType,
+    PeerChange,
+)
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
@@ -241,3 +247,29 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
     await world.start("t1")
     await cluster.until_converged()
     assert {"TOMBSTONED"} == set((await held_by(cluster, "t1")).values())
+
+
+@on(deploy, tservers=4)
+async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster: Deployed):
+    """As `kudu tablet change_config move_replica` asks for it, while nothing has failed."""
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="t", partitions=1)
+    await cluster.until_converged()
+    rpc = RpcClient(cluster.env)
+    for role in ("follower", "leader"):
+        (tablet,) = (await of_leader(cluster))["tablets"]
+        peers, leader = tablet["consensus"]["peers"], tablet["consensus"]["leader_uuid"]
+        leads = next(peer for peer in peers if peer["uuid"] == leader)
+        moved = leads if role == "leader" else next(p for p in peers if p["uuid"] != leader)
+        change = PeerChange(
+            ChangeType.MODIFY_PEER, m.PeerConfig(moved["uuid"], moved["address"], replace=True)
+        )
+        request = ChangeConfigRequest(leader, tablet["id"], change)
+        method = "ConsensusService.ChangeConfig"
+        answer = await rpc.call(
+            leads["address"], method, request, ChangeConfigResponse, timeout_s=5
+        )
+        assert answer.error is None
+        await until_whole(cluster, 1, 3, moved["uuid"])
+        await cluster.until_converged()
+    rpc.close()

@@ -118,8 +118,10 @@ class FakeReplica:
     def step_down(self) -> None:
         self.depose()
 
-    def dump(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         return {"applied": self.applied}
+
+    dump = status
 
     # what tests use
 

@@ -10,7 +10,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.master.catalog import LeaderView
 from targets.kudu.master.plan import TOMBSTONED, ChangeConfig, DeleteReplica
 from targets.kudu.master.records import ConsensusState, TabletState
-from targets.kudu.master.replacement import AddPeer, EvictPeer
+from targets.kudu.master.replacement import AddPeer, EvictPeer, StepDownLeader
 from targets.kudu.master.reports import plan_report
 from targets.kudu.master.rereplication import review
 from targets.kudu.raft import messages as raft
@@ -338,6 +338,9 @@ def test_one_change_of_one_configuration_is_pending_at_once() -> None:
     eviction = ChangeConfig(TABLET, EvictPeer("B"), None, 7)
     addition = ChangeConfig(TABLET, AddPeer("NON_VOTER", promote=True), ("D", "d:1"), 7)
     assert eviction.key == addition.key
+    assert addition.said == {"change": "add", "peer": "D", "member_type": "NON_VOTER"}
+    assert eviction.said == {"change": "evict", "peer": "B"}
+    assert ChangeConfig(TABLET, StepDownLeader(), None, 7).said == {"change": "step-down"}
     assert eviction.key != ChangeConfig(TABLET, EvictPeer("B"), None, 8).key
 
 

@@ -15,6 +15,7 @@ from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import DeleteReplica
 from targets.kudu.master.records import TabletState
+from targets.kudu.master.refusals import RefusedError
 from targets.kudu.master.reports import plan_report
 from targets.kudu.master.tservers import TServer
 from targets.kudu.raft.replica import OverloadedError
@@ -114,6 +115,17 @@ def test_fence_orphan_deletes_what_is_unknown(*, deletes: bool) -> None:
     assert len(plan.alarms) == 1 - deletes
 
 
+@pytest.mark.parametrize(("bugs", "calls"), [(("FENCE-ORPHAN",), 1), ((), 0)])
+async def test_a_master_orders_no_deletion_of_what_it_does_not_know(
+    bugs: tuple[str, ...], calls: int
+) -> None:
+    master = await table(*bugs)
+    unknown = reported("f" * 32, m.RaftConfig(-1, (m.PeerConfig("ts0", "ts0:7050"),)), "ts0")
+    await master.heartbeat("ts0", m.TabletReport(True, 2, (unknown,)))
+    await asyncio.sleep(0.1)
+    assert len(master.client.of("DeleteTablet")) == calls
+
+
 @pytest.mark.parametrize(("bugs", "done"), [(("ALTER-REPLY",), True), ((), False)])
 async def test_alter_reply_counts_as_a_report(bugs: tuple[str, ...], done: bool) -> None:
     master = await table(*bugs)
@@ -161,10 +173,15 @@ async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written
     assert epoch is not None
     master.replica.depose()
     await master.lead(7)
-    fresh = epoch.catalog.tables[epoch.catalog.by_name["t"]]
-    async with master.leadership.ready().locked([fresh.id]):
-        assert epoch.is_current() is written
-    assert (master.leadership.epoch is epoch) is False
+    assert master.leadership.epoch is not epoch
+    stored = epoch.catalog.tables[epoch.catalog.by_name["t"]]
+    late = stored.buried(1, "decided on the maps of an earlier leadership")
+    try:
+        async with epoch.locked([stored.id]):
+            await epoch.write([late])
+    except RefusedError:
+        assert not written
+    assert (master.rows.tables[stored.id] == late) is written
 
 
 # --- what is written and shown in which order -------------------------------------------------
@@ -321,6 +338,44 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets: bool, replaced
     assert plan_assignments(
         catalog, stored, servers, Flags(), old_leader, rng=random.Random(1), new_id=lambda: "f" * 32
     ).tablets
+
+
+@pytest.mark.parametrize(("bugs", "replaced"), [(("BG-CLOCK-RESET",), False), ((), True)])
+async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(
+    bugs: tuple[str, ...], replaced: bool
+) -> None:
+    master = await FakeMaster(*bugs).lead()
+    for number in range(3):
+        await master.heartbeat(f"ts{number}")
+    await master.create("t", "a")
+    await asyncio.sleep(25)
+    await master.fail_over()
+    await asyncio.sleep(10)
+    (tablet, *_) = master.rows.tablets.values()
+    assert (tablet.state is TabletState.REPLACED) is replaced
+    await asyncio.sleep(25)
+    (tablet, *_) = master.rows.tablets.values()
+    assert tablet.state is TabletState.REPLACED
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda c: c.tables.popitem(), "lacks table"),
+        (lambda c: c.tablets.popitem(), "lacks tablet"),
+        (lambda c: c.by_name.update(ghost="f"), "shows name ghost, which is not there"),
+        (lambda c: c._live_tablets[next(iter(c.tables))].clear(), "shows live tablets of table"),
+        (lambda c: c.unsettled.update(ghost=None), "shows unsettled table ghost"),
+        (lambda c: c.tservers.update(ghost=None), "shows tablet server ghost"),
+        (lambda c: setattr(c, "revision", 99), "revision 99, not"),
+    ],
+)
+async def test_any_difference_of_maps_is_told(spoil: Any, said: str) -> None:
+    master = await table()
+    maps = Catalog.load(master.rows, 1)
+    spoil(maps)
+    (text,) = maps.differences(Catalog.load(master.rows, 1))
+    assert text.startswith(said)
 
 
 # --- the read view ---------------------------------------------------------------------------

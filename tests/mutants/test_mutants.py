@@ -44,7 +44,6 @@ WHOLE = {
     "altered-by-one": (1, "catalog-invariants"),
     "calls-multiply": (2, "bounds"),
     "commits-unmatched": (4, "crash"),
-    "creates-not-resent": (6, "liveness"),
     "list-in-two-steps": (11, "linearizable-catalog"),
     "long-lease": (15, "linearizable-catalog"),
     "recovery-drops-last": (6, "linearizable-catalog"),
@@ -62,6 +61,8 @@ OPEN = {
     "leader-counts-before-durable": "leader and follower must lose power while the leader syncs an "
     f"entry that the others lack: {EVENTS}",
     "marks-cleared-when-sent": f"an incremental report must be lost and no other follow: {EVENTS}",
+    "creates-not-resent": "equivalent: a tablet's leader has a replica that is missing copied, and "
+    "a tablet that nobody created is replaced when its time is over",
     "no-full-report": "equivalent: tablet servers send a leader of a later term one unasked",
 }
 

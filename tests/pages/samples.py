@@ -65,6 +65,7 @@ def tserver(number, *, silent_ms=10):
         "address": f"t{number}:7050",
         "millis_since_heartbeat": silent_ms,
         "num_live_tablets": 5,
+        "in_maintenance": number == 2,
     }
 
 
@@ -83,8 +84,7 @@ def raft(*, role="FOLLOWER", leader=0):
             "opid_index": 7,
             "peers": [{"uuid": UUIDS[i], "address": f"m{i + 1}:7051"} for i in range(3)],
         },
-        "log": [[1, 1, 1]],
-        "digests": [[1, "ab"]],
+        "peer_health": {UUIDS[0]: "FAILED"} if role == "LEADER" else {},
     }
 
 

@@ -152,7 +152,9 @@ def test_tablet_servers_fall_silent():
     data = master_data.tservers(dump, 60_000, page_of)
     states = [(s["address"], s["state"]) for s in data["tablet_servers"]]
     assert states == [("t1:7050", "ALIVE"), ("t2:7050", "SILENT")]
-    assert "1 of 2 are alive" in read(master_views.tservers(data))[0]
+    text = read(master_views.tservers(data))[0]
+    assert "1 of 2 are alive" in text
+    assert text.count("MAINTENANCE") == 1
 
 
 def test_the_overview_counts_what_is_live():
@@ -197,7 +199,7 @@ async def test_masters_come_from_the_committed_configuration_and_not_from_the_ac
             meta = m.Meta(UUIDS[0], 4)
             return m.GetMasterRegistrationResponse(meta, role="LEADER", start_ns=START_NS)
 
-        def dump(self):
+        def status(self):
             return master_dump()
 
     env = SimpleNamespace(name="m1", clock=None, page_url=lambda address: f"http://{address}")

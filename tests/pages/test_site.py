@@ -159,6 +159,7 @@ def replica(number, *, data_state="READY", role="FOLLOWER"):
         "columns": [[0, "key"], [1, HOSTILE]],
         "partition": {"start": "", "end": "00ff"},
         "committed_config": {"opid_index": -1, "peers": peers} if is_ready else None,
+        "rows": {"live_rows": 1234, "counters": {"row bytes in memory": 99}} if is_ready else None,
         "raft": raft(role=role, leader=1) if is_ready else None,
     }
 
@@ -183,12 +184,14 @@ def test_replicas_and_tombstones():
 
 
 def test_one_replica():
-    dump = tserver_dump(replica(2), replica(1, data_state="TOMBSTONED"))
+    dump = tserver_dump(replica(2, role="LEADER"), replica(1, data_state="TOMBSTONED"))
     data = tserver_data.tablet(dump, f"{2:032x}", page_of)
     assert [(p["leader"], p["here"]) for p in data["peers"]] == [(False, True), (True, False)]
-    assert "log" not in data["raft"]
+    assert [p["health"] for p in data["peers"]] == ["FAILED", None]
     text, tags, links = read(tserver_views.tablet(data))
+    assert "t1 VOTER FAILED this one t1:7050" in text
     assert "t2 LEADER t2:7050" in text
+    assert "Live rows 1,234 Row bytes in memory 99" in text
     assert "script" not in tags
     assert f"http://t2:8050/tablet?id={2:032x}" in links
     tombstone = tserver_data.tablet(dump, f"{1:032x}", page_of)
@@ -206,4 +209,5 @@ def test_series_of_replicas_are_bounded():
     text = metrics_page(tserver_metrics(dump, START_NS)).text
     assert text.count("kudu_raft_term{") == LIST_MAX
     assert "kudu_tablet_replicas_without_series 3" in text.splitlines()
+    assert text.count("kudu_tablet_row_bytes_in_memory{") == LIST_MAX
     assert f'kudu_tablet_replicas{{state="RUNNING"}} {LIST_MAX + 3}' in text.splitlines()

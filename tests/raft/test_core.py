@@ -227,6 +227,17 @@ class TestElections:
         assert all_of(effects, ev.Committed) == []
         assert only(core.step(ev.Synced(1), 0), ev.Committed).index == 1
 
+    def test_a_vote_of_an_older_term_does_not_count(self) -> None:
+        """Elections are counted anew after a restart, so the number alone says too little."""
+        core = core_of(term=4)
+        core.step(ev.RunElection(), 0)
+
+        core.step(granted(1, "b", 4), 0)
+        assert core.role is Role.CANDIDATE
+
+        core.step(granted(1, "b", 5), 0)
+        assert core.role is Role.LEADER
+
     def test_answers_of_an_older_election_do_not_count(self) -> None:
         core = core_of()
         core.step(ev.RunElection(), 0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -97,6 +98,12 @@ def test_a_holder_that_is_told_to_end_takes_all_with_it(up):
     procfs.send(holder_of(cluster), signal.SIGTERM)
     wait_until(lambda: left_of(cluster) == [cluster["folder"]])
     assert "signal" in up.call("status", code=EXIT_CRASH)
+
+
+def test_a_cluster_whose_folder_is_gone_is_not_left_standing(up):
+    cluster = up.start(*SMALL)
+    shutil.rmtree(cluster["folder"])
+    wait_until(lambda: left_of(cluster) == [])
 
 
 def test_a_node_may_be_broken_when_it_is_taken_down(up):

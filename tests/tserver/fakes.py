@@ -128,8 +128,10 @@ class FakeReplica:
         self.log.append(payload)
         return len(self.log), self.term, self._machine.apply(len(self.log), self.term, payload)
 
-    def dump(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         return {"term": self.term}
+
+    dump = status
 
 
 UUID = "a" * 32

@@ -112,6 +112,11 @@ async def test_a_copy_takes_the_place_of_a_tombstone():
         assert state_of(server) == ("TOMBSTONED", "STOPPED")
         assert await server.start_copy(await asked_by_leader()) is None
         assert state_of(server) == ("COPYING", "RUNNING")
+        replica_of(server).committed_config = create().config  # its votes were of that time
+        (reported,), _ = server.report(None)
+        assert reported.committed_config == MEMBERS
+        stale = delete(delete_type="TOMBSTONED", cas_config_opid_index=8)
+        assert (await server.delete_tablet(stale)).code is m.TabletErrorCode.CAS_FAILED
         await caught_up(server, 9)
         assert state_of(server) == ("READY", "RUNNING")
         assert await server.delete_tablet(TOMBSTONE) is None

@@ -32,7 +32,7 @@ import msgspec
 from harness.env import Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
-from harness.vocabularies import follower_reads, rows
+from harness.vocabularies import follower_reads, members, rows
 from targets.kudu import messages as m
 from targets.kudu.client._append import plan_transaction
 from targets.kudu.client._caller import Caller
@@ -46,6 +46,7 @@ from targets.kudu.client._classify import (
     rpc_error_text,
 )
 from targets.kudu.client._leader import LeaderFinder
+from targets.kudu.client._members import MembersClient
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._replicas import Replicas
 from targets.kudu.client._rows import RowsClient
@@ -102,6 +103,8 @@ class KuduClient:
         self._revision = 0  # the newest that was answered
         self._tables = TableCache(env, rpc, self._leader, self._policy)
         replicas = Replicas(env, rpc, self._tables, self._policy)
+        addresses = {address.partition(":")[0]: address for address in masters}
+        self._members = MembersClient(env, rpc, self._leader, self._policy, addresses)
         self._stale_reads = StaleReads(env, rpc, masters, self._policy)
         self._rows = RowsClient(env, self._tables, replicas, self._policy, self._client_id)
 
@@ -113,6 +116,8 @@ class KuduClient:
         deadline_ns = self._env.clock.monotonic_ns() + int(timeout_s * 1e9)
         if request.f in _ROWS:
             return await self._rows.invoke(request, deadline_ns)
+        if request.f in members.BY_NAME:
+            return await self._members.invoke(request, deadline_ns)
         if request.f in follower_reads.FRESH:
             return await self._stale_reads.invoke(request, deadline_ns)
         self._seq_no += 1

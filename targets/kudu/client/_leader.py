@@ -28,20 +28,25 @@ _GRACE_STEP_S: Final = 0.2  # after a majority answered without a leader: wait s
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """What one master said of itself; `ready_leader` is the catalog manager's word."""
+    """What one master said of itself and of all; `ready_leader` is the catalog manager's word."""
 
     address: str
     term: int
     ready_leader: bool
+    members: tuple[str, ...] = ()  # addresses
 
 
-def choose_leader(answers: Sequence[MasterAnswer], masters: int) -> MasterAnswer | None:
-    """The leader these answers prove to be the newest known, if they are a majority's."""
-    if 2 * len(answers) <= masters:
-        return None
-    newest = max(answer.term for answer in answers)
+def choose_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
+    """The leader these answers prove to be the newest known, if they are a majority's of those
+    that it names as members.
+    """
+    newest = max((answer.term for answer in answers), default=0)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
-    return leaders[0] if leaders else None
+    if not leaders:
+        return None
+    members = leaders[0].members or (leaders[0].address,)
+    heard = sum(answer.address in members for answer in answers)
+    return leaders[0] if 2 * heard > len(members) else None
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
@@ -56,7 +61,7 @@ class LeaderFinder:
         """Look among `masters` ("node:port")."""
         self._env = env
         self._rpc = rpc
-        self._masters = tuple(masters)
+        self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
 
@@ -103,7 +108,7 @@ class LeaderFinder:
                     if self._policy.first_leader_wins:
                         leader = first_leader(answers)
                     else:
-                        leader = choose_leader(answers, len(self._masters))
+                        leader = choose_leader(answers)
                     if leader is not None:
                         break
                     if 2 * len(answers) > len(self._masters):
@@ -114,7 +119,14 @@ class LeaderFinder:
         finally:
             for task in tasks:
                 task.cancel()
+        self._learn(answers)
         return leader
+
+    def _learn(self, answers: Sequence[MasterAnswer]) -> None:
+        """Ask those as well, next time, that the newest answer names: masters come and go."""
+        named = max(answers, key=lambda a: (a.term, a.address), default=None)
+        if named is not None:
+            self._masters = tuple(dict.fromkeys((*self._first, *named.members)))
 
     async def _ask(
         self, address: str, limit_s: float, arrived: asyncio.Queue[MasterAnswer | None]
@@ -131,4 +143,5 @@ class LeaderFinder:
             arrived.put_nowait(None)
             return
         ready = response.error is None and response.role == "LEADER"
-        arrived.put_nowait(MasterAnswer(address, response.meta.term, ready))
+        members = response.master_addresses
+        arrived.put_nowait(MasterAnswer(address, response.meta.term, ready, members))

@@ -1,7 +1,7 @@
 """Rows are read: one by one from the leader, or scanned, a tablet after another, page by page.
 
-Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its timestamp,
-and the others follow.
+Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its
+timestamp, and the others follow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._replicas import FINAL, TOO_LATE, Replicas, Target
 from targets.kudu.client._tables import Gone, Table, TableCache
 from targets.kudu.client._time import ClientTime
-from targets.kudu.partitions import encode_key, key_columns
+from targets.kudu.partitions import encode_key
 
 __all__ = ["RowReader"]
 
@@ -45,7 +45,7 @@ class RowReader:
         """One row of the leader."""
         attempts: list[Attempt] = []
         tablet = table.tablet_of((call.key,))
-        encoded = encode_key(key_columns(table.schema), (call.key,))
+        encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline_ns, attempts)
         # The least key above this one has a zero behind it.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
@@ -65,9 +65,8 @@ class RowReader:
     async def scan(self, call: Scan, table: Table, deadline_ns: int) -> Completion:
         """Rows of all tablets."""
         attempts: list[Attempt] = []
-        columns = key_columns(table.schema)
-        start = b"" if call.start is None else encode_key(columns, (call.start,))
-        end = b"" if call.end is None else encode_key(columns, (call.end,))
+        start = b"" if call.start is None else encode_key(table.key, (call.start,))
+        end = b"" if call.end is None else encode_key(table.key, (call.end,))
         mode, at = _MODES[call.mode], call.at or 0
         parts: list[dict[str, Any]] = []
         for tablet in table.tablets:
@@ -90,7 +89,7 @@ class RowReader:
         stamps = {part["timestamp"] for part in parts}
         value = {
             "table_id": table.table_id,
-            "timestamp": stamps.pop() if len(stamps) == 1 else None,
+            "timestamp": parts[0]["timestamp"] if len(stamps) == 1 else None,
             "parts": parts,
         }
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from typing import Any, Final
 
 from harness.env import Env
@@ -50,7 +51,7 @@ class Tablet:
             self.leader = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Table:
     """One table as of one answer; `tablets` are in key order and cover every key."""
 
@@ -60,17 +61,24 @@ class Table:
     tablets: tuple[Tablet, ...]
     expires_ns: int
 
-    @property
+    @functools.cached_property
     def column_ids(self) -> dict[str, int]:
         """The ids of columns that are not part of the key."""
         return {column.name: column.id for column in self.schema.columns if not column.is_key}
 
+    @functools.cached_property
+    def _starts(self) -> tuple[bytes, ...]:
+        return tuple(tablet.partition.start for tablet in self.tablets)
+
+    @functools.cached_property
+    def key(self) -> tuple[m.Column, ...]:
+        """The key columns."""
+        return key_columns(self.schema)
+
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
         """The tablet that owns a key; raises `ValueError` for one that does not fit."""
-        columns = key_columns(self.schema)
-        starts = [tablet.partition.start for tablet in self.tablets]
-        place = partition_key(self.partition_schema, columns, key)
-        return self.tablets[tablet_position(starts, place)]
+        place = partition_key(self.partition_schema, self.key, key)
+        return self.tablets[tablet_position(self._starts, place)]
 
 
 class TableCache:

@@ -93,5 +93,5 @@ def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> N
                 catalog, tablet_id, decision, servers, rng=node.env.random, now_ns=now_ns
             )
             if call is not None:
-                node.env.event("replica-change", tablet=tablet_id, decision=str(decision))
+                node.env.event("replica-change", tablet=tablet_id, **call.said)
                 epoch.tasks.submit([call])

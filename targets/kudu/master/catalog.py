@@ -192,6 +192,7 @@ class Catalog:
             ("name", self.by_name, other.by_name),
             ("live tablets of table", self._live_tablets, other._live_tablets),
             ("unsettled table", self.unsettled, other.unsettled),
+            ("tablet server", self.tservers, other.tservers),
         ):
             if mine != theirs:
                 key = min(

@@ -17,7 +17,7 @@ from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tservers import TServerMap
 from targets.kudu.messages import Schema
 
-__all__ = ["DUMP_ROWS_MAX", "dump_entities"]
+__all__ = ["DUMP_ROWS_MAX", "dump_entities", "master_status"]
 
 DUMP_ROWS_MAX: Final = 20_000
 """Rows of one kind in a dump; `truncated` says how many were left out."""
@@ -31,22 +31,43 @@ def dump_entities(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The whole state of one master, sorted and bounded; `calls` are those it has served."""
-    replica, epoch = leadership.replica, leadership.epoch
-    tables = sorted(rows.tables.items())
-    tablets = sorted(rows.tablets.items())
-    maintenance = [uuid for uuid, server in rows.tservers.items() if server.in_maintenance]
+    """The whole state of one master, sorted and bounded: `master_status`, and what lets checkers
+    compare its log with others' and its maps with a scan.
+    """
+    epoch = leadership.epoch
     maps = {"view": leadership.view}
     if epoch is not None:
         maps["leader"] = epoch.catalog
     scan = Catalog.load(rows, 0)
     names = leadership.view.by_name if epoch is None else epoch.catalog.by_name
+    replica = leadership.replica
+    return {
+        **master_status(uuid, leadership, rows, tservers, now_ns, calls),
+        "raft": {} if replica is None else replica.dump(),
+        "unlike_rows": {name: catalog.differences(scan) for name, catalog in maps.items()},
+        "name_map": dict(sorted(names.items())[:DUMP_ROWS_MAX]),
+    }
+
+
+def master_status(
+    uuid: str,
+    leadership: Leadership,
+    rows: SystemTablet,
+    tservers: TServerMap,
+    now_ns: int,
+    calls: Mapping[str, int],
+) -> dict[str, Any]:
+    """What people want to know of one master; `calls` are those it has served."""
+    replica, epoch = leadership.replica, leadership.epoch
+    tables = sorted(rows.tables.items())
+    tablets = sorted(rows.tablets.items())
+    maintenance = [uuid for uuid, server in rows.tservers.items() if server.in_maintenance]
     return {
         "uuid": uuid,
         "role": "NOT_INITIALIZED" if replica is None else replica.role,
         "term": 0 if replica is None else replica.term,
         "ready": epoch is not None,
-        "raft": {} if replica is None else replica.dump(),
+        "raft": {} if replica is None else replica.status(),
         "revision": rows.last_index,
         "cluster_id": rows.cluster_id,
         "tables": [_table(table) for _, table in tables[:DUMP_ROWS_MAX]],
@@ -68,8 +89,6 @@ def dump_entities(
             }
             for server in tservers
         ],
-        "unlike_rows": {name: catalog.differences(scan) for name, catalog in maps.items()},
-        "name_map": dict(sorted(names.items())[:DUMP_ROWS_MAX]),
         "replies": {"kept": len(rows.replies), "forgotten": rows.replies_forgotten},
         "tasks": 0 if epoch is None else len(epoch.tasks),
         "counters": {} if epoch is None else epoch.counters(),

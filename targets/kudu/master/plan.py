@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from targets.kudu.master.records import TableRecord, TabletRecord
-from targets.kudu.master.replacement import Decision
+from targets.kudu.master.replacement import AddPeer, Decision, EvictPeer, StepDownLeader
 
 __all__ = [
     "COPYING",
@@ -98,6 +98,18 @@ class ChangeConfig:
     def key(self) -> tuple[str, ...]:
         """What is pending once at most: one change of one configuration."""
         return config_key(self.tablet_id, self.cas_config_opid_index)
+
+    @property
+    def said(self) -> dict[str, str]:
+        """What is done, and to whom, for events."""
+        match self.decision:
+            case AddPeer(member_type):
+                assert self.server is not None, "an addition names its server"
+                return {"change": "add", "peer": self.server[0], "member_type": member_type}
+            case EvictPeer(uuid):
+                return {"change": "evict", "peer": uuid}
+            case StepDownLeader():
+                return {"change": "step-down"}
 
 
 Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig

@@ -69,7 +69,7 @@ class MasterPages:
         return Identity(self._env.name, "master", role, self._env.clock.wall_ns())
 
     def _dump(self) -> Dump:
-        return self._service.dump()
+        return self._service.status()
 
     def _page_of(self, address: str, port: int) -> str:
         return self._env.page_url(Address(address.rpartition(":")[0], port))

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from targets.kudu.pages.html import DASH, Html, join, link, tag
-from targets.kudu.pages.parts import cards, code, facts, moment, node, note, state_badge, table
+from targets.kudu.pages.parts import (
+    badge,
+    cards,
+    code,
+    facts,
+    moment,
+    node,
+    note,
+    state_badge,
+    table,
+)
 from targets.kudu.pages.shared import columns_table, partition_text
 
 __all__ = ["masters", "overview", "table_page", "tables", "tservers"]
@@ -153,7 +163,10 @@ def tservers(data: Data) -> Html:
             [
                 (
                     node(s),
-                    state_badge(s["state"]),
+                    join(
+                        state_badge(s["state"]),
+                        join(" ", badge("MAINTENANCE", "wait")) if s["in_maintenance"] else None,
+                    ),
                     f"{s['millis_since_heartbeat'] / 1000:.1f} s ago",
                     s["num_live_tablets"],
                     code(s["address"]),

@@ -179,4 +179,26 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
             max(0, len(running) - LIST_MAX),
         ),
         *_raft(running[:LIST_MAX]),
+        *_rows([(t["tablet_id"], t["rows"]) for t in tablets if t["rows"] is not None][:LIST_MAX]),
+    ]
+
+
+def _rows(stores: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
+    """Of the rows of every replica."""
+    return [
+        Family(
+            "kudu_tablet_live_rows",
+            "gauge",
+            "Rows that are there now.",
+            [({"tablet": t}, store["live_rows"]) for t, store in stores],
+        ),
+        *(
+            Family(
+                f"kudu_tablet_{name.replace(' ', '_')}",
+                "gauge",
+                f"{name.capitalize()}.",
+                [({"tablet": t}, store["counters"][name]) for t, store in stores],
+            )
+            for name in (stores[0][1]["counters"] if stores else ())
+        ),
     ]

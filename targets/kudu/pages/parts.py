@@ -11,13 +11,13 @@ from targets.kudu.pages.html import DASH, Child, Html, join, link, tag
 __all__ = ["badge", "cards", "code", "facts", "moment", "node", "note", "state_badge", "table"]
 
 _KINDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("RUNNING", "READY", "ALIVE", "VOTER", "OK"), "good"),
+    **dict.fromkeys(("RUNNING", "READY", "ALIVE", "VOTER", "HEALTHY"), "good"),
     **dict.fromkeys(("LEADER",), "lead"),
     **dict.fromkeys(
         ("PREPARING", "CREATING", "ALTERING", "BOOTSTRAPPING", "COPYING", "CANDIDATE", "STARTING"),
         "wait",
     ),
-    **dict.fromkeys(("FAILED", "SILENT"), "bad"),
+    **dict.fromkeys(("FAILED", "FAILED_UNRECOVERABLE", "SILENT"), "bad"),
 }
 """Everything else is grey: it is how it should be, or over."""
 

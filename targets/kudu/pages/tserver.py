@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from harness.env import Address
 from targets.kudu.context import NodeContext
@@ -16,7 +15,6 @@ from targets.kudu.rpc import RpcServer
 __all__ = ["TServerPages"]
 
 Query = Mapping[str, str]
-_ROLE: Final = {"ok": "RUNNING", "starting": "STARTING"}
 
 
 class TServerPages:
@@ -56,7 +54,7 @@ class TServerPages:
         ]
 
     def _identity(self) -> Identity:
-        role = _ROLE[str(tserver_data.health(self._dump())["status"])]
+        role = "RUNNING" if self._server.is_listening else "STARTING"
         return Identity(self._env.name, "tablet server", role, self._env.clock.wall_ns())
 
     def _dump(self) -> Dump:

@@ -30,6 +30,7 @@ def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
         "role": raft.get("role"),
         "term": raft.get("term"),
         "applied_index": raft.get("applied_index"),
+        "live_rows": (replica["rows"] or {}).get("live_rows"),
     }
 
 
@@ -46,7 +47,7 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
         for column in found["columns"]
     ]
-    left_out = {"log", "digests", "config"}  # long, and about the comparison of replicas
+    health = raft.get("peer_health", {})  # as a leader sees its peers
     return {
         **found,
         "columns": columns,
@@ -56,10 +57,10 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
                 "page": page_of(peer["address"], TSERVER_PAGES_PORT),
                 "leader": peer["uuid"] == leader,
                 "here": peer["uuid"] == dump["uuid"],
+                "health": health.get(peer["uuid"]),
             }
             for peer in peers
         ],
-        "raft": {key: value for key, value in raft.items() if key not in left_out} or None,
     }
 
 

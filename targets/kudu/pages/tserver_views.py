@@ -18,13 +18,14 @@ def tablets(data: Data) -> Html:
     """`/tablets`."""
     return table(
         None,
-        ["Table", "Partition", "State", "Role", "#Term", "#Applied", "Tablet"],
+        ["Table", "Partition", "State", "Role", "#Rows", "#Term", "#Applied", "Tablet"],
         [
             (
                 t["table_name"],
                 partition_text(t["partition"]["start"], t["partition"]["end"]),
                 _state(t),
                 DASH if t["role"] is None else state_badge(t["role"]),
+                DASH if t["live_rows"] is None else f"{t['live_rows']:,}",
                 DASH if t["term"] is None else t["term"],
                 DASH if t["applied_index"] is None else t["applied_index"],
                 link(code(t["tablet_id"]), "/tablet", id=t["tablet_id"]),
@@ -59,6 +60,7 @@ def tablet(data: Data) -> Html:
             ]
         ),
         None if raft is None else _consensus(data, raft),
+        None if data["rows"] is None else _rows(data["rows"]),
         columns_table(data["columns"]),
     )
 
@@ -78,6 +80,7 @@ def _consensus(data: Data, raft: Data) -> Html:
                     ),
                     join(
                         state_badge("LEADER" if peer["leader"] else peer["member_type"]),
+                        join(" ", state_badge(peer["health"])) if peer["health"] else None,
                         tag("span", " this one", class_="muted") if peer["here"] else None,
                     ),
                     code(peer["address"]),
@@ -100,6 +103,13 @@ def _consensus(data: Data, raft: Data) -> Html:
             ]
         ),
     )
+
+
+def _rows(rows: Data) -> Html:
+    counters = rows["counters"].items()
+    numbers = [("Live rows", f"{rows['live_rows']:,}")]
+    numbers += [(name.capitalize(), f"{value:,}") for name, value in counters]
+    return join(tag("h2", "Rows"), facts(numbers))
 
 
 def overview(data: Data, pages: Html) -> Html:

@@ -313,9 +313,12 @@ class RaftCore:
             self.failed_elections += lost
             return
         election = self._election
-        if election is not None and election.number == event.election_id:
-            election.answers[event.peer_uuid] = response.vote_granted
-            self._count_votes(election)
+        if election is None or election.number != event.election_id:
+            return
+        if response.vote_granted and not election.is_pre and response.responder_term != self.term:
+            return  # of an election with the same number, before this replica was restarted
+        election.answers[event.peer_uuid] = response.vote_granted
+        self._count_votes(election)
 
     def _count_votes(self, election: _Election) -> None:
         voters, majority = self.configs.voters, self.configs.majority

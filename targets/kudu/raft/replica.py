@@ -538,8 +538,15 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """Plain JSON, for checkers and people: state, configuration, what lets logs be compared
-        (`journal.py`), and what must not grow without end: the log on disk, and what waits.
+        """`status`, and what lets logs be compared (`journal.py`), which takes a look at all of
+        the log in memory.
+        """
+        data, core = self.status(), self._core
+        return data if core is None else data | self._applier.journal.dump(core.log)
+
+    def status(self) -> dict[str, Any]:
+        """Plain JSON, for checkers and people: state, configuration, and what must not grow without
+        end: the log on disk, and what waits.
         """
         core, config = self._core, self.config
         data: dict[str, Any] = {
@@ -567,7 +574,6 @@ class Replica:
                 **self._wal.counters(core.log.base.index),
                 "waiting requests": self._applier.waiting_count,
             }
-            data |= self._applier.journal.dump(core.log)
         return data
 
 

@@ -307,6 +307,11 @@ class TabletManager:
             "tablets": [tablet.dump() for _, tablet in sorted(self._tablets.items())],
         }
 
+    def status(self) -> dict[str, Any]:
+        """Its replicas as people want to know of them."""
+        tablets = [tablet.status() for _, tablet in sorted(self._tablets.items())]
+        return {"uuid": self._uuid, "tablets": tablets}
+
 
 def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:
     return m.TabletError(code, message)

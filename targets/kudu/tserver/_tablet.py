@@ -16,7 +16,7 @@ import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
-from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.hybrid_clock import ClockError, HybridClock
 from targets.kudu.raft.replica import (
     ConsensusService,
     IndeterminateError,
@@ -137,7 +137,16 @@ class Tablet:
         """The index that DeleteTablet's compare-and-set is about."""
         if not self.has_data:
             return self.superblock.tombstone_config_index
-        return self._replica.committed_config.opid_index
+        return self._known_config.opid_index
+
+    @property
+    def _known_config(self) -> m.RaftConfig:
+        """The newest configuration that is known to be committed: a copy's leader said so of the
+        one it began with, while the votes that a tombstone kept may name an older one. Orders that
+        were decided on that one must not hit the copy.
+        """
+        own, first = self._replica.committed_config, self.superblock.initial_config
+        return first if first.opid_index > own.opid_index else own
 
     async def start(self) -> None:
         """Recover and take part in the group; a tombstone removes what a crash left, and votes."""
@@ -220,6 +229,10 @@ class Tablet:
         if self._replica.role != "LEADER":
             message = f"{self.tablet_id} is led elsewhere"
             return m.SafeTimeResponse(_error(_Code.NOT_THE_LEADER, message))
+        try:
+            self._clock.update(request.timestamp)  # one wrong clock must not drag the others along
+        except ClockError as error:
+            return m.SafeTimeResponse(_error(_Code.CLOCK_TOO_FAR_AHEAD, str(error)))
         if await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
             return m.SafeTimeResponse()
         return m.SafeTimeResponse(_error(_Code.TIMED_OUT, f"{request.timestamp} was not reached"))
@@ -257,7 +270,7 @@ class Tablet:
             data_state=self.superblock.data_state,
             term=replica.term,
             leader_uuid=replica.leader_uuid,
-            committed_config=replica.committed_config,
+            committed_config=self._known_config,
             schema_version=machine.schema_version,
             has_pending_config=replica.pending_config is not None,
             peer_health=replica.peer_health(),
@@ -281,14 +294,11 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """How much there is, as of the last applied write; `digest` is equal on all replicas with
-        the same `applied_index`.
-        """
+        """How much there is, as of the last applied write."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,
             "live_rows": machine.rows.live_rows,
-            "digest": machine.digest().hex()[:32],
             "last_timestamp": machine.last_timestamp,
             "counters": {
                 "row bytes in memory": machine.rows.version_bytes,
@@ -301,7 +311,17 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """Everything, as plain JSON data."""
+        """`status`, and what lets replicas be compared: logs, and `digest`, which is equal on all
+        with the same `applied_index`.
+        """
+        status = self.status()
+        if self.has_data:
+            status["rows"]["digest"] = self._machine.digest().hex()[:32]
+            status["raft"] = self._replica.dump()
+        return status
+
+    def status(self) -> dict[str, Any]:
+        """What people want to know of it, as plain JSON; cheap, however many rows there are."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,
@@ -317,7 +337,7 @@ class Tablet:
             },
             "committed_config": self._config() if self.has_data else None,
             "rows": self._rows() if self.has_data else None,
-            "raft": self._replica.dump() if self.has_data else None,
+            "raft": self._replica.status() if self.has_data else None,
         }
 
     def _config(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         node,
         masters=settings.masters,
         start_ns=instance.seqno,
-        tablets=manager.dump,
+        tablets=manager.status,
         server=server,
     ).serve()
     await manager.open_all()

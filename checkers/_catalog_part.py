@@ -1,4 +1,4 @@
-"""Reads that say how old their answers may be, and what that means for their place in real time.
+"""The part of a history that is about the catalog; reads of it that say how old an answer may be.
 
 A read with a bound shows a state in which everything acknowledged `bound_ns` before the answer was
 made is. The answer is made after the read was asked for. So it is an ordinary read that might have
@@ -9,12 +9,16 @@ proves its bound.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from harness.ops import History, OpType, Pair
+from harness.vocabularies import members, rows
 from harness.vocabularies.follower_reads import FRESH
 
-__all__ = ["bound_ns", "calls_before", "is_bounded", "without_bounded"]
+__all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "unbounded_part"]
+
+_ELSEWHERE: Final = frozenset(call.f for call in (*rows.ROW_CALLS, *members.CALLS))
 
 
 def is_bounded(pair: Pair) -> bool:
@@ -31,12 +35,21 @@ def bound_ns(pair: Pair) -> int | None:
     return bound if type(bound) is int and bound >= 0 else None
 
 
-def without_bounded(history: History) -> History:
-    """The history without reads with a bound, for checks that real time by itself decides."""
+def catalog_part(history: History) -> History:
+    """The history without what is no business of the catalog: rows and members."""
+    return _without(history, lambda pair: pair.invoke.f in _ELSEWHERE)
+
+
+def unbounded_part(history: History) -> History:
+    """That without reads with a bound, for checks that real time by itself decides."""
+    return _without(history, lambda pair: pair.invoke.f in _ELSEWHERE or is_bounded(pair))
+
+
+def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:
     gone = {
         op.index
         for pair in history.pairs
-        if is_bounded(pair)
+        if is_gone(pair)
         for op in (pair.invoke, pair.completion)
         if op is not None
     }

@@ -1,0 +1,132 @@
+"""Operations on single rows, out of the parts and looks of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.linearizability.models.rows import RowInput, RowOutput, RowStep
+from checkers.rows.orders import RowOperation
+from checkers.rows.permits import Fact
+from checkers.rows.reading import Look, Part, RowsHistory
+from harness.ops import Pair
+
+__all__ = ["RowProblem", "by_invocation", "by_row", "end_of", "floors"]
+
+_NOBODY: Final = Fact(None, None)
+
+
+@dataclass(slots=True)
+class RowProblem:
+    """Operations on rows, numbered by their positions, and what each was in the history."""
+
+    operations: list[RowOperation]
+    pairs: list[Pair]
+    facts: list[Fact]
+
+    def add(
+        self,
+        pair: Pair,
+        given: RowInput,
+        output: RowOutput | Unknown,
+        times: tuple[float, float | None],
+        timestamp: int | None,
+        fact: Fact = _NOBODY,
+    ) -> None:
+        """One more operation."""
+        process = pair.invoke.process
+        assert isinstance(process, int), "pairs are of clients only"
+        self.operations.append(
+            Operation(process, given, times[0], output, times[1], len(self.pairs), timestamp)
+        )
+        self.pairs.append(pair)
+        self.facts.append(fact)
+
+    def of_row(self, place: tuple[str, str]) -> list[RowOperation]:
+        """The operations on one row, in the order of their calls."""
+        found = [o for o in self.operations if o.input.place == place]
+        return sorted(found, key=lambda o: (o.call, o.id))
+
+    def without(self, place: tuple[str, str]) -> RowProblem:
+        """The other rows."""
+        left = RowProblem([], [], [])
+        for operation, pair, fact in zip(self.operations, self.pairs, self.facts, strict=True):
+            if operation.input.place != place:
+                number = len(left.pairs)
+                left.operations.append(replace(operation, id=number))
+                left.pairs.append(pair)
+                left.facts.append(fact)
+        return left
+
+
+def by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
+    """What a part did to each of its rows, and what was answered."""
+    steps: dict[str, list[RowStep]] = {}
+    results: dict[str, list[str]] = {}
+    for row in part.rows:
+        steps.setdefault(row.key, []).append(row.step)
+        results.setdefault(row.key, []).append(row.result or "")
+    for key, taken in steps.items():
+        given = RowInput((part.table, key), tuple(taken))
+        yield given, tuple(results[key]) if part.is_known else UNKNOWN
+
+
+def end_of(pair: Pair) -> int:
+    """The index of the answer."""
+    assert pair.completion is not None, "what is known was answered"
+    return pair.completion.index
+
+
+def floors(history: RowsHistory) -> Mapping[int, int]:
+    """By the index of each write: the highest timestamp that its process had been answered."""
+    events: list[tuple[int, int, Any, int | None]] = [
+        (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
+    ]
+    items: list[Part | Look] = [*history.parts, *history.looks]
+    events += [
+        (end_of(item.pair), 0, item.pair.invoke.process, item.timestamp)
+        for item in items
+        if item.timestamp is not None
+    ]
+    known: dict[Any, int] = {}
+    found: dict[int, int] = {}
+    for index, _, process, timestamp in sorted(events, key=lambda event: event[:2]):
+        if timestamp is None:
+            found[index] = known.get(process, 0)
+        else:
+            known[process] = max(known.get(process, 0), timestamp)
+    return found
+
+
+def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, Any]:
+    """Details that number operations as the history does, not by rows."""
+
+    def named(number: int) -> int:
+        return problem.pairs[number].invoke.index
+
+    found = dict(details)
+    if "failure" in found:
+        failure = dict(found["failure"])
+        for field in ("operation", "previous"):
+            failure[field] = None if failure[field] is None else named(failure[field])
+        failure["core"] = [named(number) for number in failure["core"]]
+        failure["survivors"] = [
+            {
+                **survivor,
+                **{f: [named(n) for n in survivor[f]] for f in ("last", "pending", "unknown_used")},
+            }
+            for survivor in failure["survivors"]
+        ]
+        found["failure"] = failure
+    if "proof" in found:
+        proof = dict(found["proof"])
+        if "core" in proof:
+            proof["core"] = [named(number) for number in proof["core"]]
+        if "orders" in proof:
+            proof["orders"] = [[named(number) for number in order] for order in proof["orders"]]
+        if "never" in proof:
+            proof["never"] = [named(number) for number in proof["never"]]
+        found["proof"] = proof
+    return found

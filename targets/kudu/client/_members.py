@@ -1,0 +1,229 @@
+"""Membership, as an administrator changes it: masters come and go, replicas move.
+
+A change is sent once to whoever leads. It is `fail` where it surely did nothing: it was not sent,
+or refused before anything was appended. Only what says `indeterminate` (or ABORTED, by a tablet's
+leader), or is not answered, leaves it open. An answer of "not the leader" is no attempt at all; the
+next leader is asked.
+
+A replica moves as `kudu tablet change_config move_replica` has it: one change of the tablet's
+configuration adds the new server without a vote, to be promoted, and marks the old one to be
+replaced; the masters see to the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.env import Env
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Request
+from harness.vocabularies import members as v
+from targets.kudu import messages as m
+from targets.kudu.client._caller import Caller
+from targets.kudu.client._classify import error_text, rpc_error_text
+from targets.kudu.client._leader import LeaderFinder
+from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.raft import messages as raft
+from targets.kudu.rpc import RpcError
+
+__all__ = ["MembersClient"]
+
+_LOCATIONS_MAX: Final = 1000
+_ASK_ANOTHER: Final = frozenset(
+    {m.MasterErrorCode.NOT_THE_LEADER, m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED}
+)
+
+
+class _Move(NamedTuple):
+    """A replica that is to go to another server."""
+
+    tablet_id: str
+    leader: m.ReplicaLocation
+    source: m.ReplicaLocation
+    target: m.TabletServerEntry
+
+
+class MembersClient:
+    """Membership as one client process changes it; `addresses` are those of masters by node."""
+
+    def __init__(
+        self,
+        env: Env,
+        rpc: Caller,
+        leader: LeaderFinder,
+        policy: RetryPolicy,
+        addresses: Mapping[str, str],
+    ) -> None:
+        self._env = env
+        self._rpc = rpc
+        self._leader = leader
+        self._policy = policy
+        self._addresses = addresses
+
+    async def invoke(self, request: Request, deadline_ns: int) -> Completion:
+        """Do one operation; raises `UsageError` for values outside the vocabulary."""
+        call = v.call_of(request.f, request.value)
+        attempts: list[Attempt] = []
+        while True:
+            address = await self._leader.find(deadline_ns)
+            if address is None or self._left_s(deadline_ns) <= 0:
+                error = attempts[-1].outcome if attempts else "NO_LEADER: no master leads"
+                return Completion(OpType.FAIL, None, error, None, tuple(attempts))
+            done = await self._once(call, address, deadline_ns, attempts)
+            if done is not None:
+                return done
+            self._leader.forget()
+            pause_s = self._policy.backoff_s(len(attempts))
+            await asyncio.sleep(min(pause_s, max(0.0, self._left_s(deadline_ns))))
+
+    async def _once(
+        self, call: v.MembersCall, address: str, deadline_ns: int, attempts: list[Attempt]
+    ) -> Completion | None:
+        """Ask the master at `address`; `None` where it does not lead."""
+        node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
+
+        def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
+            attempts.append(Attempt(node, start_ns, self._env.clock.monotonic_ns(), outcome))
+            if kind is OpType.OK and self._left_s(deadline_ns) < 0:
+                kind = OpType.INFO if call.mutates else OpType.FAIL
+                outcome = "TIMED_OUT: the answer came after the deadline"
+            error = None if kind is OpType.OK else outcome
+            return Completion(kind, value if error is None else None, error, node, tuple(attempts))
+
+        if isinstance(call, v.MoveReplica):
+            move = await self._plan_move(call.table, address, deadline_ns)
+            if not isinstance(move, _Move):
+                return ended(OpType.FAIL, move)
+            return await self._move(move, deadline_ns, ended)
+        method, asked = self._of_masters(call)
+        try:
+            answer = await self._ask(address, method, asked, m.METHODS[method][1], deadline_ns)
+        except RpcError as failure:
+            lost = failure.sent and call.mutates
+            return ended(OpType.INFO if lost else OpType.FAIL, rpc_error_text(failure))
+        error: m.MasterError | None = answer.error
+        if error is None and answer.meta.revision < 0 and not call.mutates:
+            ended(OpType.FAIL, "NOT_THE_LEADER: its list may lack what has committed")
+            return None
+        if error is None:
+            return ended(OpType.OK, "ok", {"result": "ok", **self._value(answer)})
+        if error.indeterminate:
+            return ended(OpType.INFO, error_text(error))
+        if error.code in _ASK_ANOTHER:
+            ended(OpType.FAIL, error_text(error))
+            return None
+        return ended(OpType.FAIL, error_text(error))
+
+    def _of_masters(self, call: v.AddMaster | v.RemoveMaster | v.ListMasters) -> tuple[str, Any]:
+        match call:
+            case v.AddMaster(node=node):
+                return "MasterService.AddMaster", m.AddMasterRequest(self._address(node))
+            case v.RemoveMaster(node=node):
+                return "MasterService.RemoveMaster", m.RemoveMasterRequest(self._address(node))
+            case _:
+                return "MasterService.ListMasters", m.ListMastersRequest()
+
+    def _address(self, node: str) -> str:
+        """Where a node is: they all have one port."""
+        port = next(iter(self._addresses.values())).rpartition(":")[2]
+        return self._addresses.get(node, f"{node}:{port}")
+
+    def _value(self, answer: Any) -> dict[str, Any]:
+        if not isinstance(answer, m.ListMastersResponse):
+            return {"term": answer.meta.term}
+        return {
+            "masters": [
+                [entry.address.partition(":")[0], entry.role, entry.member_type]
+                for entry in answer.masters
+            ],
+            "term": answer.meta.term,
+        }
+
+    # --- replicas ----------------------------------------------------------------------------
+
+    async def _plan_move(self, table: str, master: str, deadline_ns: int) -> _Move | str:
+        """Some replica that does not lead, and some server that has none; or why there is none."""
+        located = m.GetTableLocationsRequest(
+            m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
+        )
+        try:
+            where, known = await asyncio.gather(
+                self._ask(
+                    master,
+                    "MasterService.GetTableLocations",
+                    located,
+                    m.GetTableLocationsResponse,
+                    deadline_ns,
+                ),
+                self._ask(
+                    master,
+                    "MasterService.ListTabletServers",
+                    m.ListTabletServersRequest(),
+                    m.ListTabletServersResponse,
+                    deadline_ns,
+                ),
+            )
+        except RpcError as failure:
+            return rpc_error_text(failure)
+        for answer in (where, known):
+            if answer.error is not None:
+                return error_text(answer.error)
+        rng = self._env.random
+        tablets: Sequence[m.TabletLocations] = where.tablets
+        tablet = tablets[rng.randrange(len(tablets))] if tablets else None
+        leaders = [] if tablet is None else [r for r in tablet.replicas if r.role == "LEADER"]
+        if tablet is None or not leaders:
+            return f"NO_LEADER: no leader of a tablet of {table!r} is known"
+        others = [r for r in tablet.replicas if r.role != "LEADER"]
+        held = {replica.ts_uuid for replica in tablet.replicas}
+        free = [server for server in known.servers if server.uuid not in held]
+        if not others or not free:
+            return f"NOWHERE: {len(others)} replicas might move, to {len(free)} servers"
+        source, target = others[rng.randrange(len(others))], free[rng.randrange(len(free))]
+        return _Move(tablet.tablet_id, leaders[0], source, target)
+
+    async def _move(
+        self, move: _Move, deadline_ns: int, ended: Callable[..., Completion]
+    ) -> Completion:
+        newcomer = m.PeerConfig(move.target.uuid, move.target.address, "NON_VOTER", promote=True)
+        leaving = m.PeerConfig(move.source.ts_uuid, "", "VOTER", replace=True)
+        changes = (
+            raft.PeerChange(raft.ChangeType.ADD_PEER, newcomer),
+            raft.PeerChange(raft.ChangeType.MODIFY_PEER, leaving),
+        )
+        request = raft.BulkChangeConfigRequest(move.leader.ts_uuid, move.tablet_id, changes)
+        method = "ConsensusService.BulkChangeConfig"
+        try:
+            answer = await self._ask(
+                move.leader.address, method, request, raft.ChangeConfigResponse, deadline_ns
+            )
+        except RpcError as failure:
+            kind = OpType.INFO if failure.sent else OpType.FAIL
+            return ended(kind, rpc_error_text(failure))
+        error = answer.error
+        if error is not None:
+            lost = error.code is raft.ConsensusErrorCode.ABORTED
+            text = f"{error.code.name}: {error.message}"
+            return ended(OpType.INFO if lost else OpType.FAIL, text)
+        value = {
+            "result": "ok",
+            "tablet": move.tablet_id,
+            "source": move.source.address.partition(":")[0],
+            "target": move.target.address.partition(":")[0],
+        }
+        return ended(OpType.OK, "ok", value)
+
+    # --- RPC ---------------------------------------------------------------------------------
+
+    async def _ask(
+        self, address: str, method: str, request: Any, response_type: Any, deadline_ns: int
+    ) -> Any:
+        limit_s = min(self._policy.mutation_attempt_timeout_s, self._left_s(deadline_ns))
+        return await self._rpc.call(
+            address, method, request, response_type, timeout_s=max(0.001, limit_s)
+        )
+
+    def _left_s(self, deadline_ns: int) -> float:
+        return (deadline_ns - self._env.clock.monotonic_ns()) / 1e9

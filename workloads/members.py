@@ -1,0 +1,108 @@
+"""Who replicates what, changed while all goes on: masters come and go, replicas move.
+
+One change at a time, as an administrator makes them. Masters are added while there are some that
+are no members, and removed as long as `--least-masters` are left. The leader itself may be asked to
+go, which is refused. After a change of unknown outcome the members are listed first.
+
+`members` changes masters and `move` moves replicas, both beside the operations of `ddl`; `mixed`
+has all of it and rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType, Process
+from harness.plugins import Option
+from harness.vocabularies.members import (
+    BY_NAME,
+    AddMaster,
+    ListMasters,
+    MembersCall,
+    MoveReplica,
+    RemoveMaster,
+)
+
+__all__ = ["LEAST_MASTERS", "MembersOps", "masters_of"]
+
+LEAST_MASTERS: Final = Option("least-masters", 3, "so many masters are left at least", (1, 7))
+
+
+def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The masters of a deployment that are members at first, and those that may become some."""
+    first = int(case.target_options.get("masters", 1))
+    spares = int(case.target_options.get("spare_masters", 0))
+    names = [f"m{number}" for number in range(1, first + spares + 1)]
+    return tuple(names[:first]), tuple(names[first:])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MembersOps:
+    """An endless generator of one change after another.
+
+    `inside` are the members as far as they are known, all others of `masters` are not; `busy` is
+    the process that changes something. `tables` are those whose replicas move, in `moves` of a
+    hundred changes.
+    """
+
+    masters: tuple[str, ...]
+    inside: tuple[str, ...]
+    least: int
+    tables: tuple[str, ...]
+    moves: int
+    unsure: bool = False
+    busy: Process | None = None
+
+    def op(self, ctx: Context) -> Step:
+        """The next change, once the one before is over."""
+        process = ctx.free_process()
+        call = self._call(ctx) if process is not None and self.busy is None else None
+        if call is None:
+            return Pending(self)
+        draft = Draft(call.f, call.asked(), process)
+        return Emit(draft, dataclasses.replace(self, busy=process))
+
+    def _call(self, ctx: Context) -> MembersCall | None:
+        rng = ctx.random
+        if self.unsure:
+            return ListMasters()
+        outside = [name for name in self.masters if name not in self.inside]
+        may_go = self.inside if len(self.inside) > self.least else ()
+        if self.tables and (rng.randrange(100) < self.moves or not (outside or may_go)):
+            return MoveReplica(self.tables[rng.randrange(len(self.tables))])
+        if outside and (not may_go or rng.randrange(2)):
+            return AddMaster(outside[rng.randrange(len(outside))])
+        if may_go:
+            return RemoveMaster(may_go[rng.randrange(len(may_go))])
+        return None
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """What came of the change."""
+        del ctx
+        if event.process != self.busy or event.f not in BY_NAME or event.type is OpType.INVOKE:
+            return self
+        over = dataclasses.replace(self, busy=None)
+        if event.type is not OpType.OK:
+            return dataclasses.replace(over, unsure=event.f not in (ListMasters.f, MoveReplica.f))
+        value = event.value if isinstance(event.value, Mapping) else {}
+        if event.f == ListMasters.f:
+            inside = tuple(sorted(str(entry[0]) for entry in value.get("masters", ())))
+            return dataclasses.replace(over, inside=inside, unsure=False)
+        # An answer does not say whom it is about; a list does.
+        return dataclasses.replace(over, unsure=event.f != MoveReplica.f)
+
+
+def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any]) -> MembersOps:
+    """The generator for a case."""
+    first, spares = masters_of(case)
+    return MembersOps(
+        masters=(*first, *spares),
+        inside=first,
+        least=int(options["least_masters"]),
+        tables=tables,
+        moves=int(options["moved"]),
+    )

@@ -1,0 +1,151 @@
+"""DDL, rows and membership at once, on one catalog.
+
+The operations are those of `ddl`, `rows` and `members`, mixed in proportion to `--ddl`, `--rows`
+and `--members`. Names differ: DDL fights over `t0`, `t1`, ..., rows are in `r0`, `r1`, ... and
+`bank`, which nothing renames or deletes, and whose replicas move. Every checker looks at its part;
+those of the catalog at all creates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from harness.case import Case
+from harness.generator import Context, Emit, Generator, Step, lift, weighted
+from harness.generator.core import Around
+from harness.ops import Op, OpType
+from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.ddl import Create
+from harness.vocabularies.members import ListMasters
+from workloads.ddl import DdlWorkload
+from workloads.members import LEAST_MASTERS, members_ops
+from workloads.rows import BANK, RowsWorkload
+
+__all__ = ["MembersWorkload", "MixedWorkload", "MoveWorkload"]
+
+_DDL, _ROWS = DdlWorkload(), RowsWorkload()
+_OPTIONS: Final[Mapping[str, Option]] = {
+    option.name: option for option in (*_ROWS.options, *_DDL.options)
+}
+_SHARED: Final = ("moves",)  # of DDL, which lists so often that nothing else gets a turn
+
+
+class _Part(Around, frozen=True):
+    """One of several generators: its nonces have a prefix, and it hears of its own creates only."""
+
+    prefix: str
+    tables: tuple[str, ...]
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
+        """The same operation, with a nonce that no other part has."""
+        draft, value = step.draft, step.draft.value
+        if isinstance(value, dict) and "nonce" in value:
+            draft = draft.replace(value={**value, "nonce": f"{self.prefix}{value['nonce']}"})
+        return Emit(draft, self.around(step.next))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """See the class."""
+        if event.f == Create.f and event.type is OpType.INVOKE:
+            value = event.value if isinstance(event.value, dict) else {}
+            if value.get("name") not in self.tables:
+                return self
+        return super().update(ctx, event)
+
+
+def _row_tables(options: Mapping[str, Any]) -> tuple[str, ...]:
+    names = tuple(f"r{number}" for number in range(int(options["tables"])))
+    return (*names, BANK) if int(options["groups"]) else names
+
+
+def _share(name: str, default: int) -> Option:
+    return Option(name, default, f"the weight of operations of {name}", within=(0, 1000))
+
+
+class MixedWorkload:
+    """All of it at once."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "mixed"
+    doc: ClassVar[str] = "DDL, rows and membership at once"
+    vocabulary: ClassVar[str] = "mixed"
+    options: ClassVar[tuple[Option, ...]] = (
+        *(option for name, option in _OPTIONS.items() if name not in _SHARED),
+        LEAST_MASTERS,
+        _share("ddl", 40),
+        _share("rows", 58),
+        _share("members", 2),
+        Option("moved", 50, "this share of changes moves a replica, in percent", (0, 100)),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (
+        *_DDL.checkers,
+        *(name for name in _ROWS.checkers if name not in _DDL.checkers),
+        "members",
+    )
+
+    def generator(self, case: Case) -> Generator:
+        """The parts, mixed."""
+        options = case.workload_options
+        ddl = _DDL.generator(self._of_ddl(case))
+        tables = _row_tables(options)
+        parts = [(int(options["ddl"]), _Part(lift(ddl), "d", ()))]
+        if int(options["rows"]):
+            parts.append((int(options["rows"]), _Part(lift(_ROWS.generator(case)), "r", tables)))
+        moved = tables if int(options["rows"]) else ("t0", "t1", "t2", "t3")
+        members = lift(members_ops(case, moved if int(options["moved"]) else (), options))
+        return weighted([*parts, (int(options["members"]), members)])
+
+    def _of_ddl(self, case: Case) -> Case:
+        options = {**case.workload_options, "moves": 0}
+        return msgspec.structs.replace(case, workload_options=options)
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """The lives of a table that is looked at and of one that is written to."""
+        found = list(_DDL.probe(self._of_ddl(case), attempt, retry))
+        if int(case.workload_options["rows"]):
+            found += map(_renamed, _ROWS.probe(case, attempt, retry))
+        return found
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """What each part looks at, and the members."""
+        found = list(_DDL.final(self._of_ddl(case)))
+        if int(case.workload_options["rows"]):
+            found += _ROWS.final(case)
+        return [*found, Request.of(ListMasters())]
+
+
+def _renamed(request: Request) -> Request:
+    """A probe of rows, under a name and nonce that no probe of DDL has."""
+    value = dict(request.value)
+    for field in ("name", "table", "nonce"):
+        if field in value:
+            value[field] = f"r-{value[field]}"
+    return Request(request.f, value)
+
+
+def _given(**defaults: int) -> tuple[Option, ...]:
+    return tuple(
+        Option(option.name, defaults[option.name], option.help, option.within)
+        if option.name in defaults
+        else option
+        for option in MixedWorkload.options
+    )
+
+
+class MembersWorkload(MixedWorkload):
+    """DDL while masters come and go."""
+
+    name: ClassVar[str] = "members"
+    doc: ClassVar[str] = "DDL while masters are added and removed"
+    options: ClassVar[tuple[Option, ...]] = _given(rows=0, ddl=95, members=5, moved=0)
+    checkers: ClassVar[tuple[str, ...]] = (*_DDL.checkers, "members")
+
+
+class MoveWorkload(MixedWorkload):
+    """Rows while their replicas move."""
+
+    name: ClassVar[str] = "move"
+    doc: ClassVar[str] = "rows while replicas move between tablet servers"
+    options: ClassVar[tuple[Option, ...]] = _given(rows=90, ddl=6, members=4, moved=100)
