@@ -6,13 +6,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checkers._disturbances import FOREIGN_EXITS
-from harness.ops import CheckResult, Op, Verdict
+from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
 from harness.permits import PERMITTED, Permit
+from harness.timeline import faults_of
 
-__all__ = ["permit_rules", "permitted_result", "shown_counts", "sign_of"]
+__all__ = ["permit_rules", "permitted_exits", "permitted_result", "shown_counts"]
 
 
-def sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
+def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
+    """Which ends of nodes are permitted, by the indices of the ops that tell of them."""
+    if not permits:
+        return {}
+    begun: dict[str, int] = {}  # kind -> the op of the first fault
+    for fault in faults_of(history.of_process(NEMESIS), most=None):
+        if fault.targets:
+            begun.setdefault(fault.kind, fault.begin.index)
+    found = {}
+    for op in history.facts("node-exit"):
+        able = {
+            name: permit
+            for name, permit in permits.items()
+            if not permit.after or begun.get(permit.after, op.index) < op.index
+        }
+        if (name := _sign_of(op, able)) is not None:
+            found[op.index] = name
+    return found
+
+
+def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
     """The permit of which the log of a node that ended shows a sign; none for what others did."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None

@@ -62,13 +62,15 @@ PERMITTED: Final = "permitted"
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that may happen; `why` says in one line where the profile has it from.
 
-    `signs` are texts: a process may end if one of the last lines of its log holds one. `rules` maps
-    names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
+    `signs` are texts: a process may end if one of the last lines of its log holds one, and a fault
+    of the kind `after` came before, if there is one. `rules` maps names of checkers to rules of
+    theirs (`details["rule"]`, or invariants) that may be broken.
     """
 
     name: str
     why: str
     signs: tuple[str, ...] = ()
+    after: str = ""
     rules: dict[str, tuple[str, ...]] = {}
 
 

@@ -75,7 +75,7 @@ class CatalogInvariantsChecker:
         else:
             findings.gaps.append("the run ended before its final snapshot")
         check_checkpoints(history, findings, permissions)
-        check_column_ids(history, snapshot, findings)
+        check_column_ids(history, snapshot, findings, permissions)
         check_answers(history, snapshot, findings, permissions)
         check_refusals(history, findings, permissions)
         for name in findings.vacuous:

@@ -379,6 +379,76 @@ def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Ve
     assert plain.verdict is not Verdict.PERMITTED
 
 
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when: str) -> None:
+    h = Writer()
+    if when == "before":
+        power_cut(h)
+    log = ["AssertionError: a committed entry was lost: truncation from 3"]
+    h.fact("node-exit", {"node": "m2", "code": 1, "expected": False, "log": log})
+    if when == "after":
+        power_cut(h)
+    signs = ("a committed entry was lost",)
+    history = permitting(h.history, "lost-after-power-cut", signs=signs, after="power-cut")
+    result = CrashChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is (Verdict.PERMITTED if when == "before" else Verdict.INVALID), result
+
+
+def unmade(h: Writer, *, seen: str) -> None:
+    """Somebody was shown a table `x` that has no row in the end, or no columns at first."""
+    if seen == "of no create":
+        h.get(5, "x", "X", comment="")
+    elif seen == "acknowledged":
+        h.create(5, "x", "X")
+    else:
+        h.call(5, "create", {"name": "x", "nonce": "n", "columns": ["a"]})
+        h.ok(6, "list", None, {"tables": [["x", "X", 0]]})
+        h.ret(5, OpType.FAIL, None)
+    if seen == "after it":
+        h.get(6, "x", "X", comment="n")
+
+
+@pytest.mark.parametrize("seen", ["under way", "after it", "acknowledged", "of no create"])
+def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen: str) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        unmade(h, seen=seen)
+        for op in good_history().lines:
+            h.add(op.process, op.type, op.f, op.value, op.node)
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"] == {"acknowledged": 1}
+    result = told("dirty-create")
+    assert result.verdict is (Verdict.PERMITTED if seen == "under way" else Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("ids", "version", "ended", "verdict"),
+    [
+        ([], 0, False, Verdict.PERMITTED),
+        ([], 0, True, Verdict.INVALID),
+        ([], 1, False, Verdict.INVALID),
+        ([2], 0, False, Verdict.INVALID),
+    ],
+)
+def test_a_table_under_way_has_no_columns_yet(
+    ids: list[int], version: int, ended: bool, verdict: Verdict
+) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        h.get(6, "a", "X", column_ids=[1])
+        h.call(5, "create", {"name": "a", "nonce": "n-X", "columns": ["a"]})
+        if ended:
+            h.ret(5, OpType.FAIL, None)
+        h.get(6, "a", "X", version, column_ids=ids)
+        h.get(6, "a", "X", version + 1, column_ids=[1, 2])
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"]["column-ids"] >= 1
+    result = told("dirty-create")
+    assert ("column-ids" in result.details["by_invariant"]) == (verdict is Verdict.INVALID), result
+
+
 @pytest.mark.parametrize(
     ("rules", "verdict"),
     [
