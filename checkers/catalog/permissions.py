@@ -10,7 +10,7 @@ from typing import Final
 
 from checkers.catalog.findings import fields_of
 from checkers.catalog_permits.spans import creates_by_name
-from harness.ops import NEMESIS, History, Pair
+from harness.ops import History, Pair
 from harness.permits import (
     DDL_TWICE,
     DIRTY_CREATE,
@@ -18,7 +18,7 @@ from harness.permits import (
     STALE_READ,
     permits_of,
 )
-from harness.timeline import POWER_CUT, faults_of
+from harness.timeline import power_cuts
 
 __all__ = ["Permissions"]
 
@@ -32,8 +32,7 @@ class Permissions:
     def __init__(self, history: History) -> None:
         """Read what the harness wrote down."""
         self.permits = permits_of(history)
-        faults = faults_of(history.of_process(NEMESIS), most=None) if self.permits else ()
-        self._cuts = [fault.begin for fault in faults if fault.kind == POWER_CUT and fault.targets]
+        self._cuts = power_cuts(history) if self.permits else []
         self._leaders = history.leaders() if self.permits else ()
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 

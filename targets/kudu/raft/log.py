@@ -18,8 +18,8 @@ from targets.kudu.raft.messages import Entry, EntryKind, OpId
 __all__ = ["COMMITTED_LOST", "MemoryLog"]
 
 COMMITTED_LOST: Final = "a committed entry was lost"
-"""How assertions begin that fail where a leader lacks what was committed: only a disk that takes back
-what it had can lead there.
+"""How assertions begin that fail where a leader lacks what was committed: only a disk that takes
+back what it had can lead there.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
