@@ -239,7 +239,7 @@ class FakeMaster:
             admin=Admin(node, self.tservers),
             heartbeats=self.heartbeats,
             follower_reads=FollowerReads(node, self.leadership),
-            membership=Membership(node, self.leadership, (node.address,)),
+            membership=Membership(node, self.leadership, ("m1:7051",)),
         )
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
