@@ -339,15 +339,11 @@ class MasterService:
         """`MasterService.ListMasters`, on every master alike; a revision only from the leader."""
         if self._leadership.replica is None:
             return ListMastersResponse(self._meta(), error=not_initialized())
-<<<<<<< HEAD
         meta, epoch = self._meta(), self._leadership.epoch
         if epoch is not None:
             with contextlib.suppress(RefusedError):
                 await epoch.confirm()
                 meta = self._meta(epoch)
-=======
-        meta = self._meta(self._leadership.epoch)  # before the members are looked at
->>>>>>> i11
         return ListMastersResponse(meta, masters=await self._membership.list())
 
     def list_tablet_servers(
