@@ -316,6 +316,7 @@ class MasterService:
             member_type=types[0] if types else "NON_PARTICIPANT",
             start_ns=self.start_ns,
             committed_config=replica.committed_config,
+            active_index=replica.config.opid_index,
             told_masters=self._membership.told_masters,
         )
 
