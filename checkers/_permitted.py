@@ -60,7 +60,7 @@ def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResu
     rule = found.details.get("rule")
     details = found.details
     broken = details.get("by_invariant") or ({rule: 1} if rule else {})
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = dict(details.get(PERMITTED) or {})
     for name, times in broken.items():
         permit = next(
             (p.name for p in permits.values() if name in p.rules.get(found.checker, ())), None

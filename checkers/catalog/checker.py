@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from checkers._catalog_part import unbounded_part
@@ -20,12 +21,18 @@ from checkers.catalog.state import check_checkpoints, check_column_ids, check_st
 from checkers.invariants import CATALOG, KEY, invariant_of
 from checkers.invariants import counted as counted_by_name
 from harness.ops import CheckResult, History, Verdict
+from harness.permits import PERMITTED
 
 __all__ = ["CatalogInvariantsChecker"]
 
 PER_INVARIANT_MAX: Final = 4
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
+AFTER_LOSS: Final = (
+    *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "column-ids"),
+    *("replica-columns", "schema-versions", "replicas", "orphans", "replica-checksums"),
+)
+"""What compares nodes, of which some may have lost what others have kept."""
 
 
 class CatalogInvariantsChecker:
@@ -75,6 +82,7 @@ class CatalogInvariantsChecker:
             findings.gaps.append(
                 f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"
             )
+        findings.give_up(AFTER_LOSS, permissions.lost_by(math.inf))
         return permit_rules(self._result(findings, permissions), permissions.permits)
 
     def _result(self, findings: Findings, permissions: Permissions) -> CheckResult:
@@ -90,6 +98,9 @@ class CatalogInvariantsChecker:
                 for name in sorted({v.invariant for v in found})
             },
         }
+        permitted = {permit: len(each) for permit, each in findings.permitted.items()}
+        if permitted:
+            details[PERMITTED] = permitted
         if found:
             shown = [
                 violation
@@ -114,12 +125,12 @@ class CatalogInvariantsChecker:
             reason = findings.gaps[0] + (f" (and {counted(others, 'more gap')})" if others else "")
             details["rule"] = "incomplete"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
-        if findings.permitted:
+        if permitted:
             broken = CheckResult(self.name, Verdict.INVALID, "", details=details)
             return permitted_result(
                 broken,
                 permissions.permits,
-                {permit: len(each) for permit, each in findings.permitted.items()},
+                permitted,
                 sorted(set().union(*findings.permitted.values()))[:OPERATIONS_MAX],
                 details,
             )

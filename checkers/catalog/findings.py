@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -86,12 +86,23 @@ class Findings:
         """
         if permit is not None:
             self.permit(
-                permit, operations[-1] if operations else -len(self.permitted.get(permit, ()))
+                permit, operations[-1] if operations else -1 - len(self.permitted.get(permit, ()))
             )
             return
         is_word = sentence.startswith(("table ", "tablet "))
         text = sentence[:1].upper() + sentence[1:] if is_word else sentence
         self.violations.append(Violation(invariant, text, operations))
+
+    def give_up(self, invariants: Iterable[str], permit: str | None) -> None:
+        """What was found broken of these is permitted, where there is a permit."""
+        if permit is None:
+            return
+        given = set(invariants)
+        for violation in self.violations:
+            if violation.invariant in given:
+                number = -1 - len(self.permitted.get(permit, ()))
+                self.permit(permit, violation.operations[-1] if violation.operations else number)
+        self.violations = [one for one in self.violations if one.invariant not in given]
 
     @property
     def vacuous(self) -> list[str]:

@@ -63,6 +63,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     master_ts_rpc_timeout_ms: Annotated[int, Within(1000, 60_000)] = 30_000
     unresponsive_ts_rpc_timeout_ms: Annotated[int, Within(600_000, 86_400_000)] = 3_600_000
     master_failover_catchup_timeout_ms: Annotated[int, Within(3000, 60_000)] = 30_000
+    master_auto_join_cluster: bool = True
     master_registration_rpc_timeout_ms: Annotated[int, Within(100, 60_000)] = 1500
     table_locations_ttl_ms: Annotated[int, Within(1, 86_400_000)] = 300_000
     # limits

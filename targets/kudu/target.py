@@ -93,7 +93,7 @@ class KuduTarget:
         def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             flags, masters = layout.flags, list(layout.masters.values())
             if role == "tserver":
-                masters = list(layout.told)
+                masters = [*layout.told]
             elif name not in layout.masters:
                 # It waits to be added, and would not if it were let to join by itself.
                 masters.append(address)
@@ -103,7 +103,7 @@ class KuduTarget:
                 "address": address,
                 "flags": msgspec.to_builtins(flags),
                 "profile": settings.profile,
-                "bugs": list(settings.bugs),
+                "bugs": sorted(settings.bugs),
             }
             variants = {}
             if layout.changed is not None:

@@ -19,6 +19,8 @@ from harness.permits import permits_of, permitted_in, permitted_of
 from tests.checkers.catalogs import oracle, spoil
 from tests.checkers.histories import Writer
 from tests.checkers.stale_histories import permitting, stale_history, stale_oracle
+from tests.checkers.test_catalog_invariants import edit, tablet
+from tests.checkers.test_named_invariants import good_history, good_snapshot
 
 Step = Callable[[Writer], Any]
 TWICE = (Attempt("m1", 0, 1, "TIMED_OUT"), Attempt("m1", 2, 3, "ok"))
@@ -337,6 +339,20 @@ def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None
     result = invariants(h, "stale-read")
     assert result.details["by_invariant"] == {"revisions": 1}
     assert "from 7 to 5" in result.reason
+
+
+def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
+    def told(*edits: tuple[str, Any], cut: bool = True) -> CheckResult:
+        h = good_history(edit(good_snapshot(), *edits))
+        if cut:
+            power_cut(h)
+        return invariants(h, "lost-after-power-cut")
+
+    other = ("tservers.t3.tablets.2.columns.2.0", 7)
+    assert told(other, cut=False).verdict is Verdict.INVALID
+    assert permitted_in(told(other)) == {"lost-after-power-cut": 1}
+    twice = ("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED"))
+    assert told(other, twice).verdict is Verdict.INVALID
 
 
 def exited(*log: str, **more: Any) -> History:

@@ -5,6 +5,9 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
+from harness.cluster import NodeSpec
 from harness.env import ClientEnv
 from harness.ops import OpType
 from harness.plugins import (
@@ -114,8 +117,12 @@ def deploy(
     flags: str = "",
     knobs: dict[str, Any] | None = None,
     spare_masters: int = 0,
+    joining: int = 0,
 ) -> Any:
-    """Deploy, wait until ready, run `body`, tear down."""
+    """Deploy, wait until ready, run `body`, tear down. The masters after the first ones, `joining`
+    in number, are no members; each knows of itself and of the first ones. `spare_masters` are the
+    target's option.
+    """
     target = KuduTarget()
     settings = TargetSettings(
         profile="strict",
@@ -139,9 +146,20 @@ def deploy(
 
     plan = DeploymentPlan(
         run_id=f"test-{seed}",
-        nodes=tuple(target.nodes(settings)),
+        nodes=_with_joining(tuple(target.nodes(settings)), joining),
         seed=seed,
         knobs=knobs or {},
         folder=None,
     )
     return load_plugin("environments", environment).execute(plan, main)
+
+
+def _with_joining(nodes: tuple[NodeSpec, ...], count: int) -> tuple[NodeSpec, ...]:
+    first = [node for node in nodes if node.role == "master"]
+    more = []
+    for number in range(len(first) + 1, len(first) + count + 1):
+        address = f"m{number}:7051"
+        masters = [*first[0].config["masters"], address]
+        config = {**first[0].config, "address": address, "masters": masters}
+        more.append(msgspec.structs.replace(first[0], name=f"m{number}", config=config))
+    return (*nodes, *more)

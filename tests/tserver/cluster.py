@@ -14,6 +14,7 @@ from harness.faults.kinds import Aim, Clock, Cut, Pause
 from harness.faults.ledger import Ledger
 from harness.plugins import Session
 from targets.kudu import messages as m
+from targets.kudu.pages import TSERVER_PAGES_PORT
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcClient, RpcError
 from tests.sim.toy import run, specs
@@ -74,12 +75,13 @@ class Servers:
         return await self.rpc.call(f"{node}:7050", full, request, answer, timeout_s=timeout_s)
 
     async def create(self, **changes: Any) -> None:
-        while len(self.uuids) < len(NAMES):
-            for name in NAMES:
-                with contextlib.suppress(RpcError):
-                    listed = await self.call(name, "ListTablets", m.ListTabletsRequest())
-                    self.uuids[name] = listed.ts_uuid
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            while len(self.uuids) < len(NAMES):
+                for name in NAMES:
+                    with contextlib.suppress(RpcError):
+                        listed = await self.call(name, "ListTablets", m.ListTabletsRequest())
+                        self.uuids[name] = listed.ts_uuid
+                await asyncio.sleep(0.1)
         peers = tuple(m.PeerConfig(self.uuids[name], f"{name}:7050") for name in NAMES)
         for name in NAMES:
             fields: dict[str, Any] = {
@@ -200,6 +202,7 @@ def simulate(
             name=name,
             role="tserver",
             ports=(7050,),
+            pages=TSERVER_PAGES_PORT,
             entry="targets.kudu.tserver.node:main",
             config=config,
         )

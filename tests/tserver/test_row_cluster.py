@@ -85,6 +85,8 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
     ]
     for code, request in scans:
         assert (await servers.page(leader, **request)).error.code is code
+    dragged = await servers.call(leader, "AdvanceSafeTime", m.SafeTimeRequest(TABLET, far))
+    assert dragged.error.code is Code.CLOCK_TOO_FAR_AHEAD
     missing = m.ScanRequest("0" * 32)
     assert (await servers.call(leader, "Scan", missing)).error.code is Code.TABLET_NOT_FOUND
     _, rows = await servers.scan_ok(NAMES, mode=ReadMode.READ_AT_SNAPSHOT)

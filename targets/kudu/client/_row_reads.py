@@ -89,7 +89,7 @@ class RowReader:
         stamps = {part["timestamp"] for part in parts}
         value = {
             "table_id": table.table_id,
-            "timestamp": stamps.pop() if len(stamps) == 1 else None,
+            "timestamp": parts[0]["timestamp"] if len(stamps) == 1 else None,
             "parts": parts,
         }
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))

@@ -39,6 +39,7 @@ from targets.kudu.master.refusals import (
 from targets.kudu.master.system_tablet import Applied
 from targets.kudu.master.tasks import Tasks
 from targets.kudu.messages import MasterError, RaftConfig
+from targets.kudu.raft.messages import PeerChange
 from targets.kudu.raft.replica import (
     IndeterminateError,
     NotLeaderError,
@@ -75,6 +76,13 @@ class SystemReplica(Protocol):
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...
     async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
+    async def change_config(  # noqa: D102
+        self,
+        changes: Sequence[PeerChange],
+        *,
+        cas_config_opid_index: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RaftConfig: ...
     def step_down(self) -> None: ...  # noqa: D102
     def dump(self) -> dict[str, Any]: ...  # noqa: D102
     def status(self) -> dict[str, Any]: ...  # noqa: D102

@@ -16,6 +16,7 @@ not staleness, since a read takes effect when it is made.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -80,7 +81,9 @@ class FollowerReads:
         """Wait for a newer bound, `left_s` at most, together with all who do."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
-        await asyncio.wait([self._asking], timeout=left_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await asyncio.shield(self._asking)
 
     async def _ask(self) -> None:
         asked_ns = self._clock.monotonic_ns()

@@ -5,6 +5,9 @@ answered, and every one of them creates the system tablet with the same first co
 masters, voters, in the order of their addresses. From then on the configuration comes from disk
 and a master starts alone.
 
+Where one of the others has a configuration already, there is a cluster: the new master starts with
+that configuration, in which it is nobody, and becomes a member by AddMaster (`membership.py`).
+
 `config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
 of `Flags`), `profile`, `bugs`.
 """
@@ -30,17 +33,13 @@ from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.membership import Membership, ask_registration, auto_join
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.master.service import MasterService
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import Tasks
 from targets.kudu.master.tservers import TServerMap
-from targets.kudu.messages import (
-    GetMasterRegistrationRequest,
-    GetMasterRegistrationResponse,
-    PeerConfig,
-    RaftConfig,
-)
+from targets.kudu.messages import PeerConfig, RaftConfig
 from targets.kudu.pages.master import MasterPages
 from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
@@ -76,11 +75,11 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership, pages = _wire(node, server, rows, tservers)
+    leadership, pages = _wire(node, server, rows, tservers, settings.masters)
     try:
         await pages.serve()
         await server.start()
-        first_config = await _first_config(env, client, settings, uuid)
+        first_config = await _first_config(node, settings)
         replica = Replica(
             env,
             consensus=consensus,
@@ -98,6 +97,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         await replica.start()
         leadership.on_role_change(replica)
         env.event("master-started", uuid=uuid, address=settings.address)
+        if settings.flags.master_auto_join_cluster:
+            await auto_join(node, replica, settings.masters)
         await asyncio.get_running_loop().create_future()  # until the node is stopped
     finally:
         leadership.close()
@@ -106,7 +107,11 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 def _wire(
-    node: NodeContext, server: RpcServer, rows: SystemTablet, tservers: TServerMap
+    node: NodeContext,
+    server: RpcServer,
+    rows: SystemTablet,
+    tservers: TServerMap,
+    masters: tuple[str, ...],
 ) -> tuple[Leadership, MasterPages]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
 
@@ -127,6 +132,7 @@ def _wire(
         admin=Admin(node, tservers),
         heartbeats=Heartbeats(node, leadership, tservers),
         follower_reads=FollowerReads(node, leadership),
+        membership=Membership(node, leadership, masters),
     )
     service.register(server)
     return leadership, MasterPages(node, leadership, service)
@@ -162,40 +168,40 @@ async def _instance_uuid(env: Env) -> str:
         return uuid
 
 
-async def _first_config(
-    env: Env, client: RpcClient, settings: MasterConfig, uuid: str
-) -> RaftConfig:
-    """The configuration the system tablet began with: from disk, or agreed on at first start."""
+async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
+    """The configuration this replica of the system tablet begins with: from disk, or agreed on by
+    all masters at their first start, or that of a cluster that is there already.
+    """
+    env = node.env
     try:
         stored = await checked_file.read(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC)
     except FileNotFoundError:
-        peers = [
-            PeerConfig(
-                uuid if address == settings.address else await _ask_uuid(env, client, address),
-                address,
-            )
-            for address in sorted(settings.masters)
-        ]
-        config = RaftConfig(-1, tuple(peers))
+        config = await _discover(node, sorted(settings.masters))
         body = msgspec.msgpack.encode(config)
         await checked_file.write(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC, body)
         return config
     return msgspec.msgpack.decode(stored, type=RaftConfig)
 
 
-async def _ask_uuid(env: Env, client: RpcClient, address: str) -> str:
-    """Ask another master who it is until it answers; there is no cluster without all of them."""
+async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:
+    """Ask the others who they are. One that has a configuration decides; else all must answer,
+    since there is no cluster without all of them, and must have been started with the same list:
+    who was told of more masters than the others is to join them, once they are a cluster.
+    """
+    uuids = {node.address: node.uuid}
     while True:
-        try:
-            answer = await client.call(
-                address,
-                "MasterService.GetMasterRegistration",
-                GetMasterRegistrationRequest(),
-                GetMasterRegistrationResponse,
-                timeout_s=1.5,
-            )
-        except RpcError as error:
-            env.event("master-unreachable", address=address, error=str(error))
-            await asyncio.sleep(_DISCOVERY_INTERVAL_S)
-            continue
-        return answer.meta.master_uuid
+        for address in masters:
+            if address in uuids:
+                continue
+            found = await ask_registration(node, address)
+            if isinstance(found, RpcError):
+                node.env.event("master-unreachable", address=address, error=str(found))
+            elif found.committed_config is not None:
+                return found.committed_config
+            elif sorted(found.told_masters) == masters:
+                uuids[address] = found.meta.master_uuid
+            else:
+                node.env.event("master-told-otherwise", address=address, of=found.told_masters)
+        if len(uuids) == len(masters):
+            return RaftConfig(-1, tuple(PeerConfig(uuids[one], one) for one in masters))
+        await asyncio.sleep(_DISCOVERY_INTERVAL_S)

@@ -24,11 +24,14 @@ from targets.kudu.master.epoch import Epoch, Outcome
 from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.membership import Membership
 from targets.kudu.master.refusals import RefusedError, not_initialized
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tservers import TServerMap
 from targets.kudu.messages import (
     METHODS,
+    AddMasterRequest,
+    AddMasterResponse,
     AlterTableRequest,
     AlterTableResponse,
     ChangeTServerStateRequest,
@@ -51,12 +54,16 @@ from targets.kudu.messages import (
     IsAlterTableDoneResponse,
     IsCreateTableDoneRequest,
     IsCreateTableDoneResponse,
+    ListMastersRequest,
+    ListMastersResponse,
     ListTablesRequest,
     ListTablesResponse,
     ListTabletServersRequest,
     ListTabletServersResponse,
     MasterError,
     Meta,
+    RemoveMasterRequest,
+    RemoveMasterResponse,
     ReplaceTabletRequest,
     ReplaceTabletResponse,
     TabletServerEntry,
@@ -87,6 +94,7 @@ class MasterService:
         admin: Admin,
         heartbeats: Heartbeats,
         follower_reads: FollowerReads,
+        membership: Membership,
     ) -> None:
         self.start_ns = node.env.clock.wall_ns()
         self._node = node
@@ -98,6 +106,7 @@ class MasterService:
         self._admin = admin
         self._heartbeats = heartbeats
         self._follower_reads = follower_reads
+        self._membership = membership
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -114,6 +123,9 @@ class MasterService:
             "GetTableLocations": self.get_table_locations,
             "ConnectToMaster": self.connect_to_master,
             "GetMasterRegistration": self.get_master_registration,
+            "AddMaster": self.add_master,
+            "RemoveMaster": self.remove_master,
+            "ListMasters": self.list_masters,
             "ListTabletServers": self.list_tablet_servers,
             "ReplaceTablet": self.replace_tablet,
             "ChangeTServerState": self.change_tserver_state,
@@ -290,7 +302,10 @@ class MasterService:
         replica = self._leadership.replica
         if replica is None:
             return GetMasterRegistrationResponse(
-                self._meta(), error=not_initialized(), address=self._node.address
+                self._meta(),
+                error=not_initialized(),
+                address=self._node.address,
+                told_masters=self._membership.told_masters,
             )
         types = [m.member_type for m in replica.config.peers if m.uuid == self._uuid]
         return GetMasterRegistrationResponse(
@@ -299,7 +314,32 @@ class MasterService:
             role=replica.role,
             member_type=types[0] if types else "NON_PARTICIPANT",
             start_ns=self.start_ns,
+            committed_config=replica.committed_config,
+            told_masters=self._membership.told_masters,
         )
+
+    async def add_master(self, request: AddMasterRequest, _peer: str) -> AddMasterResponse:
+        """`MasterService.AddMaster`."""
+        try:
+            await self._membership.add(request)
+        except RefusedError as refusal:
+            return AddMasterResponse(self._meta(), error=refusal.error)
+        return AddMasterResponse(self._meta())
+
+    async def remove_master(self, request: RemoveMasterRequest, _peer: str) -> RemoveMasterResponse:
+        """`MasterService.RemoveMaster`."""
+        try:
+            await self._membership.remove(request)
+        except RefusedError as refusal:
+            return RemoveMasterResponse(self._meta(), error=refusal.error)
+        return RemoveMasterResponse(self._meta())
+
+    async def list_masters(self, _request: ListMastersRequest, _peer: str) -> ListMastersResponse:
+        """`MasterService.ListMasters`, on every master alike."""
+        if self._leadership.replica is None:
+            return ListMastersResponse(self._meta(), error=not_initialized())
+        meta = self._meta(self._leadership.epoch)  # before the members are looked at
+        return ListMastersResponse(meta, masters=await self._membership.list())
 
     def list_tablet_servers(
         self, _request: ListTabletServersRequest, _peer: str

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from targets.kudu.messages import admin, cluster, ddl, reads, rows
+from targets.kudu.messages import admin, cluster, ddl, masters, reads, rows
 from targets.kudu.messages.admin import *
 from targets.kudu.messages.base import *
 from targets.kudu.messages.base import Message
 from targets.kudu.messages.cluster import *
 from targets.kudu.messages.ddl import *
+from targets.kudu.messages.masters import *
 from targets.kudu.messages.reads import *
 from targets.kudu.messages.rows import *
 from targets.kudu.messages.schema import *
@@ -26,6 +27,7 @@ METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
     **admin.METHODS,
     **cluster.METHODS,
     **ddl.METHODS,
+    **masters.METHODS,
     **reads.METHODS,
     **rows.METHODS,
 }

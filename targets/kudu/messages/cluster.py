@@ -52,7 +52,9 @@ class GetMasterRegistrationRequest(Message, frozen=True):
 
 
 class GetMasterRegistrationResponse(Message, frozen=True):
-    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start."""
+    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start. The committed
+    configuration is what tells a master that starts on an empty disk that there is a cluster.
+    """
 
     meta: Meta
     error: MasterError | None = None
@@ -60,6 +62,8 @@ class GetMasterRegistrationResponse(Message, frozen=True):
     role: str = "FOLLOWER"
     member_type: str = "VOTER"
     start_ns: int = 0
+    committed_config: RaftConfig | None = None
+    told_masters: tuple[str, ...] = ()  # the masters it was started with
 
 
 class ListTabletServersRequest(Message, frozen=True):

@@ -149,7 +149,8 @@ class SafeTime:
                     return False
                 continue
             try:
-                await asyncio.wait_for(asyncio.shield(self._advancing.future), left_s)
+                async with asyncio.timeout(left_s):
+                    await asyncio.shield(self._advancing.future)
             except TimeoutError:
                 return False
         return True

@@ -16,7 +16,7 @@ import msgspec
 
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
-from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.hybrid_clock import ClockError, HybridClock
 from targets.kudu.raft.replica import (
     ConsensusService,
     IndeterminateError,
@@ -229,6 +229,10 @@ class Tablet:
         if self._replica.role != "LEADER":
             message = f"{self.tablet_id} is led elsewhere"
             return m.SafeTimeResponse(_error(_Code.NOT_THE_LEADER, message))
+        try:
+            self._clock.update(request.timestamp)  # one wrong clock must not drag the others along
+        except ClockError as error:
+            return m.SafeTimeResponse(_error(_Code.CLOCK_TOO_FAR_AHEAD, str(error)))
         if await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
             return m.SafeTimeResponse()
         return m.SafeTimeResponse(_error(_Code.TIMED_OUT, f"{request.timestamp} was not reached"))

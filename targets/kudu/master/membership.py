@@ -1,0 +1,229 @@
+"""The masters' own membership: AddMaster, RemoveMaster, ListMasters, and joining by oneself.
+
+After Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join (1.16). All
+of it is a change of the configuration of the system tablet: a new master is added without a vote,
+is filled by the leader's log or snapshot like any member that fell behind, and is promoted by the
+leader once it has caught up. A master that is not a member yet runs all the same, with the members'
+configuration and an empty log: it neither runs for leader nor counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from targets.kudu.context import NodeContext
+from targets.kudu.master.epoch import SystemReplica
+from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.refusals import (
+    RefusedError,
+    invalid_argument,
+    not_the_leader,
+    write_lost,
+)
+from targets.kudu.messages import (
+    AddMasterRequest,
+    AddMasterResponse,
+    AppStatus,
+    GetMasterRegistrationRequest,
+    GetMasterRegistrationResponse,
+    MasterEntry,
+    MasterError,
+    MasterErrorCode,
+    PeerConfig,
+    RaftConfig,
+    RemoveMasterRequest,
+)
+from targets.kudu.raft.messages import ChangeType, ConsensusErrorCode, PeerChange
+from targets.kudu.raft.replica import (
+    ConfigRefusedError,
+    IndeterminateError,
+    NotAppendedError,
+    Replica,
+)
+from targets.kudu.rpc import RpcError
+
+__all__ = ["Membership", "ask_registration", "auto_join"]
+
+_AUTO_JOIN_INTERVAL_S: Final = 5.0
+_JOIN_TIMEOUT_S: Final = 10.0
+_OUTSIDE: Final = "NON_PARTICIPANT"
+
+
+async def ask_registration(
+    node: NodeContext, address: str
+) -> GetMasterRegistrationResponse | RpcError:
+    """Who is at `address`, as it says itself; it has `master_registration_rpc_timeout_ms`."""
+    try:
+        return await node.rpc.call(
+            address,
+            "MasterService.GetMasterRegistration",
+            GetMasterRegistrationRequest(),
+            GetMasterRegistrationResponse,
+            timeout_s=node.flags.master_registration_rpc_timeout_ms / 1000,
+        )
+    except RpcError as error:
+        return error
+
+
+class Membership:
+    """Changes and lists the masters; changes are the ready leader's."""
+
+    def __init__(
+        self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
+    ) -> None:
+        """`told_masters` are those this master was started with, members or not."""
+        self.told_masters = told_masters
+        self._node = node
+        self._leadership = leadership
+
+    async def add(self, request: AddMasterRequest) -> None:
+        """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
+        for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
+        ServiceUnavailable and Aborted).
+        """
+        replica = self._leader()
+        config = replica.committed_config
+        if any(peer.address == request.address for peer in config.peers):
+            message = f"the master at {request.address} is a member already"
+            raise _refused(
+                MasterErrorCode.MASTER_ALREADY_PRESENT, AppStatus.ALREADY_PRESENT, message
+            )
+        found = await ask_registration(self._node, request.address)
+        if isinstance(found, RpcError):
+            message = f"the new master at {request.address} does not answer: {found}"
+            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NETWORK_ERROR, message)
+        if found.error is not None:
+            message = f"the new master at {request.address} is still starting; try again later"
+            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.SERVICE_UNAVAILABLE, message)
+        if found.member_type != _OUTSIDE:
+            raise RefusedError(
+                invalid_argument(
+                    f"the master at {request.address} belongs to a cluster already: "
+                    "it must start with this cluster's masters and an empty disk"
+                )
+            )
+        peer = PeerConfig(found.meta.master_uuid, request.address, "NON_VOTER", promote=True)
+        change = PeerChange(ChangeType.ADD_PEER, peer)
+        await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
+
+    async def remove(self, request: RemoveMasterRequest) -> None:
+        """Remove a master; returns at commit. Raises `RefusedError`: NotFound for an address that
+        no member has, InvalidArgument for the leader itself, the last master, or a uuid that is
+        not there or is needed.
+        """
+        replica = self._leader()
+        config = replica.committed_config
+        here = [peer for peer in config.peers if peer.address == request.address]
+        if not here:
+            message = f"no master has the address {request.address}"
+            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message)
+        uuid = request.master_uuid
+        if uuid is None and len(here) > 1:
+            uuids = ", ".join(peer.uuid for peer in here)
+            _invalid(f"{len(here)} masters have the address {request.address}: name one of {uuids}")
+        chosen = [peer for peer in here if uuid in {None, peer.uuid}]
+        if not chosen:
+            _invalid(f"the master at {request.address} is {here[0].uuid}, not {uuid}")
+        if len(config.peers) == 1:
+            _invalid("the last master cannot be removed")
+        if chosen[0].uuid == self._node.uuid:
+            _invalid("the leader cannot be removed: let it step down first")
+        change = PeerChange(ChangeType.REMOVE_PEER, chosen[0])
+        await _change(replica, config, change, code=MasterErrorCode.UNKNOWN_ERROR)
+
+    def _leader(self) -> SystemReplica:
+        """The replica, if this master leads and is ready; raises `RefusedError` otherwise."""
+        self._leadership.ready()
+        replica = self._leadership.replica
+        assert replica is not None, "ready without a replica"
+        return replica
+
+    async def list(self) -> tuple[MasterEntry, ...]:
+        """The members of the committed configuration (KUDU-2309: not of any flag), each asked."""
+        replica = self._leadership.replica
+        peers = () if replica is None else replica.committed_config.peers
+        return tuple(await asyncio.gather(*(self._entry(peer) for peer in peers)))
+
+    async def _entry(self, peer: PeerConfig) -> MasterEntry:
+        found = await ask_registration(self._node, peer.address)
+        role, start_ns, error = "UNKNOWN_ROLE", 0, None
+        if isinstance(found, RpcError):
+            error = str(found)
+        elif found.meta.master_uuid != peer.uuid:
+            error = f"at {peer.address} is {found.meta.master_uuid}, not {peer.uuid}"
+        elif found.error is not None:
+            error = found.error.message
+        else:
+            role, start_ns = found.role, found.start_ns
+        return MasterEntry(peer.uuid, peer.address, peer.member_type, role, start_ns, error)
+
+
+async def _change(
+    replica: SystemReplica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
+) -> None:
+    """Make the change, if what it was decided on is still the committed configuration; `code` is
+    for when it is not, or when no change can be made now.
+    """
+    try:
+        await replica.change_config((change,), cas_config_opid_index=decided_on.opid_index)
+    except ConfigRefusedError as error:
+        if error.code is ConsensusErrorCode.INVALID_CONFIG:
+            _invalid(str(error))
+        raise _refused(code, AppStatus.ILLEGAL_STATE, str(error)) from error
+    except NotAppendedError as error:
+        raise RefusedError(not_the_leader()) from error
+    except IndeterminateError as error:
+        raise RefusedError(write_lost(str(error))) from error
+
+
+async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
+    """Have a master that is not a member of its cluster added, as Kudu 1.16 does.
+
+    Every 5 s it asks all others of `masters`; only if all answer, agree on term and configuration,
+    and miss nobody but this one, it asks their leader for AddMaster. It ends once this master is a
+    member, or when its address belongs to another one.
+    """
+    others = [address for address in masters if address != node.address]
+    while all(peer.uuid != node.uuid for peer in replica.config.peers):
+        await asyncio.sleep(_AUTO_JOIN_INTERVAL_S)
+        found = await asyncio.gather(*(ask_registration(node, address) for address in others))
+        answers = [one for one in found if isinstance(one, GetMasterRegistrationResponse)]
+        configs = [answer.committed_config for answer in answers]
+        if len(answers) < len(others) or not configs or configs[0] is None:
+            continue
+        members = {peer.address for peer in configs[0].peers}
+        if node.address in members:
+            node.env.event("master-replaced", address=node.address)
+            return
+        agree = all(config == configs[0] for config in configs)
+        if not agree or len({answer.meta.term for answer in answers}) > 1:
+            continue
+        leaders = [answer.address for answer in answers if answer.role == "LEADER"]
+        if members == set(others) and len(leaders) == 1:
+            await _ask_to_be_added(node, leaders[0])
+
+
+async def _ask_to_be_added(node: NodeContext, leader: str) -> None:
+    try:
+        answer = await node.rpc.call(
+            leader,
+            "MasterService.AddMaster",
+            AddMasterRequest(node.address),
+            AddMasterResponse,
+            timeout_s=_JOIN_TIMEOUT_S,
+        )
+        error = None if answer.error is None else answer.error.message
+    except RpcError as failure:
+        error = str(failure)
+    if error is not None:
+        node.env.event("master-not-added", address=node.address, error=error)
+
+
+def _refused(code: MasterErrorCode, status: AppStatus, message: str) -> RefusedError:
+    return RefusedError(MasterError(code, status, message))
+
+
+def _invalid(message: str) -> NoReturn:
+    raise RefusedError(invalid_argument(message))

@@ -1,0 +1,160 @@
+"""Masters that join, by themselves or when asked to, and that are removed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcClient
+from tests.async_tests import on
+from tests.kudu.deploy import Deployed, deploy
+
+BY_HAND = "master_auto_join_cluster=false"
+
+
+async def ask(cluster: Deployed, node: str, method: str, *request: Any) -> Any:
+    request_type, response_type = m.METHODS[f"MasterService.{method}"]
+    rpc = RpcClient(cluster.env)
+    try:
+        return await rpc.call(
+            f"{node}:7051",
+            f"MasterService.{method}",
+            request_type(*request),
+            response_type,
+            timeout_s=15,
+        )
+    finally:
+        rpc.close()
+
+
+async def members(cluster: Deployed, node: str) -> dict[str, str]:
+    """Address -> member type and role, as one master lists them."""
+    listed = await ask(cluster, node, "ListMasters")
+    return {
+        entry.address.partition(":")[0]: f"{entry.member_type} {entry.role}"
+        for entry in listed.masters
+    }
+
+
+async def wait_for_voters(cluster: Deployed, *names: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            found = await members(cluster, await cluster.leader())
+            voters = {name for name, said in found.items() if said.startswith("VOTER")}
+            if voters == set(names):
+                return
+            await asyncio.sleep(0.2)
+
+
+async def tables(cluster: Deployed, node: str) -> list[str]:
+    dump = (await ask(cluster, node, "DumpEntities")).data
+    return sorted(table["name"] for table in dump["tables"])
+
+
+@pytest.mark.parametrize("snapshot_every", [60, 2])
+def test_a_new_master_joins_by_itself_and_has_everything(snapshot_every: int) -> None:
+    """By the log, or by a snapshot."""
+
+    async def body(cluster: Deployed) -> None:
+        client = cluster.new_client()
+        for name in ("a", "b", "c"):
+            await cluster.ok(client, "create", name=name)
+        await wait_for_voters(cluster, "m1", "m2", "m3", "m4")
+        await cluster.ok(client, "create", name="d")
+        await asyncio.sleep(2)
+        assert await tables(cluster, "m4") == ["a", "b", "c", "d"]
+        views = [await members(cluster, node) for node in ("m1", "m2", "m3", "m4")]
+        assert views[0] == views[1] == views[2] == views[3]
+        assert sorted(views[0].values()) == ["VOTER FOLLOWER"] * 3 + ["VOTER LEADER"]
+
+    deploy(body, joining=1, flags=f"master_snapshot_every={snapshot_every}")
+
+
+@on(deploy, joining=1, flags=BY_HAND)
+async def test_a_master_is_added_when_asked_and_another_one_removed(cluster: Deployed) -> None:
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="a")
+    await asyncio.sleep(8)
+    assert await members(cluster, "m1") == {
+        name: said for name, said in (await members(cluster, "m2")).items() if name != "m4"
+    }
+    leader = await cluster.leader()
+    assert (await ask(cluster, leader, "AddMaster", "m4:7051")).error is None
+    again = (await ask(cluster, leader, "AddMaster", "m4:7051")).error
+    assert again.code is m.MasterErrorCode.MASTER_ALREADY_PRESENT
+    await wait_for_voters(cluster, "m1", "m2", "m3", "m4")
+    gone = next(name for name in ("m1", "m2", "m3") if name != leader)
+
+    assert (await ask(cluster, leader, "RemoveMaster", f"{gone}:7051")).error is None
+
+    await wait_for_voters(cluster, *({"m1", "m2", "m3", "m4"} - {gone}))
+    await cluster.session.cluster.kill(gone)
+    await cluster.ok(client, "create", name="b")
+    assert await tables(cluster, "m4") == ["a", "b"]
+
+
+@on(deploy, flags=BY_HAND)
+async def test_what_is_refused(cluster: Deployed) -> None:
+    leader = await cluster.leader()
+    other = next(name for name in ("m1", "m2", "m3") if name != leader)
+    code, status = m.MasterErrorCode, m.AppStatus
+
+    async def refused(method: str, *request: Any, node: str = leader) -> tuple[Any, Any]:
+        error = (await ask(cluster, node, method, *request)).error
+        return error.code, error.status
+
+    unknown = code.UNKNOWN_ERROR
+    assert await refused("RemoveMaster", "m9:7051") == (unknown, status.NOT_FOUND)
+    assert await refused("RemoveMaster", f"{leader}:7051") == (unknown, status.INVALID_ARGUMENT)
+    wrong = await refused("RemoveMaster", f"{other}:7051", "f" * 32)
+    assert wrong == (unknown, status.INVALID_ARGUMENT)
+    assert await refused("AddMaster", "t1:7051") == (unknown, status.NETWORK_ERROR)
+    for method in ("AddMaster", "RemoveMaster"):
+        found = await refused(method, "m9:7051", node=other)
+        assert found == (code.NOT_THE_LEADER, status.ILLEGAL_STATE)
+
+
+@on(deploy, masters=1, tservers=1, flags=BY_HAND)
+async def test_the_last_master_stays(cluster: Deployed) -> None:
+    error = (await ask(cluster, "m1", "RemoveMaster", "m1:7051")).error
+
+    assert (error.code, error.status) == (
+        m.MasterErrorCode.UNKNOWN_ERROR,
+        m.AppStatus.INVALID_ARGUMENT,
+    )
+
+
+@on(deploy, joining=1, flags=BY_HAND)
+async def test_a_dead_master_is_listed_with_its_error_and_replaced(cluster: Deployed) -> None:
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="a")
+    leader = await cluster.leader()
+    dead = next(name for name in ("m1", "m2", "m3") if name != leader)
+    await cluster.session.cluster.kill(dead)
+    assert (await members(cluster, leader))[dead] == "VOTER UNKNOWN_ROLE"
+
+    assert (await ask(cluster, leader, "AddMaster", "m4:7051")).error is None
+    await wait_for_voters(cluster, "m1", "m2", "m3", "m4")
+    assert (await ask(cluster, leader, "RemoveMaster", f"{dead}:7051")).error is None
+
+    await cluster.ok(client, "create", name="b")
+    await asyncio.sleep(2)
+    assert await tables(cluster, "m4") == ["a", "b"]
+
+
+@on(deploy, flags=BY_HAND)
+async def test_a_wiped_master_is_nobody_in_its_cluster(cluster: Deployed) -> None:
+    """It has forgotten its votes with its uuid: it must not count under a new one by itself."""
+    world = cluster.session.cluster
+    leader = await cluster.leader()
+    wiped = next(name for name in ("m1", "m2", "m3") if name != leader)
+    await world.kill(wiped)
+    await world.wipe(wiped)
+    await world.start(wiped)
+    await asyncio.sleep(10)
+
+    found = await ask(cluster, wiped, "GetMasterRegistration")
+
+    assert (found.role, found.member_type) == ("NON_PARTICIPANT", "NON_PARTICIPANT")
+    assert (await members(cluster, leader))[wiped] == "VOTER UNKNOWN_ROLE"
