@@ -9,8 +9,8 @@ of its own, with one master and three tablet servers:
 * the same, but they are good for 2 s only, so that the client asks for them again all the time;
 * the same, but the master is paused: it takes connections and says nothing.
 
-`python -m bench.single_master [--env sim|process] [--seconds N]`; exit status 1 where a row of the
-table does not hold.
+`python -m bench.single_master [--env sim|process] [--seconds N] [--seed N]`; exit status 1
+where a row of the table does not hold.
 """
 
 from __future__ import annotations
@@ -283,14 +283,16 @@ def claims(
     )
 
 
-def run(environment: str, seconds: float, outages: tuple[Outage, ...] = OUTAGES) -> Iterator[Claim]:
+def run(
+    environment: str, seconds: float, outages: tuple[Outage, ...] = OUTAGES, *, seed: int = 1
+) -> Iterator[Claim]:
     """All outages, each in a cluster of its own."""
-    for seed, outage in enumerate(outages, 1):
+    for number, outage in enumerate(outages):
         yield from deploy(
             functools.partial(suffer, outage=outage, seconds=seconds, late_s=LATE_S[environment]),
             environment=environment,
             masters=1,
-            seed=seed,
+            seed=seed + number,
             flags=f"table_locations_ttl_ms={outage.ttl_ms}",
         )
 
@@ -299,9 +301,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="sim", choices=sorted(LATE_S))
     parser.add_argument("--seconds", type=float, default=30.0, help="how long an outage lasts")
+    parser.add_argument("--seed", type=int, default=1, help="of the first cluster")
     given = parser.parse_args()
     print(f"{given.env}, {machine()}; each outage lasts {given.seconds:g} s")
-    return tell(run(given.env, given.seconds))
+    return tell(run(given.env, given.seconds, seed=given.seed))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ written is acknowledged. Then all return, and what was ever acknowledged is ther
 is not, and every kind of operation succeeds again. Even numbers of masters come about as they do in
 life, by AddMaster, and `/masters` warns of them.
 
-`python -m bench.tolerance [--env sim|process]`; exit status 1 where a row does not hold.
+`python -m bench.tolerance [--env sim|process] [--seed N]`; exit status 1 where a row does not hold.
 """
 
 from __future__ import annotations
@@ -346,9 +346,9 @@ GROUPS: Final = (
 )
 
 
-def run(environment: str, groups: Sequence[Group] = GROUPS) -> Iterator[Claim]:
+def run(environment: str, groups: Sequence[Group] = GROUPS, *, seed: int = 1) -> Iterator[Claim]:
     """All groups, each in a cluster of its own."""
-    for seed, group in enumerate(groups, 1):
+    for number, group in enumerate(groups):
         spare = int(group.masters % 2 == 0)
         # New tables need as many live tablet servers as they have replicas.
         more = 0 if group.of_masters else group.tolerated
@@ -358,7 +358,7 @@ def run(environment: str, groups: Sequence[Group] = GROUPS) -> Iterator[Claim]:
             masters=group.masters - spare,
             spare_masters=spare,
             tservers=group.replicas + more,
-            seed=seed,
+            seed=seed + number,
             flags=f"tserver_unresponsive_timeout_ms={UNRESPONSIVE_S * 1000:.0f}",
         )
 
@@ -366,9 +366,10 @@ def run(environment: str, groups: Sequence[Group] = GROUPS) -> Iterator[Claim]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="sim", choices=["sim", "process"])
+    parser.add_argument("--seed", type=int, default=1, help="of the first cluster")
     given = parser.parse_args()
     print(f"{given.env}, {machine()}")
-    return tell(run(given.env))
+    return tell(run(given.env, seed=given.seed))
 
 
 if __name__ == "__main__":
