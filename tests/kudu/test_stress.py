@@ -88,7 +88,10 @@ def test_too_little_of_anything_does_not_hold():
     few = enough()
     few.across["rename"] -= 1
     assert broken(few) == 1
-    assert broken(Met(ELECTIONS - 1, enough().acknowledged, enough().across, Counter())) == 1
+    few = Met(ELECTIONS - 1, enough().acknowledged, enough().across, Counter())
+    assert (broken(few), broken(few, where="process")) == (1, 0)
+    none = Met(0, Counter(), enough().across, Counter())
+    assert broken(none, where="process") == 2
 
 
 @pytest.mark.parametrize("verdict", [v for v in Verdict if v is not Verdict.VALID])
