@@ -117,7 +117,7 @@ class Checkpoints:
             "compared": self._compared,
             "diverged": len(self._diverged),
             "forgotten": self._forgotten,
-            "elections": self._elections,
+            **({"elections": self._elections} if self._elections else {}),
         }
 
     def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:

@@ -73,7 +73,7 @@ class Bug(enum.Enum):
         upstream="the catalog was loaded at once, before operations of older terms had committed",
         fixed="2015-05-13",
         where=(f"{_MASTER}.leadership",),
-        find=Find("--nemesis kill-leader", "linearizable-catalog", 2),
+        find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
     )
     ORDER_CREATE = Row(
         title="CreateTable publishes its maps before it replicates",
@@ -150,7 +150,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P2",
         where=(f"{_MASTER}.background", f"{_MASTER}.ddl"),
-        find=Find("--nemesis kill-leader", "catalog-invariants", 2),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 1),
     )
     KUDU_1374 = Row(
         title="tablets are reported only when they change",
@@ -160,7 +160,12 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P3",
         where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
-        find=Find("--nemesis kill-leader", "liveness", 13),
+        find=Find(
+            "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
+            "--fault 'do step-down on leader at 24s'",
+            "liveness",
+            1,
+        ),
     )
     KUDU_1537 = Row(
         title="DDL has no request ids: what is sent again may act twice",
@@ -189,7 +194,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P6",
         where=(f"{_MASTER}.ddl",),
-        find=Find("--nemesis kill-leader", "catalog-invariants", 7),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 8),
     )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
@@ -203,7 +208,7 @@ class Bug(enum.Enum):
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
             "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
             "liveness",
-            8,
+            22,
         ),
     )
     LEADER_ONLY_HEARTBEATS = Row(
@@ -232,7 +237,12 @@ class Bug(enum.Enum):
         profiles=STILL,
         topic="P13",
         where=(f"{_MASTER}.service",),
-        find=Find("--moves 50 --names 8", "linearizable-catalog", 22),
+        find=Find(
+            "--nemesis none --names 40 --mix create=20,delete=12,list=10,get=5 --rate 80 "
+            "--time-limit 20",
+            "linearizable-catalog",
+            2,
+        ),
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
@@ -257,7 +267,7 @@ class Bug(enum.Enum):
             "--fault 'pause all@tserver at 6s for 20s' "
             "--fault 'cut leader from members at 15s for 9s'",
             "catalog-invariants",
-            2,
+            1,
         ),
     )
     PLACE_AT_ONCE = Row(

@@ -106,7 +106,9 @@ class KuduSystem:
         self._layout = layout
         self._rpc = RpcClient(env)
         self._members = tuple(layout.masters)
-        """The masters that are members, as a leader said last."""
+        """The masters that vote, by the newest configuration that was heard of."""
+        self._changing: tuple[str, ...] = ()
+        """Those that may vote besides, while it is not the same everywhere."""
         self._admin: KuduClient | None = None
         self.operations = {
             STEP_DOWN: self.step_down,
@@ -140,6 +142,9 @@ class KuduSystem:
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
+        if self._changing:  # which of them are a majority is not known
+            masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
+            core = masters
         return [name for name in masters if name in core] + list(self._layout.tservers)
 
     # --- inspection --------------------------------------------------------------------------
@@ -177,20 +182,34 @@ class KuduSystem:
             for name, answer in zip(self._layout.all_masters, answers, strict=True)
             if answer is not None
         }
-        leading = [(a[0].term, a[1]) for a in answers if a is not None and a[1]]
-        if leading:
-            found = max(leading)[1]
-            self._members = tuple(name for name in self._layout.all_masters if name in found)
+        self._note_members([answer[1] for answer in answers if answer is not None])
         members = {name: role for name, role in by_node.items() if name in self._members}
         return Roles(members, self._members)
 
-    async def _role(self, address: str) -> tuple[NodeRole, tuple[str, ...]] | None:
-        """The role of a master, and if it leads and is ready, the members."""
+    def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
+        """Who votes now, by the configurations of all masters that answered."""
+        configs = [one.committed_config for one in heard if one.committed_config is not None]
+        if not configs:
+            return
+        newest = max(configs, key=lambda config: config.opid_index)
+        addresses = [peer.address for peer in newest.peers if peer.member_type == "VOTER"]
+        everybody = {peer.address for config in configs for peer in config.peers}
+        nodes = self._layout.all_masters
+        self._members = tuple(name for name in nodes if nodes[name] in addresses)
+        members = [one for one in heard if one.address in addresses]
+        same = len(members) == len(addresses) == len(newest.peers) and all(
+            one.committed_config == newest and one.active_index == newest.opid_index
+            for one in members
+        )
+        self._changing = () if same else tuple(n for n in nodes if nodes[n] in everybody)
+
+    async def _role(self, address: str) -> tuple[NodeRole, m.GetMasterRegistrationResponse] | None:
+        """The role of a master, and what it said of itself."""
         raft = await self._registration(address)
         if raft is None or raft.error is not None:
             return None
         if raft.role != "LEADER":
-            return NodeRole(raft.role.lower(), raft.meta.term), ()
+            return NodeRole(raft.role.lower(), raft.meta.term), raft
         catalog = await self._ask(
             address,
             "MasterService.ConnectToMaster",
@@ -198,11 +217,7 @@ class KuduSystem:
             m.ConnectToMasterResponse,
         )
         serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
-        members: tuple[str, ...] = ()
-        if catalog is not None and serves:
-            names = {address: name for name, address in self._layout.all_masters.items()}
-            members = tuple(names[a] for a in catalog.master_addresses if a in names)
-        return NodeRole("leader", raft.meta.term, ready=serves), members
+        return NodeRole("leader", raft.meta.term, ready=serves), raft
 
     async def _registration(self, address: str) -> m.GetMasterRegistrationResponse | None:
         return await self._ask(

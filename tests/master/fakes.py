@@ -25,6 +25,7 @@ from targets.kudu.master.ddl import Ddl
 from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.membership import Membership
 from targets.kudu.master.service import MasterService
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import Tasks
@@ -238,6 +239,7 @@ class FakeMaster:
             admin=Admin(node, self.tservers),
             heartbeats=self.heartbeats,
             follower_reads=FollowerReads(node, self.leadership),
+            membership=Membership(node, self.leadership, ("m1:7051",)),
         )
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:

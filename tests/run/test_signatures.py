@@ -171,7 +171,7 @@ def test_judging_signs_what_is_not_valid(verdict):
     story.call(0, "get")
     judgement = judge(story.history, None, [_Says(Verdict.VALID), _Says(verdict)])
     failure = failure_of(judgement.results)
-    if verdict is Verdict.VALID:
+    if verdict.holds:
         assert failure is None
         assert judgement.results == tuple(sign(judgement.results, story.history))
         assert "signature" not in judgement.results[1].details

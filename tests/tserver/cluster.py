@@ -95,9 +95,8 @@ class Servers:
                 "config": m.RaftConfig(-1, peers),
                 "partition_schema": m.PartitionSchema(),
             }
-            created = await self.call(
-                name, "CreateTablet", m.CreateTabletRequest(**fields, **changes)
-            )
+            request = m.CreateTabletRequest(**fields | changes)
+            created = await self.call(name, "CreateTablet", request)
             assert created.error is None
 
     async def write(

@@ -13,10 +13,11 @@ import pytest
 from harness.faults.kinds import Clock, Cut, Pause
 from targets.kudu import messages as m
 from targets.kudu.messages import ReadMode
+from targets.kudu.partitions import partition_key, partitions_of, tablet_position
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 from tests.async_tests import on
-from tests.tserver.cluster import NAMES, SCHEMA, TABLET, Servers, row, simulate
+from tests.tserver.cluster import KEY, NAMES, SCHEMA, TABLET, Servers, row, simulate
 
 Code = m.TabletErrorCode
 Rows = dict[str, tuple[Any, ...]]
@@ -91,6 +92,29 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
     assert (await servers.call(leader, "Scan", missing)).error.code is Code.TABLET_NOT_FOUND
     _, rows = await servers.scan_ok(NAMES, mode=ReadMode.READ_AT_SNAPSHOT)
     assert list(rows) == ["k000"]
+
+
+@on(simulate)
+async def test_rows_of_other_tablets_are_told_apart(servers: Servers):
+    other, hashed = "c" * 32, m.PartitionSchema(2, ("key",))
+    bounds = [partition.start for partition in partitions_of(hashed)]
+    mine = m.Partition(bounds[1], b"")
+    await servers.create(tablet_id=other, partition=mine, partition_schema=hashed)
+    keys = [f"k{number}" for number in range(8)]
+    buckets = [tablet_position(bounds, partition_key(hashed, (KEY,), (key,))) for key in keys]
+    assert set(buckets) == {0, 1}
+    rows = tuple(row("INSERT", key) for key in keys)
+    request = m.WriteRequest(other, m.RowRequestId("c", 1), rows)
+    answer = None
+    while answer is None or answer.error is not None:
+        for node in NAMES:
+            answer = await servers.call(node, "Write", request)
+            if answer.error is None:
+                break
+        await asyncio.sleep(0.1)
+    foreign = [number for number, bucket in enumerate(buckets) if bucket == 0]
+    expected = [m.RowError(number, m.RowErrorCode.OUT_OF_RANGE) for number in foreign]
+    assert list(answer.row_errors) == expected
 
 
 @on(simulate)

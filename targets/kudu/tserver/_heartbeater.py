@@ -25,7 +25,7 @@ from targets.kudu.rpc import RpcError
 from targets.kudu.tserver._reports import BeatPlan, FullOn, ReportKind, ReportTracker
 from targets.kudu.wakeup import Wakeup
 
-__all__ = ["Heartbeater", "TabletReports"]
+__all__ = ["ClusterMembership", "Heartbeater", "TabletReports"]
 
 _COALESCE_S: Final = 0.01
 
@@ -45,14 +45,27 @@ class TabletReports(Protocol):
         ...
 
 
+class ClusterMembership(Protocol):
+    """Which cluster this server belongs to; kept on disk, so that it never joins another one."""
+
+    cluster_id: str
+
+    async def join(self, cluster_id: str) -> None:
+        """Remember it for good: the first ready leader that answered said so."""
+        ...
+
+
 class _MasterLoop:
     """The heartbeats to one master."""
 
-    def __init__(self, node: NodeContext, master: str, *, seqno: int) -> None:
+    def __init__(
+        self, node: NodeContext, master: str, membership: ClusterMembership, *, seqno: int
+    ) -> None:
         flags = node.flags
         self._node = node
         self._master = master
         self._seqno = seqno
+        self._membership = membership
         self._interval_s = flags.heartbeat_interval_ms / 1000
         self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
         self._tracker = ReportTracker(
@@ -99,6 +112,8 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
+        if response.cluster_id and not self._membership.cluster_id:
+            await self._membership.join(response.cluster_id)
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
         cleared = marked.keys() - self._tracker.dirty.keys()
@@ -117,17 +132,25 @@ class _MasterLoop:
             registration=TSRegistration(self._node.address) if plan.register else None,
             report=report,
             num_live_tablets=tablets.live_tablets,
+            cluster_id=self._membership.cluster_id,
         )
 
 
 class Heartbeater:
     """Keeps every master informed."""
 
-    def __init__(self, node: NodeContext, masters: Sequence[str], *, seqno: int) -> None:
+    def __init__(
+        self,
+        node: NodeContext,
+        masters: Sequence[str],
+        membership: ClusterMembership,
+        *,
+        seqno: int,
+    ) -> None:
         """Heartbeat to all `masters`; `seqno` grows with every start, so that they notice it."""
         self._env = node.env
         self._node = node
-        self._loops = [_MasterLoop(node, master, seqno=seqno) for master in masters]
+        self._loops = [_MasterLoop(node, master, membership, seqno=seqno) for master in masters]
         if Bug.KUDU_1374 in node.bugs:
             for loop in self._loops:
                 loop.others = [other for other in self._loops if other is not loop]
