@@ -6,6 +6,10 @@ tablet server cut off in between never sees: LEADER-FLAP-ABA), so that whatever 
 left undone is found and done (KUDU-1374).
 
 Most heartbeats bring nothing and are answered without a task, a lock or a write.
+
+An answer names the masters, unlike Kudu's, where a tablet server knows a new one after a restart
+with the new list only: until then it is no live server to a new master that comes to lead, which
+can place no table.
 """
 
 from __future__ import annotations
@@ -62,17 +66,17 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return TSHeartbeatResponse(meta)  # a follower takes no note
+            return self._response(meta)  # a follower takes no note
         server = self._hear(request, epoch)
         if server is None:
-            return TSHeartbeatResponse(
+            return self._response(
                 meta,
                 leader_master=epoch is not None,
                 needs_reregister=True,
                 needs_full_tablet_report=epoch is not None,
             )
         if epoch is None:
-            return TSHeartbeatResponse(meta)
+            return self._response(meta)
         report = request.report
         if report is None:
             return self._answer(meta, epoch, server)
@@ -146,12 +150,20 @@ class Heartbeats:
     ) -> TSHeartbeatResponse:
         """Which leadership's full report is missing only a leader of `strict` asks itself."""
         asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
-        return TSHeartbeatResponse(
+        return self._response(
             meta,
             leader_master=True,
             needs_full_tablet_report=asks and server.full_report_term != epoch.term,
             processed_sequence=processed_sequence,
         )
+
+    def _response(self, meta: Meta, **said: Any) -> TSHeartbeatResponse:
+        """An answer without error: who the masters are now is in it."""
+        replica = self._leadership.replica
+        if replica is not None and self._flags.heartbeat_names_masters:
+            peers = replica.config.peers
+            said["master_addresses"] = tuple([peer.address for peer in peers])
+        return TSHeartbeatResponse(meta, **said)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
         """What comes after the write: versions, calls, and a look at alters that may be done."""
