@@ -216,6 +216,7 @@ class _Run(OpenedTarget):
         the core is no promise of anybody's: a leader among the rest could keep the core's followers
         without reaching what it needs to serve.
         """
+        await self.roles()  # who is a member may have changed since somebody looked
         core = list(self.system.core(stream(self.case.seed, "core")))
         rest = [name for name in self.cluster.nodes if name not in core]
         if rest and Capability.PARTITION in self.cluster.capabilities:

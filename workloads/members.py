@@ -1,8 +1,8 @@
 """Who replicates what, changed while all goes on: masters come and go, replicas move.
 
-One change at a time, as an administrator makes them. Masters are added while there are some that
-are no members, and removed as long as `--least-masters` are left. The leader itself may be asked to
-go, which is refused. After a change of unknown outcome the members are listed first.
+One change at a time, as an administrator makes them, who looks at the members after each. Masters
+are added while there are some that are no members, and removed as long as `--least-masters` are
+left; never the leader, as far as it is known, since that is refused.
 
 `members` changes masters and `move` moves replicas, both beside the operations of `ddl`; `mixed`
 has all of it and rows.
@@ -54,7 +54,8 @@ class MembersOps:
     least: int
     tables: tuple[str, ...]
     moves: int
-    unsure: bool = False
+    leader: str = ""
+    unsure: bool = True
     busy: Process | None = None
 
     def op(self, ctx: Context) -> Step:
@@ -71,7 +72,8 @@ class MembersOps:
         if self.unsure:
             return ListMasters()
         outside = [name for name in self.masters if name not in self.inside]
-        may_go = self.inside if len(self.inside) > self.least else ()
+        many = len(self.inside) > self.least
+        may_go = [name for name in self.inside if many and name != self.leader]
         if self.tables and (rng.randrange(100) < self.moves or not (outside or may_go)):
             return MoveReplica(self.tables[rng.randrange(len(self.tables))])
         if outside and (not may_go or rng.randrange(2)):
@@ -90,8 +92,10 @@ class MembersOps:
             return dataclasses.replace(over, unsure=event.f not in (ListMasters.f, MoveReplica.f))
         value = event.value if isinstance(event.value, Mapping) else {}
         if event.f == ListMasters.f:
-            inside = tuple(sorted(str(entry[0]) for entry in value.get("masters", ())))
-            return dataclasses.replace(over, inside=inside, unsure=False)
+            masters = list(value.get("masters", ()))
+            inside = tuple(sorted(str(entry[0]) for entry in masters))
+            leader = next((str(entry[0]) for entry in masters if entry[1] == "LEADER"), "")
+            return dataclasses.replace(over, inside=inside, leader=leader, unsure=False)
         # An answer does not say whom it is about; a list does.
         return dataclasses.replace(over, unsure=event.f != MoveReplica.f)
 

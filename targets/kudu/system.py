@@ -204,9 +204,9 @@ class KuduSystem:
         members = {name: role for name, role in by_node.items() if name in self._members}
         return Roles(members, self._members)
 
-    def _note_members(self, heard: Sequence[m.RaftConfig | None]) -> None:
-        """Who votes now, by the committed configurations of all masters that answered."""
-        configs = [config for config in heard if config is not None]
+    def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
+        """Who votes now, by the configurations of all masters that answered."""
+        configs = [one.committed_config for one in heard if one.committed_config is not None]
         if not configs:
             return
         newest = max(configs, key=lambda config: config.opid_index)
@@ -214,16 +214,20 @@ class KuduSystem:
         everybody = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        same = sum(config == newest for config in configs) >= len(addresses) == len(newest.peers)
+        members = [one for one in heard if one.address in addresses]
+        same = len(members) == len(addresses) == len(newest.peers) and all(
+            one.committed_config == newest and one.active_index == newest.opid_index
+            for one in members
+        )
         self._changing = () if same else tuple(n for n in nodes if nodes[n] in everybody)
 
-    async def _role(self, address: str) -> tuple[NodeRole, m.RaftConfig | None] | None:
-        """The role of a master, and the configuration that it knows to be committed."""
+    async def _role(self, address: str) -> tuple[NodeRole, m.GetMasterRegistrationResponse] | None:
+        """The role of a master, and what it said of itself."""
         raft = await self._registration(address)
         if raft is None or raft.error is not None:
             return None
         if raft.role != "LEADER":
-            return NodeRole(raft.role.lower(), raft.meta.term), raft.committed_config
+            return NodeRole(raft.role.lower(), raft.meta.term), raft
         catalog = await self._ask(
             address,
             "MasterService.ConnectToMaster",
@@ -231,7 +235,7 @@ class KuduSystem:
             m.ConnectToMasterResponse,
         )
         serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
-        return NodeRole("leader", raft.meta.term, ready=serves), raft.committed_config
+        return NodeRole("leader", raft.meta.term, ready=serves), raft
 
     async def _registration(self, address: str) -> m.GetMasterRegistrationResponse | None:
         return await self._ask(

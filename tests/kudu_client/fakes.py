@@ -90,5 +90,12 @@ class FakeRpc:
         return [request for _, method, request in self.sent if method == name]
 
 
-def connect(term: int, role: str = "FOLLOWER", error: m.MasterError | None = None):
-    return m.ConnectToMasterResponse(m.Meta("u", term), role=role, error=error)
+def connect(
+    term: int,
+    role: str = "FOLLOWER",
+    error: m.MasterError | None = None,
+    members: tuple[str, ...] = (),
+):
+    return m.ConnectToMasterResponse(
+        m.Meta("u", term), role=role, error=error, master_addresses=members
+    )

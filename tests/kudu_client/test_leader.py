@@ -48,8 +48,25 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
     ],
 )
 def test_choice(answers, masters, expected):
-    chosen = choose_leader([MasterAnswer(*a) for a in answers], masters)
+    asked = [f"m{number}" for number in range(1, masters + 1)]
+    chosen = choose_leader([MasterAnswer(*a) for a in answers], asked)
     assert (chosen.address if chosen else None) == expected
+
+
+def test_a_majority_of_the_members_it_names_is_enough_and_needed():
+    two = MasterAnswer("m1", 5, True, ("m1", "m2", "m3")), MasterAnswer("m2", 5, False)
+    assert choose_leader(two, ["m1", "m2", "m3", "m4", "m5"]) == two[0]
+    others = MasterAnswer("m1", 5, True, ("m1", "m2", "m3")), MasterAnswer("m4", 5, False)
+    assert choose_leader(others, ["m1", "m4"]) is None
+
+
+@pytest.mark.loop(run=run)
+async def test_members_are_learnt_from_answers():
+    rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
+    rpc.script["m1:7051", "ConnectToMaster"] = [connect(3, members=MASTERS)]
+    rpc.script["m3:7051", "ConnectToMaster"] = [connect(3, "LEADER", members=MASTERS)]
+    finder = LeaderFinder(FakeEnv(), rpc, MASTERS[:1], RetryPolicy())
+    assert await finder.find(10**9) == "m3:7051"
 
 
 @pytest.mark.loop(run=run)

@@ -80,6 +80,9 @@ async def test_a_master_is_added_when_asked_and_another_one_removed(cluster: Dep
         name: said for name, said in (await members(cluster, "m2")).items() if name != "m4"
     }
     leader = await cluster.leader()
+    for name in ("m1", "m2", "m3"):
+        listed = await ask(cluster, name, "ListMasters")
+        assert (listed.meta.revision >= 0) == (name == leader)
     assert (await ask(cluster, leader, "AddMaster", "m4:7051")).error is None
     again = (await ask(cluster, leader, "AddMaster", "m4:7051")).error
     assert again.code is m.MasterErrorCode.MASTER_ALREADY_PRESENT

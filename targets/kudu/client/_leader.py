@@ -36,15 +36,15 @@ class MasterAnswer(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()  # addresses
 
 
-def choose_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
+def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
     """The leader these answers prove to be the newest known, if they are a majority's of those
-    that it names as members.
+    that it names as members; where it names none, of those that were `asked`.
     """
     newest = max((answer.term for answer in answers), default=0)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
     if not leaders:
         return None
-    members = leaders[0].members or (leaders[0].address,)
+    members = leaders[0].members or asked
     heard = sum(answer.address in members for answer in answers)
     return leaders[0] if 2 * heard > len(members) else None
 
@@ -121,7 +121,7 @@ class LeaderFinder:
                     if self._policy.first_leader_wins:
                         leader = first_leader(answers)
                     else:
-                        leader = choose_leader(answers)
+                        leader = choose_leader(answers, self._masters)
                     if leader is not None:
                         break
                     if 2 * len(answers) > len(self._masters):

@@ -8,6 +8,7 @@ error answers of reads go the same way, since "not found" is an observation as w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -315,6 +316,7 @@ class MasterService:
             member_type=types[0] if types else "NON_PARTICIPANT",
             start_ns=self.start_ns,
             committed_config=replica.committed_config,
+            active_index=replica.config.opid_index,
             told_masters=self._membership.told_masters,
         )
 
@@ -335,10 +337,14 @@ class MasterService:
         return RemoveMasterResponse(self._meta())
 
     async def list_masters(self, _request: ListMastersRequest, _peer: str) -> ListMastersResponse:
-        """`MasterService.ListMasters`, on every master alike."""
+        """`MasterService.ListMasters`, on every master alike; a revision only from the leader."""
         if self._leadership.replica is None:
             return ListMastersResponse(self._meta(), error=not_initialized())
-        meta = self._meta(self._leadership.epoch)  # before the members are looked at
+        meta, epoch = self._meta(), self._leadership.epoch
+        if epoch is not None:
+            with contextlib.suppress(RefusedError):
+                await epoch.confirm()
+                meta = self._meta(epoch)
         return ListMastersResponse(meta, masters=await self._membership.list())
 
     def list_tablet_servers(

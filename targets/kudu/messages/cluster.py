@@ -63,6 +63,7 @@ class GetMasterRegistrationResponse(Message, frozen=True):
     member_type: str = "VOTER"
     start_ns: int = 0
     committed_config: RaftConfig | None = None
+    active_index: int = -1  # of the configuration that is active, committed or not
     told_masters: tuple[str, ...] = ()  # the masters it was started with
 
 

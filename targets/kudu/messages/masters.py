@@ -69,7 +69,9 @@ class MasterEntry(Message, frozen=True):
 
 
 class ListMastersResponse(Message, frozen=True):
-    """In the order of the configuration."""
+    """In the order of the configuration. With a revision it comes from the leader, confirmed, and
+    holds every change that was answered before it was asked for; others may lack the newest.
+    """
 
     meta: Meta
     error: MasterError | None = None

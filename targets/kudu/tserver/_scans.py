@@ -130,7 +130,8 @@ class Scans:
         """The newest timestamp of a leader, confirmed to be one."""
         if self._replica.role != "LEADER":
             raise _RefusedError(_Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere")
-        if not self._confirms:
+        if not self._confirms and self._replica.core.committed_in_term:
+            # Without a lease it may have been deposed; but what older terms committed, it has.
             return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
