@@ -9,7 +9,6 @@ take the living server for its own predecessor. All replicas are open before the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
