@@ -5,14 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checkers._disturbances import FOREIGN_EXITS
-from harness.ops import CheckResult, Op, Verdict
-from harness.permits import PERMITTED, Permit
+from checkers._disturbances import FOREIGN_EXITS, HEALING
+from harness.ops import HARNESS, CheckResult, History, Op, Verdict
+from harness.permits import PERMITTED, Permit, since
 
-__all__ = ["permit_rules", "permitted_result", "shown_counts", "sign_of"]
+__all__ = ["gone_nodes", "permit_rules", "permitted_exits", "permitted_result", "shown_counts"]
 
 
-def sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
+def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
+    """Which ends of nodes are permitted, by the indices of the ops that tell of them."""
+    begin = {name: since(history, permit.after) for name, permit in permits.items()}
+    found = {}
+    for op in history.facts("node-exit"):
+        able = {name: permit for name, permit in permits.items() if begin[name] < op.index}
+        if (name := _sign_of(op, able)) is not None:
+            found[op.index] = name
+    return found
+
+
+def gone_nodes(history: History, permits: Mapping[str, Permit]) -> dict[str, tuple[str, Op]]:
+    """The nodes that ended as permitted and that nobody started since: permit and end of each."""
+    allowed = permitted_exits(history, permits)
+    gone: dict[str, tuple[str, Op]] = {}
+    for op in history if allowed else ():
+        if op.process == HARNESS and op.f == "phase" and op.value.get("phase") in HEALING:
+            gone.clear()  # all that are down are started again
+        elif op.index in allowed:
+            gone[str(op.value.get("node"))] = allowed[op.index], op
+    return gone
+
+
+def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
     """The permit of which the log of a node that ended shows a sign; none for what others did."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
@@ -51,7 +74,8 @@ def permitted_result(
 
 
 def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
-    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole.
+    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole: of
+    several, one that has a power cut to show for it.
 
     The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
     """
@@ -62,11 +86,10 @@ def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResu
     broken = details.get("by_invariant") or ({rule: 1} if rule else {})
     counts: dict[str, int] = dict(details.get(PERMITTED) or {})
     for name, times in broken.items():
-        permit = next(
-            (p.name for p in permits.values() if name in p.rules.get(found.checker, ())), None
-        )
-        if permit is None:
+        able = [p for p in permits.values() if name in p.rules.get(found.checker, ())]
+        if not able:
             return found
+        permit = min(able, key=lambda permit: permit.after != "power-cut").name
         counts[permit] = counts.get(permit, 0) + times
     if not counts:
         return found

@@ -46,7 +46,7 @@ from checkers._disturbances import (
     excuses,
     weight,
 )
-from checkers._permitted import permit_rules, sign_of
+from checkers._permitted import permit_rules, permitted_exits
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
 from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
@@ -160,8 +160,10 @@ class BoundsChecker:
         judged = _Judged(units=frozenset(amounts))
         permits = permits_of(history)
         may_not_settle = any("converged" in p.rules.get("liveness", ()) for p in permits.values())
-        exits = (op for op in history.facts("node-exit") if sign_of(op, permits) is not None)
-        judged.missing_since_ns = min((op.time for op in exits), default=math.inf)
+        exits = permitted_exits(history, permits)
+        judged.missing_since_ns = min(
+            (op.time for op in history.facts("node-exit") if op.index in exits), default=math.inf
+        )
         disturbed = {"fault": len(faults) + weight(disturbances)}
         for limit in declared["limits"]:
             measure = limit["measure"]

@@ -21,7 +21,7 @@ from checkers._disturbances import (
     citation,
     disturbances_of,
 )
-from checkers._permitted import permitted_result, sign_of
+from checkers._permitted import permitted_exits, permitted_result
 from checkers._sentences import seconds
 from checkers.invariants import KEY, counted, invariant_of
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
@@ -52,7 +52,8 @@ class CrashChecker:
         excused = _Excuses(history)
         ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
         permits = permits_of(history)
-        allowed = {op.index: name for op in ended if (name := sign_of(op, permits)) is not None}
+        found = permitted_exits(history, permits)
+        allowed = {op.index: found[op.index] for op in ended if op.index in found}
         unexpected = [op for op in ended if op.index not in allowed]
         failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}

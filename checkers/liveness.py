@@ -4,11 +4,14 @@ The harness records both facts, `live` and `converged`, with the bound and what 
 this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
 harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
 the time between (`checkers._disturbances`). A run that ended before the facts proves nothing, nor
-does a probe that the target's declared limits had it refuse (`checkers.catalog.refusals`).
+does a probe that the target's declared limits had it refuse (`checkers.catalog.refusals`). Where
+nothing is open but that a node does not answer which ended as its profile permits, with nobody left
+to start it, that is permitted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,7 +25,7 @@ from checkers._disturbances import (
     disturbances_of,
     excuses,
 )
-from checkers._permitted import permit_rules
+from checkers._permitted import gone_nodes, permit_rules, permitted_result
 from checkers.catalog.refusals import demanded_refusals
 from harness.ops import CheckResult, History, Op, Verdict, worst
 from harness.permits import permits_of
@@ -75,6 +78,9 @@ class LivenessChecker:
         """Judge the last `live` and `converged` facts."""
         del case, time_limit_s
         disturbances = disturbances_of(history)
+        permits = permits_of(history)
+        gone = gone_nodes(history, permits)
+        counts: Counter[str] = Counter()
         findings: list[_Finding] = []
         operations: list[int] = []
         details: dict[str, Any] = {}
@@ -91,6 +97,11 @@ class LivenessChecker:
             if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
                 text = f"{judged.text} Its own limits had it refuse to {kind}."
                 judged = _Finding(Verdict.UNKNOWN, text)
+            if judged.verdict is Verdict.INVALID and promise.fact == "converged":
+                waits_for = _silent(op.value.get("pending"))
+                if waits_for and waits_for <= set(gone):
+                    counts.update(gone[node][0] for node in waits_for)
+                    judged = _Finding(Verdict.PERMITTED, judged.text)
             findings.append(judged)
             if judged.verdict is not Verdict.VALID:
                 operations.append(op.index)
@@ -111,7 +122,9 @@ class LivenessChecker:
                 if finding.verdict is verdict
             }
         found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
-        return permit_rules(found, permits_of(history))
+        if verdict is Verdict.PERMITTED:
+            return permitted_result(found, permits, counts, operations, details)
+        return permit_rules(found, permits)
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
@@ -143,6 +156,16 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
     if (unasked := _unasked(value)) is not None:
         return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
     return _Finding(Verdict.INVALID, f"{text}.")
+
+
+_SILENT: Final = " does not answer"
+
+
+def _silent(pending: object) -> set[str]:
+    """The nodes that do not answer, if that is all that is pending."""
+    lines = [str(line) for line in pending] if isinstance(pending, list | tuple) else []
+    nodes = {line.removesuffix(_SILENT) for line in lines}
+    return nodes if all(line.endswith(_SILENT) for line in lines) else set()
 
 
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:

@@ -42,9 +42,10 @@ class MembersChecker:
         moved = sum(p.invoke.f == "move-replica" and p.type is OpType.OK for p in history.pairs)
         looked, text, blamed = 0, [], []
         first: dict[str, tuple[bool, Pair]] = {}
+        nodes = sorted({*changes, *(node for listed in lists for node in _members(listed))})
         for listed in lists:
             members = _members(listed)
-            for node in sorted({*members, *changes, *first}):
+            for node in nodes:
                 is_in = node in members
                 if node not in changes:
                     expected, by = first.setdefault(node, (is_in, listed))

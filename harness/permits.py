@@ -25,12 +25,14 @@ ways.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from harness.ops import CheckResult, History, Verdict
+from harness.timeline import power_cuts
 
 __all__ = [
     "DDL_TWICE",
@@ -40,11 +42,13 @@ __all__ = [
     "PERMITTED",
     "STALE_READ",
     "TORN_LIST",
+    "Condition",
     "Permit",
     "fact_of",
     "permits_of",
     "permitted_in",
     "permitted_of",
+    "since",
 ]
 
 STALE_READ: Final = "stale-read"
@@ -59,16 +63,22 @@ PERMITTED: Final = "permitted"
 """The key among the details of a result: permit -> how often."""
 
 
+Condition = Literal["", "power-cut", "leader-change", "leader-back"]
+"""Nothing, the power of some node was cut, a second leader was seen, or one led again."""
+
+
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that may happen; `why` says in one line where the profile has it from.
 
-    `signs` are texts: a process may end if one of the last lines of its log holds one. `rules` maps
-    names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
+    `signs` are texts: a process may end if one of the last lines of its log holds one. `rules`
+    maps names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
+    `after` is what must have come before (`since`): without it, there is no such permit.
     """
 
     name: str
     why: str
     signs: tuple[str, ...] = ()
+    after: Condition = ""
     rules: dict[str, tuple[str, ...]] = {}
 
 
@@ -78,14 +88,30 @@ def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
 
 
 def permits_of(history: History) -> dict[str, Permit]:
-    """The permits of a history by name; none where the profile promises all."""
+    """The permits of a history by name, but for those whose condition never came; none where the
+    profile promises all.
+    """
     found: dict[str, Permit] = {}
     for op in history.facts(FACT):
         value = op.value if isinstance(op.value, Mapping) else {}
         for given in value.get("permits") or ():
             permit = msgspec.convert(given, Permit)
-            found[permit.name] = permit
+            if since(history, permit.after) < math.inf:
+                found[permit.name] = permit
     return found
+
+
+def since(history: History, condition: Condition) -> float:
+    """The index of the op by which a condition had come; infinite where it never did."""
+    if condition == "power-cut":
+        return next((cut.index for cut in power_cuts(history)), math.inf)
+    led: list[Any] = []
+    for op in history.leaders() if condition else ():
+        node = op.value.get("node")
+        if led and node != led[-1] and (condition == "leader-change" or node in led):
+            return op.index
+        led.append(node)
+    return math.inf if condition else -1
 
 
 def permitted_in(result: CheckResult) -> dict[str, int]:

@@ -273,7 +273,10 @@ async def roles_of(system: System) -> Roles:
 
 
 class Workload(Protocol):
-    """What clients ask for, in one vocabulary that targets speak."""
+    """What clients ask for, in one vocabulary that targets speak.
+
+    Optional: `usual`, values of fields of the case that are its defaults: {"rate": 120.0}.
+    """
 
     api_version: int
     name: str

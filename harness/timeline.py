@@ -52,6 +52,7 @@ __all__ = [
     "kind_of",
     "nodes_of",
     "phases_of",
+    "power_cuts",
     "reigns_of",
     "states_of",
 ]
@@ -222,6 +223,17 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
         elif action == "heal" and still_open.get(fault):
             healed[still_open[fault].popleft()] = op
     return [Fault(op, healed.get(number)) for number, op in enumerate(begun[:most])]
+
+
+def power_cuts(history: History) -> list[Op]:
+    """Who cut the power of some node, also of one that was down already: each lost what was not
+    synced.
+    """
+    return [
+        fault.begin
+        for fault in faults_of(history.of_process(NEMESIS), most=None)
+        if fault.kind == POWER_CUT and (fault.targets or _names(fault.begin, "disks"))
+    ]
 
 
 def kind_of(inject: Op) -> str:

@@ -79,6 +79,7 @@ class MixedWorkload:
         _share("members", 2),
         Option("moved", 50, "this share of changes moves a replica, in percent", (0, 100)),
     )
+    usual: ClassVar[Mapping[str, float]] = {"rate": 120.0, "concurrency": 20}
     checkers: ClassVar[tuple[str, ...]] = (
         *_DDL.checkers,
         *(name for name in _ROWS.checkers if name not in _DDL.checkers),

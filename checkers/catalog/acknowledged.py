@@ -22,7 +22,7 @@ from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, t
 from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import LIVE_TABLES, Snapshot
 from harness.ops import History, OpType, Pair
-from harness.permits import DDL_TWICE
+from harness.permits import DDL_TWICE, DIRTY_CREATE
 from harness.vocabularies.ddl import MUTATIONS
 
 __all__ = ["check_acknowledged"]
@@ -38,6 +38,7 @@ class _Story:
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
     deleted: Pair | None = None
+    firm: bool = False  # whether it was shown by an answer that no create under way explains
     held: dict[str, float] = field(default_factory=dict)  # name -> highest version shown under it
     left: dict[str, tuple[int, int]] = field(default_factory=dict)  # -> (version, completion)
 
@@ -83,7 +84,7 @@ class _Story:
         return until
 
 
-def _stories(history: History) -> dict[str, _Story]:
+def _stories(history: History, permissions: Permissions) -> dict[str, _Story]:
     """Table id -> its story, for every table that a successful answer shows."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
@@ -93,7 +94,9 @@ def _stories(history: History) -> dict[str, _Story]:
         if call.f == "list":
             for name, ident, version in value.get("tables") or ():
                 if ident:
-                    stories.setdefault(ident, _Story(pair)).show(name, version)
+                    story = stories.setdefault(ident, _Story(pair))
+                    story.show(name, version)
+                    story.firm |= permissions.dirty(pair, name) is None
             continue
         ident, version = value.get("table_id"), value.get("schema_version")
         if not ident:
@@ -101,8 +104,10 @@ def _stories(history: History) -> dict[str, _Story]:
         story = stories.setdefault(ident, _Story(pair))
         if call.f in MUTATIONS:
             story.take(pair, version)
+            story.firm = True
         else:
             story.show(call.value["name"], version)
+            story.firm |= permissions.dirty(pair, call.value["name"]) is None
     return stories
 
 
@@ -110,7 +115,7 @@ def check_acknowledged(
     history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
 ) -> None:
     """Whatever answers showed is in the rows, as far as nothing lost can explain the difference."""
-    stories = _stories(history)
+    stories = _stories(history, permissions)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     deletes = [pair for pair in lost if pair.invoke.f == "delete"]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
@@ -198,7 +203,7 @@ def _missing(
         f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
         "a removed table keeps its row.",
         pair.invoke.index,
-        permit=_lost(pair, permissions),
+        permit=_lost(pair, permissions) if story.firm else DIRTY_CREATE,
     )
 
 

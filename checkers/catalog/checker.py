@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from checkers._catalog_part import unbounded_part
-from checkers._permitted import permit_rules, permitted_result
+from checkers._permitted import gone_nodes, permit_rules, permitted_result
 from checkers.catalog.acknowledged import check_acknowledged
 from checkers.catalog.answers import check_answers
 from checkers.catalog.coverage import check_coverage
@@ -54,7 +54,9 @@ class CatalogInvariantsChecker:
         snapshots = list(history.facts("snapshot"))
         snapshot = None
         if snapshots:
-            snapshot = read_snapshot(snapshots[-1].value, findings)
+            snapshot = read_snapshot(
+                snapshots[-1].value, findings, gone_nodes(history, permissions.permits)
+            )
             if snapshot is not None:
                 settled = [fact.value.get("ok") for fact in history.facts("converged")]
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
@@ -75,7 +77,7 @@ class CatalogInvariantsChecker:
         else:
             findings.gaps.append("the run ended before its final snapshot")
         check_checkpoints(history, findings, permissions)
-        check_column_ids(history, snapshot, findings)
+        check_column_ids(history, snapshot, findings, permissions)
         check_answers(history, snapshot, findings, permissions)
         check_refusals(history, findings, permissions)
         for name in findings.vacuous:

@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 from checkers.catalog.findings import fields_of
-from harness.ops import NEMESIS, History, Pair
-from harness.permits import DDL_TWICE, LOST_AFTER_POWER_CUT, STALE_READ, permits_of
-from harness.timeline import POWER_CUT, faults_of
+from checkers.catalog_permits.spans import creates_by_name
+from harness.ops import History, Pair
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    STALE_READ,
+    permits_of,
+)
+from harness.timeline import power_cuts
 
 __all__ = ["Permissions"]
 
@@ -25,9 +32,9 @@ class Permissions:
     def __init__(self, history: History) -> None:
         """Read what the harness wrote down."""
         self.permits = permits_of(history)
-        faults = faults_of(history.of_process(NEMESIS), most=None) if self.permits else ()
-        self._cuts = [fault.begin for fault in faults if fault.kind == POWER_CUT and fault.targets]
+        self._cuts = power_cuts(history) if self.permits else []
         self._leaders = history.leaders() if self.permits else ()
+        self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
         """Whether `other` was answered in a later term, by another node than `pair`: what it said
@@ -62,6 +69,17 @@ class Permissions:
         if LOST_AFTER_POWER_CUT not in self.permits:
             return None
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
+
+    def dirty(self, pair: Pair, name: str) -> str | None:
+        """The permit, if a table that the answer showed under this name may be one of a create that
+        was under way, and need not come to be.
+        """
+        done = pair.completion
+        if done is None:
+            return None
+        begun = (span for _, span in self._creates.get(name, ()))
+        under_way = any(begin < done.index and end > pair.invoke.index for begin, end in begun)
+        return DIRTY_CREATE if under_way else None
 
     def twice(self, pair: Pair) -> str | None:
         """The permit, if the change was sent more than once."""

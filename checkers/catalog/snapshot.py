@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from checkers.catalog.findings import Findings, table_words
+from harness.ops import Op
 
 __all__ = ["LIVE_TABLES", "Snapshot", "check_snapshot", "read_snapshot"]
 
@@ -67,16 +68,19 @@ class Snapshot:
         return sorted(found, key=lambda tablet: (tablet["start"], tablet["id"]))
 
 
-def read_snapshot(value: Any, findings: Findings) -> Snapshot | None:
+def read_snapshot(
+    value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
+) -> Snapshot | None:
     """The snapshot, if it is complete enough to judge; otherwise the gaps say what is missing.
 
-    A catalog without a ready leader cannot be judged at all; a silent node leaves a gap.
+    A catalog without a ready leader cannot be judged at all; a silent node leaves a gap, unless it
+    is `gone`: it ended, by that op, as that permit lets it.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gaps.append("the snapshot has no masters")
         return None
-    masters = _answered("master", value["masters"], findings)
-    tservers = _answered("tablet server", value.get("tservers") or {}, findings)
+    masters = _answered("master", value["masters"], findings, gone)
+    tservers = _answered("tablet server", value.get("tservers") or {}, findings, gone)
     if not value.get("tservers"):
         findings.gaps.append("the snapshot has no tablet servers")
     for name, dump in sorted(masters.items()):
@@ -106,8 +110,13 @@ def read_snapshot(value: Any, findings: Findings) -> Snapshot | None:
     return Snapshot(masters, tservers, leader)
 
 
-def _answered(kind: str, dumps: Mapping[str, Any], findings: Findings) -> dict[str, Json]:
-    silent = sorted(name for name, dump in dumps.items() if dump is None)
+def _answered(
+    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
+) -> dict[str, Json]:
+    for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
+        permit, op = gone[name]
+        findings.permit(permit, op.index)
+    silent = sorted(name for name, dump in dumps.items() if dump is None and name not in gone)
     if silent:
         findings.gaps.append(f"no snapshot of {kind} {', '.join(silent)}: it did not answer")
     return {name: dump for name, dump in sorted(dumps.items()) if dump is not None}

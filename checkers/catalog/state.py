@@ -220,8 +220,13 @@ class _Sight(NamedTuple):
     where: str
 
 
-def check_column_ids(history: History, snapshot: Snapshot | None, findings: Findings) -> None:
-    """Ids are unique, never used again or for another column, and below the next one."""
+def check_column_ids(
+    history: History, snapshot: Snapshot | None, findings: Findings, permissions: Permissions
+) -> None:
+    """Ids are unique, never used again or for another column, and below the next one.
+
+    A table that is shown before it is made has no columns yet, where the profile permits that.
+    """
     sights: dict[str, list[_Sight]] = {}
     for pair in history.pairs:
         if pair.type is not OpType.OK or pair.invoke.f != "get":
@@ -229,8 +234,12 @@ def check_column_ids(history: History, snapshot: Snapshot | None, findings: Find
         value = fields_of(pair.completion)
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
-            names = tuple(map(str, value.get("columns") or ()))
             index = pair.invoke.index
+            dirty = permissions.dirty(pair, pair.invoke.value["name"])
+            if dirty is not None and not ids and version == 0:
+                findings.permit(dirty, index)
+                continue
+            names = tuple(map(str, value.get("columns") or ()))
             sight = _Sight(version, index, tuple(ids), names, f"op {index}")
             sights.setdefault(value["table_id"], []).append(sight)
     for table in () if snapshot is None else snapshot.live_tables:

@@ -14,7 +14,6 @@ from checkers.catalog_permits.spans import (
     Span,
     creates_by_name,
     overlaps,
-    power_cuts,
     spans_by_name,
     until,
 )
@@ -40,6 +39,7 @@ from harness.permits import (
     TORN_LIST,
     Permit,
 )
+from harness.timeline import power_cuts
 
 __all__ = ["Permitted", "judge_permitted"]
 
@@ -91,7 +91,7 @@ def judge_permitted(
     if LOST_AFTER_POWER_CUT in names:
         before = [name for name in names if name != LOST_AFTER_POWER_CUT]
         left_s = max(0.0, end_s - time.monotonic())
-        found = _Relaxed(until(history, cuts[0]), frozenset(before)).judge(
+        found = _Relaxed(until(history, cuts[0].index), frozenset(before)).judge(
             time.monotonic() + ALONE_SHARE * left_s
         )
         if found.counts is None and found.exhausted:
@@ -125,7 +125,8 @@ class _Relaxed:
         parts.extend(self._twins())
         if LOST_AFTER_POWER_CUT in permits:
             parts += [
-                Operation(-1, ListTables(), at, UNKNOWN, None, at) for at in power_cuts(history)
+                Operation(-1, ListTables(), cut.index, UNKNOWN, None, cut.index)
+                for cut in power_cuts(history)
             ]
         parts.sort(key=lambda operation: operation.call)
         self.operations = parts

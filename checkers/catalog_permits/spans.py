@@ -1,4 +1,4 @@
-"""When changes may have been under way, by the names that they touch, and where power was cut."""
+"""When changes may have been under way, by the names that they touch."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from collections.abc import Sequence
 
 from checkers._catalog_history import CatalogOperation
 from checkers.linearizability import UNKNOWN
-from harness.ops import NEMESIS, History, OpType
-from harness.timeline import POWER_CUT, faults_of
+from harness.ops import History, OpType
 
-__all__ = ["Span", "creates_by_name", "overlaps", "power_cuts", "spans_by_name", "until"]
+__all__ = ["Span", "creates_by_name", "overlaps", "spans_by_name", "until"]
 
 Span = tuple[float, float]
 """Call and return, as indices of ops."""
-
-
-def power_cuts(history: History) -> list[int]:
-    """The ops that cut the power of some node."""
-    faults = faults_of(history.of_process(NEMESIS), most=None)
-    return [fault.begin.index for fault in faults if fault.kind == POWER_CUT and fault.targets]
 
 
 def until(history: History, end: int) -> History:

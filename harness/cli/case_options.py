@@ -240,6 +240,8 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
+    workload = load_plugin("workloads", fields.get("workload", _DEFAULTS.workload))
+    fields = {**getattr(workload, "usual", {}), **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
 

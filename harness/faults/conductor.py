@@ -126,6 +126,7 @@ class FaultConductor:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
         data |= {"refused": True} if injection.refused else {}
+        data |= {"disks": list(injection.disks)} if injection.disks else {}
         self._note(fault, "inject", injection, data)
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)

@@ -63,13 +63,17 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fault really hit; no targets means that it missed (nobody led, say), or `refused`."""
+    """What a fault really hit; no targets means that it missed (nobody led, say), or `refused`.
+
+    `disks`: the power was cut of these, which were down already; their page caches are gone.
+    """
 
     targets: tuple[str, ...]
     note: str
     id: str = ""
     what: FaultKind | None = None
     refused: bool = False  # by the damage budget
+    disks: tuple[str, ...] = ()
 
 
 class _Entry:
@@ -138,7 +142,8 @@ class Ledger:
         if not hit:
             del self._entries[fault_id]
             note = f"missed: {', '.join(aim.targets)} not running"
-            return Injection(targets=(), note=note)
+            disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
+            return Injection(targets=(), note=note, disks=disks)
 
         def end_lease() -> None:
             if entry.on or entry.turn.locked():  # who heals it now may fail

@@ -64,7 +64,7 @@ def made() -> Writer:
 
 def looked_at(h: Writer, dump: Json | None = None) -> Findings:
     findings = Findings()
-    found = read_snapshot(dump or snapshot(), findings)
+    found = read_snapshot(dump or snapshot(), findings, {})
     check_answers(h.history, found, findings, Permissions(h.history))
     check_refusals(h.history, findings, Permissions(h.history))
     check_history(h.history, findings, Permissions(h.history))

@@ -25,7 +25,7 @@ def snapshot_with_maps() -> Json:
 
 def findings_of(snapshot: Json, h: Writer | None = None) -> Findings:
     findings = Findings()
-    read = read_snapshot(snapshot, findings)
+    read = read_snapshot(snapshot, findings, {})
     assert read is not None
     check_maps(read, findings)
     history = (h or Writer()).history

@@ -268,6 +268,17 @@ def test_a_power_cut_takes_back_the_end_of_what_was_before_it() -> None:
     assert permitted_in(result) == {"lost-after-power-cut": 1}
 
 
+@pytest.mark.parametrize("disks", [["m1"], []])
+def test_a_power_cut_of_what_was_down_already_is_one(disks: list[str]) -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    missed = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut"}
+    h.nemesis("power-cut-all", {**missed, "disks": disks} if disks else missed)
+    h.get(2, "a", None)
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is (Verdict.PERMITTED if disks else Verdict.INVALID)
+
+
 def test_a_version_may_be_made_again_after_a_power_cut() -> None:
     h = Writer()
     h.create(1, "a", "A")
@@ -379,6 +390,76 @@ def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Ve
     assert plain.verdict is not Verdict.PERMITTED
 
 
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when: str) -> None:
+    h = Writer()
+    if when == "before":
+        power_cut(h)
+    log = ["AssertionError: a committed entry was lost: truncation from 3"]
+    h.fact("node-exit", {"node": "m2", "code": 1, "expected": False, "log": log})
+    if when == "after":
+        power_cut(h)
+    signs = ("a committed entry was lost",)
+    history = permitting(h.history, "lost-after-power-cut", signs=signs, after="power-cut")
+    result = CrashChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is (Verdict.PERMITTED if when == "before" else Verdict.INVALID), result
+
+
+def unmade(h: Writer, *, seen: str) -> None:
+    """Somebody was shown a table `x` that has no row in the end, or no columns at first."""
+    if seen == "of no create":
+        h.get(5, "x", "X", comment="")
+    elif seen == "acknowledged":
+        h.create(5, "x", "X")
+    else:
+        h.call(5, "create", {"name": "x", "nonce": "n", "columns": ["a"]})
+        h.ok(6, "list", None, {"tables": [["x", "X", 0]]})
+        h.ret(5, OpType.FAIL, None)
+    if seen == "after it":
+        h.get(6, "x", "X", comment="n")
+
+
+@pytest.mark.parametrize("seen", ["under way", "after it", "acknowledged", "of no create"])
+def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen: str) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        unmade(h, seen=seen)
+        for op in good_history().lines:
+            h.add(op.process, op.type, op.f, op.value, op.node)
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"] == {"acknowledged": 1}
+    result = told("dirty-create")
+    assert result.verdict is (Verdict.PERMITTED if seen == "under way" else Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("ids", "version", "ended", "verdict"),
+    [
+        ([], 0, False, Verdict.PERMITTED),
+        ([], 0, True, Verdict.INVALID),
+        ([], 1, False, Verdict.INVALID),
+        ([2], 0, False, Verdict.INVALID),
+    ],
+)
+def test_a_table_under_way_has_no_columns_yet(
+    ids: list[int], version: int, ended: bool, verdict: Verdict
+) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        h.get(6, "a", "X", column_ids=[1])
+        h.call(5, "create", {"name": "a", "nonce": "n-X", "columns": ["a"]})
+        if ended:
+            h.ret(5, OpType.FAIL, None)
+        h.get(6, "a", "X", version, column_ids=ids)
+        h.get(6, "a", "X", version + 1, column_ids=[1, 2])
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"]["column-ids"] >= 1
+    result = told("dirty-create")
+    assert ("column-ids" in result.details["by_invariant"]) == (verdict is Verdict.INVALID), result
+
+
 @pytest.mark.parametrize(
     ("rules", "verdict"),
     [
@@ -398,6 +479,75 @@ def test_a_permit_may_give_up_a_rule_of_one_checker(
     history = permitting(h.history, "reports-once", rules=rules)
     result = LivenessChecker().check(history, None, time_limit_s=60)
     assert result.verdict is (verdict if serves else Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("after", "led", "verdict"),
+    [
+        ("leader-change", ["m1"], Verdict.INVALID),
+        ("leader-change", ["m1", "m1"], Verdict.INVALID),
+        ("leader-change", ["m1", "m2"], Verdict.PERMITTED),
+        ("leader-back", ["m1", "m2"], Verdict.INVALID),
+        ("leader-back", ["m1", "m1", "m2"], Verdict.INVALID),
+        ("leader-back", ["m1", "m2", "m1"], Verdict.PERMITTED),
+        ("power-cut", ["m1", "m2", "m1"], Verdict.INVALID),
+    ],
+)
+def test_a_permit_needs_what_it_comes_from(after: Any, led: list[str], verdict: Verdict) -> None:
+    h = Writer()
+    for term, node in enumerate(led, start=1):
+        h.fact("leader", {"node": node, "term": term})
+    result = at_rest(h, "it alters", rules={"liveness": ("converged",)}, after=after)
+    assert result.verdict is verdict, result
+
+
+def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
+    """What liveness says of an end with this still open."""
+    h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
+    given = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
+    h.fact("converged", {"ok": not pending, **given})
+    history = permitting(h.history, "may-exit", **permit)
+    return LivenessChecker().check(history, None, time_limit_s=60)
+
+
+@pytest.mark.parametrize(
+    ("log", "healed_after", "pending", "verdict"),
+    [
+        ("F gave up", False, ["m1 does not answer"], Verdict.PERMITTED),
+        ("F gave up", True, ["m1 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m2 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m1 does not answer", "m2 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m1 does not answer", "it alters"], Verdict.INVALID),
+        ("F broke", False, ["m1 does not answer"], Verdict.INVALID),
+    ],
+)
+def test_nobody_waits_for_what_ended_as_it_may(
+    log: str, healed_after: bool, pending: list[str], verdict: Verdict
+) -> None:
+    h = Writer()
+    h.fact("phase", {"phase": "heal-all"})
+    h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": [log]})
+    if healed_after:
+        h.fact("phase", {"phase": "heal-all"})
+    result = at_rest(h, *pending, signs=("gave up",))
+    assert result.verdict is verdict, result
+    assert permitted_in(result) == ({"may-exit": 1} if verdict is Verdict.PERMITTED else {})
+
+
+@pytest.mark.parametrize(("log", "verdict"), [("gave up", Verdict.PERMITTED), ("F broke", None)])
+def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(
+    log: str, verdict: Verdict | None
+) -> None:
+    def told(*edits: tuple[str, Any]) -> CheckResult:
+        h = good_history(edit(good_snapshot(), ("masters.m3", None), *edits))
+        end = {"node": "m3", "code": 1, "expected": False, "log": [log]}
+        h.fact("node-exit", end)
+        history = permitting(h.history, "may-exit", signs=("gave up",))
+        return CatalogInvariantsChecker().check(history, None, time_limit_s=60)
+
+    assert told().verdict is (verdict or Verdict.UNKNOWN), told()
+    twice = ("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED"))
+    assert told(twice).verdict is Verdict.INVALID
 
 
 # --- the verdict ---------------------------------------------------------------------------------

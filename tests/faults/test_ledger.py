@@ -45,6 +45,14 @@ async def test_nobody_starts_a_node_that_another_fault_holds_down():
     assert cluster.down == set()
 
 
+async def test_a_power_cut_that_finds_a_node_down_says_whose_disk_it_hit():
+    ledger, _ = fresh()
+    await hit(ledger, Kill(), "m1")
+    missed = await hit(ledger, Kill(power_cut=True, torn=True), "m1")
+    assert (missed.targets, missed.disks) == ((), ("m1",))
+    assert (await hit(ledger, Kill(), "m1")).disks == ()
+
+
 async def test_a_fault_is_healed_once_and_says_the_same_again():
     ledger, cluster = fresh()
     aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")

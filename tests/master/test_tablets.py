@@ -536,3 +536,19 @@ def test_only_first_members_are_created_from_nothing() -> None:
     assert plan_missing(first, "D", []) == []
     assert plan_missing(first, "A", [reported(TABLET, ABC, "A")]) == []
     assert plan_missing(catalog_with(state=TabletState.DELETED), "A", []) == []
+
+
+async def test_a_tablet_server_of_another_cluster_is_refused_and_loses_nothing() -> None:
+    master = await with_table()
+    joined = await master.heartbeat("ts0")
+    assert joined.cluster_id == master.leadership.cluster_id
+    foreign = reported("unknown-tablet", None, None)
+    answer = await master.heartbeat(
+        "ts9", m.TabletReport(False, 1, (foreign,)), cluster_id="another"
+    )
+    assert answer.error is not None
+    assert answer.error.status is m.AppStatus.INVALID_ARGUMENT
+    assert answer.processed_sequence == -1
+    assert master.tservers.get("ts9") is None
+    own = await master.heartbeat("ts0", cluster_id=joined.cluster_id)
+    assert (own.error, own.cluster_id) == (None, "")

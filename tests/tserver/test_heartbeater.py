@@ -57,17 +57,26 @@ class Masters:
             leader_master=leads,
             processed_sequence=report.sequence_number if leads and report else -1,
             master_addresses=self.named.get(address, ()),
+            cluster_id="c1" if leads else "",
         )
 
     def to(self, address: str) -> list[m.TSHeartbeatRequest]:
         return [request for _, to, request in self.beats if to == address]
 
 
+class Belongs:
+    def __init__(self, cluster_id=""):
+        self.cluster_id = cluster_id
+
+    async def join(self, cluster_id):
+        self.cluster_id = cluster_id
+
+
 @contextlib.asynccontextmanager
-async def beating(masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=()):
+async def beating(masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=(), belongs=None):
     env = VirtualEnv()
     node = NodeContext(env, "u", "t1:7050", Flags(), frozenset(bugs), masters)
-    heartbeater = Heartbeater(node, addresses, seqno=9)
+    heartbeater = Heartbeater(node, addresses, belongs or Belongs(), seqno=9)
     task = env.spawn(heartbeater.run(Tablets()), name="heartbeats")
     yield heartbeater
     task.cancel()
@@ -89,6 +98,18 @@ async def test_first_beats_register_everywhere_and_then_keep_the_interval():
         assert len(later) in {4, 5}
     assert all(b.report.is_incremental for b in masters.to("m1:7051")[1:])
     assert all(b.report is None for b in masters.to("m2:7051")[1:])
+
+
+async def test_the_first_leader_says_which_cluster_it_is_for_ever():
+    masters, belongs = Masters(), Belongs()
+    async with beating(masters, belongs=belongs):
+        await asyncio.sleep(2.5)
+    assert belongs.cluster_id == "c1"
+    assert [beat.cluster_id for beat in masters.to("m1:7051")] == ["", "c1", "c1"]
+    belongs = Belongs("another")
+    async with beating(Masters(), belongs=belongs):
+        await asyncio.sleep(2.5)
+    assert belongs.cluster_id == "another"
 
 
 async def test_changes_reach_the_leader_at_once_and_together():

@@ -22,7 +22,12 @@ from targets.kudu.context import NodeContext
 from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import TableState
-from targets.kudu.master.refusals import RefusedError, not_initialized, not_the_leader
+from targets.kudu.master.refusals import (
+    RefusedError,
+    not_initialized,
+    not_the_leader,
+    wrong_cluster,
+)
 from targets.kudu.master.reports import ReportPlan, plan_missing, plan_report
 from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
@@ -67,6 +72,10 @@ class Heartbeats:
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower takes no note
+        ours = self._leadership.cluster_id or ""
+        if request.cluster_id and ours and request.cluster_id != ours:
+            self._env.event("wrong-cluster", tserver=request.ts_uuid, cluster=request.cluster_id)
+            return TSHeartbeatResponse(meta, error=wrong_cluster(request.cluster_id, ours))
         server = self._hear(request, epoch)
         if server is None:
             return self._response(
@@ -79,18 +88,18 @@ class Heartbeats:
             return self._response(meta)
         report = request.report
         if report is None:
-            return self._answer(meta, epoch, server)
+            return self._answer(meta, epoch, server, request)
         if not report.updated_tablets:
             _note_handled(epoch, server, report)
-            return self._answer(meta, epoch, server, report.sequence_number)
+            return self._answer(meta, epoch, server, request, handled=True)
         draft = self._plan(epoch, server.uuid, report.updated_tablets)
         if draft.tablets:
-            return self._handle_report(meta, epoch, server, report, draft)
+            return self._handle_report(meta, epoch, server, request, report, draft)
         if not epoch.is_current():
             return TSHeartbeatResponse(meta, error=not_the_leader())
         self._follow_up(epoch, draft)
         _note_handled(epoch, server, report)
-        return self._answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, request, handled=True)
 
     def _hear(self, request: TSHeartbeatRequest, epoch: Epoch | None) -> TServer | None:
         now_ns = self._env.clock.monotonic_ns()
@@ -106,7 +115,13 @@ class Heartbeats:
         return server
 
     async def _handle_report(
-        self, meta: Meta, epoch: Epoch, server: TServer, report: TabletReport, draft: ReportPlan
+        self,
+        meta: Meta,
+        epoch: Epoch,
+        server: TServer,
+        request: TSHeartbeatRequest,
+        report: TabletReport,
+        draft: ReportPlan,
     ) -> TSHeartbeatResponse:
         try:
             await self._process(epoch, server.uuid, report.updated_tablets, draft)
@@ -114,7 +129,7 @@ class Heartbeats:
         except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
-        return self._answer(meta, epoch, server, report.sequence_number)
+        return self._answer(meta, epoch, server, request, handled=True)
 
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
@@ -146,15 +161,26 @@ class Heartbeats:
         return plan_report(epoch.catalog, ts_uuid, reported, deletes_unknown=deletes)
 
     def _answer(
-        self, meta: Meta, epoch: Epoch, server: TServer, processed_sequence: int = -1
+        self,
+        meta: Meta,
+        epoch: Epoch,
+        server: TServer,
+        request: TSHeartbeatRequest,
+        *,
+        handled: bool = False,
     ) -> TSHeartbeatResponse:
-        """Which leadership's full report is missing only a leader of `strict` asks itself."""
+        """Which leadership's full report is missing only a leader of `strict` asks itself. Who has
+        joined no cluster yet is told which this is.
+        """
         asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
         return self._response(
             meta,
             leader_master=True,
             needs_full_tablet_report=asks and server.full_report_term != epoch.term,
-            processed_sequence=processed_sequence,
+            processed_sequence=-1
+            if request.report is None or not handled
+            else request.report.sequence_number,
+            cluster_id="" if request.cluster_id else self._leadership.cluster_id or "",
         )
 
     def _response(self, meta: Meta, **said: Any) -> TSHeartbeatResponse:

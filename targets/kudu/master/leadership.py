@@ -67,6 +67,11 @@ class Leadership:
         return self._replica
 
     @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, once a first leader has written it."""
+        return self._rows.cluster_id
+
+    @property
     def view(self) -> Catalog:
         """The maps of what is applied here, whatever the role: what a follower can show."""
         return self._view

@@ -26,6 +26,8 @@ from targets.kudu.messages import (
     AddMasterRequest,
     AddMasterResponse,
     AppStatus,
+    ConnectToMasterRequest,
+    ConnectToMasterResponse,
     GetMasterRegistrationRequest,
     GetMasterRegistrationResponse,
     MasterEntry,
@@ -97,7 +99,7 @@ class Membership:
         if found.error is not None:
             message = f"the new master at {request.address} is still starting; try again later"
             raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.SERVICE_UNAVAILABLE, message)
-        if found.member_type != _OUTSIDE:
+        if found.member_type != _OUTSIDE and not await self._is_ours(request.address):
             raise RefusedError(
                 invalid_argument(
                     f"the master at {request.address} belongs to a cluster already: "
@@ -107,6 +109,22 @@ class Membership:
         peer = PeerConfig(found.meta.master_uuid, request.address, "NON_VOTER", promote=True)
         change = PeerChange(ChangeType.ADD_PEER, peer)
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
+
+    async def _is_ours(self, address: str) -> bool:
+        """Whether a master that takes itself for a member once was one of this cluster: nobody
+        tells those who are removed. Its votes and its log are what they were, so it may come back.
+        """
+        try:
+            answer = await self._node.rpc.call(
+                address,
+                "MasterService.ConnectToMaster",
+                ConnectToMasterRequest(),
+                ConnectToMasterResponse,
+                timeout_s=self._node.flags.master_registration_rpc_timeout_ms / 1000,
+            )
+        except RpcError:
+            return False
+        return answer.cluster_id != "" and answer.cluster_id == self._leadership.cluster_id
 
     async def remove(self, request: RemoveMasterRequest) -> None:
         """Remove a master; returns at commit. Raises `RefusedError`: NotFound for an address that

@@ -20,6 +20,7 @@ __all__ = [
     "too_stale",
     "unconfirmed",
     "write_lost",
+    "wrong_cluster",
 ]
 
 
@@ -62,6 +63,16 @@ def unconfirmed() -> MasterError:
         MasterErrorCode.NOT_THE_LEADER,
         AppStatus.SERVICE_UNAVAILABLE,
         "no majority confirmed this master as the leader in time; nothing was done",
+    )
+
+
+def wrong_cluster(theirs: str, ours: str) -> MasterError:
+    """A tablet server of another cluster: nothing of what it holds is any business of ours."""
+    return MasterError(
+        MasterErrorCode.UNKNOWN_ERROR,
+        AppStatus.INVALID_ARGUMENT,
+        f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
+        "addresses of masters that it was started with",
     )
 
 

@@ -148,13 +148,16 @@ class TabletReport(Message, frozen=True):
 
 
 class TSHeartbeatRequest(Message, frozen=True):
-    """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed."""
+    """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed.
+    `cluster_id` is that of the cluster it belongs to, once it has joined one.
+    """
 
     ts_uuid: str
     ts_seqno: int
     registration: TSRegistration | None = None
     report: TabletReport | None = None
     num_live_tablets: int = 0
+    cluster_id: str = ""
 
 
 class TSHeartbeatResponse(Message, frozen=True):
@@ -170,6 +173,7 @@ class TSHeartbeatResponse(Message, frozen=True):
     needs_full_tablet_report: bool = False
     processed_sequence: int = -1
     master_addresses: tuple[str, ...] = ()
+    cluster_id: str = ""
 
 
 class DumpEntitiesRequest(Message, frozen=True):

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 from targets.kudu.raft import events as ev
+from targets.kudu.raft.log import COMMITTED_LOST
 from targets.kudu.raft.messages import (
     ConsensusError,
     ConsensusErrorCode,
@@ -74,8 +75,7 @@ class Follower:
         if self._log.holds(preceding):
             return True
         assert preceding.index > self._log.commit_index, (
-            f"committed up to {self._log.commit_index}, "
-            f"but the leader of {self._state.term} has {preceding}"
+            f"{COMMITTED_LOST}: the leader of {self._state.term} has {preceding}, here {self._log}"
         )
         return False
 

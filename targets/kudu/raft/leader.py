@@ -22,6 +22,7 @@ from targets.kudu.raft.configs import (
     changed_config,
     encode_config,
 )
+from targets.kudu.raft.log import COMMITTED_LOST
 from targets.kudu.raft.messages import (
     ChangeType,
     ConsensusErrorCode,
@@ -326,14 +327,18 @@ class Leader:
         peer.note_contact(self._state.now_ns)
         if error is None:
             matched = response.last_received_current_leader.index
-            assert matched <= self._log.last_index, "a follower matched more than the leader has"
+            assert matched <= self._log.last_index, (
+                f"{COMMITTED_LOST}: {peer.uuid} has {matched}, here {self._log}"
+            )
             peer.match_index = max(peer.match_index, matched)
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()
             if self.leads:  # the commit may have ended it
-                self._promote(peer)
-                self._hand_over(peer)
+                if peer.config.promote:
+                    self._promote(peer)
+                if self._transfer is not None:
+                    self._hand_over(peer)
         else:
             self._back_off(peer, response)
         self._resolve_reads()

@@ -15,7 +15,12 @@ from targets.kudu.raft import events as ev
 from targets.kudu.raft.configs import ConfigHistory
 from targets.kudu.raft.messages import Entry, EntryKind, OpId
 
-__all__ = ["MemoryLog"]
+__all__ = ["COMMITTED_LOST", "MemoryLog"]
+
+COMMITTED_LOST: Final = "a committed entry was lost"
+"""How assertions begin that fail where a leader lacks what was committed: only a disk that takes
+back what it had can lead there.
+"""
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
 
@@ -86,7 +91,7 @@ class MemoryLog:
         return self._entries[start : last - self.base.index]
 
     def __repr__(self) -> str:
-        return f"MemoryLog(base={self.base}, last={self.last})"
+        return f"MemoryLog(base={self.base}, committed={self.commit_index}, last={self.last})"
 
     # --- changing ---------------------------------------------------------------------------
 
@@ -112,7 +117,7 @@ class MemoryLog:
 
     def truncate_from(self, index: int) -> None:
         """Drop a conflicting tail; what replaces it on disk is the next append."""
-        assert index > self.commit_index, f"truncation from {index}, committed {self.commit_index}"
+        assert index > self.commit_index, f"{COMMITTED_LOST}: truncation from {index}, {self}"
         offset = index - self.base.index - 1
         assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
         self._remove(slice(offset, None))

@@ -29,7 +29,7 @@ from targets.kudu.rpc import RpcError
 from targets.kudu.tserver._reports import BeatPlan, FullOn, ReportKind, ReportTracker
 from targets.kudu.wakeup import Wakeup
 
-__all__ = ["Heartbeater", "TabletReports"]
+__all__ = ["ClusterMembership", "Heartbeater", "TabletReports"]
 
 _COALESCE_S: Final = 0.01
 
@@ -49,6 +49,16 @@ class TabletReports(Protocol):
         ...
 
 
+class ClusterMembership(Protocol):
+    """Which cluster this server belongs to; kept on disk, so that it never joins another one."""
+
+    cluster_id: str
+
+    async def join(self, cluster_id: str) -> None:
+        """Remember it for good: the first ready leader that answered said so."""
+        ...
+
+
 class _MasterLoop:
     """The heartbeats to one master."""
 
@@ -56,6 +66,7 @@ class _MasterLoop:
         self,
         node: NodeContext,
         master: str,
+        membership: ClusterMembership,
         *,
         seqno: int,
         on_answer: Callable[[TSHeartbeatResponse], None],
@@ -64,6 +75,7 @@ class _MasterLoop:
         self._node = node
         self._master = master
         self._seqno = seqno
+        self._membership = membership
         self._on_answer = on_answer
         self._interval_s = flags.heartbeat_interval_ms / 1000
         self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
@@ -111,6 +123,8 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
+        if response.cluster_id and not self._membership.cluster_id:
+            await self._membership.join(response.cluster_id)
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
         cleared = marked.keys() - self._tracker.dirty.keys()
@@ -130,18 +144,27 @@ class _MasterLoop:
             registration=TSRegistration(self._node.address) if plan.register else None,
             report=report,
             num_live_tablets=tablets.live_tablets,
+            cluster_id=self._membership.cluster_id,
         )
 
 
 class Heartbeater:
     """Keeps every master informed."""
 
-    def __init__(self, node: NodeContext, masters: Sequence[str], *, seqno: int) -> None:
+    def __init__(
+        self,
+        node: NodeContext,
+        masters: Sequence[str],
+        membership: ClusterMembership,
+        *,
+        seqno: int,
+    ) -> None:
         """Heartbeat to all `masters`, and to those that they name; `seqno` grows with every start,
         so that they notice it.
         """
         self._env = node.env
         self._node = node
+        self._membership = membership
         self._seqno = seqno
         self._told = tuple(masters)
         self._named_by = (-1, False)  # the term of the master that was believed last; if it led
@@ -205,7 +228,7 @@ class Heartbeater:
         new = [one for one in wanted if one not in self._loops]
         for master in new:
             self._loops[master] = _MasterLoop(
-                self._node, master, seqno=self._seqno, on_answer=self._learn
+                self._node, master, self._membership, seqno=self._seqno, on_answer=self._learn
             )
             if self._tablets is not None:
                 self._start(master, self._tablets)

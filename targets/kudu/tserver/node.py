@@ -47,6 +47,22 @@ class TServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uuid: str
     seqno: int
+    cluster_id: str = ""
+
+
+class _Membership:
+    """The cluster, as the file `instance` has it (`ClusterMembership`)."""
+
+    def __init__(self, env: Env, instance: _Instance) -> None:
+        self.cluster_id = instance.cluster_id
+        self._env = env
+        self._instance = instance
+
+    async def join(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        await _write_instance(
+            self._env, msgspec.structs.replace(self._instance, cluster_id=cluster_id)
+        )
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -62,7 +78,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     server = RpcServer(env, parse_address(settings.address).port)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
-    heartbeater = Heartbeater(node, settings.masters, seqno=instance.seqno)
+    membership = _Membership(env, instance)
+    heartbeater = Heartbeater(node, settings.masters, membership, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
     consensus.on_missing_group = manager.start_copy
     _register(server, manager, env.disk)
@@ -89,9 +106,13 @@ async def _start_instance(env: Env) -> _Instance:
         instance = _Instance(f"{env.random.getrandbits(128):032x}", now_ns)
     else:
         stored = msgspec.json.decode(body, type=_Instance)
-        instance = _Instance(stored.uuid, max(now_ns, stored.seqno + 1))
-    await checked_file.write(env.disk, _INSTANCE, _MAGIC, msgspec.json.encode(instance))
+        instance = msgspec.structs.replace(stored, seqno=max(now_ns, stored.seqno + 1))
+    await _write_instance(env, instance)
     return instance
+
+
+async def _write_instance(env: Env, instance: _Instance) -> None:
+    await checked_file.write(env.disk, _INSTANCE, _MAGIC, msgspec.json.encode(instance))
 
 
 def _register(server: RpcServer, manager: TabletManager, disk: Disk) -> None:
