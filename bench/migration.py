@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from bench.measure import machine
 from bench.migration_load import Load
-from harness.cluster import Link
+from harness.cluster import ClusterEvent, Link
 from harness.env import Address
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
@@ -97,6 +97,8 @@ class Migration:
         self._broken = way.seed  # whose turn it is
         self._middle = asyncio.Event()
         self._members: tuple[str, ...] = ("m1",)
+        self._crashes: list[str] = []
+        session.cluster.subscribe(self._hear)
         self._pages: list[Any] = []  # `/masters` as it was seen last
 
     async def run(self) -> list[Row]:
@@ -141,7 +143,8 @@ class Migration:
         gaps_s = {k: self._load.longest_gap_s(k, start_ns, end_ns) for k in ("rows", "DDL")}
         if self._way.fault == "none":
             bad += [f"no {k} for {s:.1f} s" for k, s in gaps_s.items() if s > GAP_S_MAX]
-        bad += await self._settled()
+        bad += await self._settled() + self._crashes
+        self._crashes.clear()
         return Row(name, (end_ns - start_ns) / 1e9, gaps_s, self._members, hit, bad)
 
     async def _grow(self, masters: Sequence[str]) -> None:
@@ -230,6 +233,10 @@ class Migration:
             if nodes:
                 return nodes[self._random.randrange(len(nodes))]
         raise AssertionError("no member but the leader, and no leader")
+
+    def _hear(self, event: ClusterEvent) -> None:
+        if event.kind == "node-exited" and not event.data["expected"]:
+            self._crashes.append(f"{event.node} ended: {event.data['log']}")
 
     # --- looks -------------------------------------------------------------------------------
 
