@@ -48,7 +48,8 @@ CATALOG: Final = "catalog"
 """The masters, as one group of replicas."""
 STEP_DOWN: Final = "step-down"
 CHANGED: Final = "changed"
-"""The variant of nodes with other flags."""
+"""The variant of nodes with other flags, or told of other masters."""
+RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _CHANGE_LIMIT_S: Final = 15.0
@@ -81,6 +82,7 @@ class Layout:
         changed = options.get("changed_flag", "")
         both = ",".join(filter(None, [options["kudu_flag"], changed]))
         self.changed: Flags | None = parse_flags(both, usual) if changed else None
+        """Those of the variant `changed`."""
         spares = options.get("spare_masters", 0)
         every = {
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + spares + 1)
@@ -89,12 +91,27 @@ class Layout:
         """Those that are members at first."""
         self.all_masters = every
         """Those that may become members, too."""
+        self.changed_told = self._among("changed-masters", options.get("changed_masters", ""))
+        """The addresses that nodes of the variant `changed` start with; none: as all others."""
         told = options.get("told_spares", True)
         self.told = tuple((every if told else self.masters).values())
         """The addresses that tablet servers and clients start with."""
+        self.relearn_s = None if len(self.told) == len(every) else RELEARN_S
+        """How often clients ask whether there are others."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
         }
+
+    def _among(self, option: str, names: str) -> tuple[str, ...]:
+        """Addresses of masters that were named; raises `UsageError` for one that there is not."""
+        named = [name.strip() for name in names.split(",") if name.strip()]
+        for name in named:
+            if name not in self.all_masters:
+                raise UsageError(
+                    f"--{option} is {names!r}, where {name!r} is no master; there are "
+                    f"{', '.join(self.all_masters)}: --masters and --spare-masters say how many"
+                )
+        return tuple(self.all_masters[name] for name in named)
 
 
 class KuduSystem:
@@ -124,6 +141,7 @@ class KuduSystem:
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
+        policy = dataclasses.replace(policy, relearn_s=self._layout.relearn_s)
         if Bug.LEADER_PICK in self._layout.bugs:
             policy = dataclasses.replace(policy, first_leader_wins=True)
         return KuduClient(
@@ -286,7 +304,13 @@ class KuduSystem:
         """Masters among these are added, or removed, one after the other."""
         if self._admin is None:
             rpc = RpcClient(self._env)
-            self._admin = KuduClient(self._env, rpc, masters=self._layout.told, process=_ADMIN)
+            self._admin = KuduClient(
+                self._env,
+                rpc,
+                masters=self._layout.told,
+                process=_ADMIN,
+                policy=RetryPolicy(relearn_s=self._layout.relearn_s),
+            )
         done = []
         for name in nodes:
             if name in self._layout.all_masters:

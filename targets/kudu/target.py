@@ -81,6 +81,11 @@ class KuduTarget:
             "",
             "flags of the variant `changed`: --fault 'do rolling-restart on all variant=changed'",
         ),
+        Option(
+            "changed-masters",
+            "",
+            "masters that nodes of the variant `changed` are told of, as m1,m4,m5",
+        ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
     )
 
@@ -106,9 +111,16 @@ class KuduTarget:
                 "bugs": sorted(settings.bugs),
             }
             variants = {}
-            if layout.changed is not None:
-                changed = config | {"flags": msgspec.to_builtins(layout.changed)}
-                variants[CHANGED] = Variant(config=changed)
+            if layout.changed is not None or layout.changed_told:
+                changed = layout.changed or layout.flags
+                if role == "master" and not flags.master_auto_join_cluster:
+                    changed = msgspec.structs.replace(changed, master_auto_join_cluster=False)
+                told = [*(layout.changed_told or masters)]
+                if role == "master" and address not in told:
+                    told.append(address)
+                variants[CHANGED] = Variant(
+                    config=config | {"flags": msgspec.to_builtins(changed), "masters": told}
+                )
             return NodeSpec(
                 name=name,
                 role=role,

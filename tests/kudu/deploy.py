@@ -116,16 +116,24 @@ def deploy(
     bugs: tuple[str, ...] = (),
     flags: str = "",
     knobs: dict[str, Any] | None = None,
+    spare_masters: int = 0,
     joining: int = 0,
 ) -> Any:
     """Deploy, wait until ready, run `body`, tear down. The masters after the first ones, `joining`
-    in number, are no members; each knows of itself and of the first ones.
+    in number, are no members; each knows of itself and of the first ones. `spare_masters` are the
+    target's option.
     """
     target = KuduTarget()
     settings = TargetSettings(
         profile="strict",
         bugs=bugs,
-        options={"masters": masters, "tservers": tservers, "resend": 0, "kudu_flag": flags},
+        options={
+            "masters": masters,
+            "spare_masters": spare_masters,
+            "tservers": tservers,
+            "resend": 0,
+            "kudu_flag": flags,
+        },
     )
 
     async def main(session: Session) -> Any:

@@ -41,6 +41,23 @@ def test_flags_and_switches_reach_every_node():
         assert node.config["bugs"] == ["NO-LEASE"]
 
 
+def test_the_changed_variant_may_be_told_of_other_masters():
+    chosen = settings(
+        masters=1, spare_masters=2, told_spares=False, tservers=1, changed_masters="m1,m3"
+    )
+    told = {
+        node.name: (node.config["masters"], node.variants["changed"].config["masters"])
+        for node in KuduTarget().nodes(chosen)
+    }
+    new = ["m1:7051", "m3:7051"]
+    assert told == {
+        "m1": (["m1:7051"], new),
+        "m2": (["m1:7051", "m2:7051"], [*new, "m2:7051"]),  # always itself
+        "m3": (["m1:7051", "m3:7051"], new),
+        "t1": (["m1:7051"], new),
+    }
+
+
 @pytest.mark.parametrize(
     ("chosen", "text"),
     [
@@ -48,6 +65,7 @@ def test_flags_and_switches_reach_every_node():
         (settings(masters=9), "--masters is 9"),
         (settings(kudu_flag="heartbeat_interval_ms"), "has no value"),
         (settings(kudu_flag="no_such=1"), "no_such"),
+        (settings(changed_masters="m1,m9"), "'m9' is no master"),
         (settings(profile="ancient"), "'ancient'"),
         (settings(bugs=("KUDU-0",)), "'KUDU-0'"),
     ],

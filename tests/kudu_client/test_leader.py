@@ -1,5 +1,7 @@
 """Whom the client takes for the leader."""
 
+import asyncio
+
 import pytest
 
 from targets.kudu import messages as m
@@ -67,6 +69,29 @@ async def test_members_are_learnt_from_answers():
     rpc.script["m3:7051", "ConnectToMaster"] = [connect(3, "LEADER", members=MASTERS)]
     finder = LeaderFinder(FakeEnv(), rpc, MASTERS[:1], RetryPolicy())
     assert await finder.find(10**9) == "m3:7051"
+
+
+@pytest.mark.loop(run=run)
+@pytest.mark.parametrize(("relearn_s", "found"), [(2.0, "m2:7051"), (None, None)])
+async def test_who_joined_later_is_known_when_the_only_leader_that_was_known_is_lost(
+    relearn_s, found
+):
+    alone, more = MASTERS[:1], MASTERS
+    rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3, members=more)] for a in MASTERS})
+    rpc.script["m1:7051", "ConnectToMaster"] = [
+        connect(3, "LEADER", members=alone),
+        connect(3, "LEADER", members=more),
+    ]
+    env = FakeEnv()
+    finder = LeaderFinder(env, rpc, alone, RetryPolicy(relearn_s=relearn_s))
+    for _ in range(5):
+        assert await finder.find(10**12) == "m1:7051"
+        await asyncio.sleep(1.0)
+    assert len(rpc.sent) <= 5  # three rounds, not one a time
+    rpc.script["m1:7051", "ConnectToMaster"] = [RpcError("refused", sent=False)]
+    rpc.script["m2:7051", "ConnectToMaster"] = [connect(4, "LEADER", members=more)]
+    finder.forget()
+    assert await finder.find(env.clock.monotonic_ns() + 10**10) == found
 
 
 @pytest.mark.loop(run=run)

@@ -38,6 +38,8 @@ class Masters:
         self.leader, self.term = leader, 1
         self.down: set[str] = set()
         self.silent: set[str] = set()
+        self.named: dict[str, tuple[str, ...]] = {}  # what each says of who the masters are
+        self.terms: dict[str, int] = {}  # of those that are not in `term`
         self.beats: list[tuple[float, str, m.TSHeartbeatRequest]] = []
 
     async def call(self, address, method, request, response_type, *, timeout_s):
@@ -51,9 +53,10 @@ class Masters:
         leads = address == self.leader
         report = request.report
         return m.TSHeartbeatResponse(
-            m.Meta(address, self.term),
+            m.Meta(address, self.terms.get(address, self.term)),
             leader_master=leads,
             processed_sequence=report.sequence_number if leads and report else -1,
+            master_addresses=self.named.get(address, ()),
             cluster_id="c1" if leads else "",
         )
 
@@ -76,10 +79,10 @@ async def beating(
     env = VirtualEnv()
     node = NodeContext(env, "u", "t1:7050", Flags(**flags), frozenset(bugs), masters)
     heartbeater = Heartbeater(node, addresses, belongs or Belongs(), seqno=9)
-    tasks = heartbeater.start(Tablets())
+    task = env.spawn(heartbeater.run(Tablets()), name="heartbeats")
     yield heartbeater
-    for task in tasks:
-        task.cancel()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_first_beats_register_everywhere_and_then_keep_the_interval():
@@ -157,6 +160,42 @@ async def test_a_dead_master_costs_others_nothing_and_is_not_stormed():
     assert all(beat.registration for beat in masters.to("m2:7051"))
 
 
+async def test_a_master_that_others_name_is_heartbeaten_to_while_they_do():
+    masters = Masters()
+    masters.named = {"m1:7051": ("m1:7051", "m3:7051")}
+    async with beating(masters) as heartbeater:
+        await asyncio.sleep(1.5)
+        assert heartbeater.masters == ("m1:7051", "m2:7051", "m3:7051")
+        first = masters.to("m3:7051")[0]
+        assert first.registration == m.TSRegistration("t1:7050")
+        assert not first.report.is_incremental
+        masters.leader, masters.term = "m3:7051", 2
+        heartbeater.mark_dirty("x")
+        await asyncio.sleep(1.5)
+        assert any(beat.report for beat in masters.to("m3:7051")[1:])
+        masters.named = {"m1:7051": ("m1:7051",)}  # gone again
+        await asyncio.sleep(1.5)
+        seen = len(masters.to("m3:7051"))
+        await asyncio.sleep(5)
+    assert heartbeater.masters == ("m1:7051", "m2:7051")  # what it was told of stays
+    assert len(masters.to("m3:7051")) == seen
+
+
+async def test_of_masters_that_disagree_the_newest_term_is_believed_and_in_it_the_leader():
+    masters = Masters()
+    masters.term = 3
+    masters.named = {
+        "m1:7051": ("m1:7051", "m3:7051"),  # it leads
+        "m2:7051": ("m2:7051", "m4:7051"),  # a follower that fell behind
+    }
+    async with beating(masters) as heartbeater:
+        await asyncio.sleep(3.5)
+        assert heartbeater.masters == ("m1:7051", "m2:7051", "m3:7051")
+        masters.terms = {"m2:7051": 4}
+        await asyncio.sleep(1.5)
+        assert heartbeater.masters == ("m1:7051", "m2:7051", "m4:7051")
+
+
 # --- identity --------------------------------------------------------------------------------
 
 
@@ -217,5 +256,5 @@ async def test_switch_kudu_1374_clears_marks_for_all_masters(bugs):
         await asyncio.sleep(1.5)
         heartbeater.mark_dirty("x")
         await asyncio.sleep(0.5)
-        marks = [loop._tracker.dirty for loop in heartbeater._loops]
+        marks = [loop._tracker.dirty for loop in heartbeater._loops.values()]
     assert [sorted(each) for each in marks] == [[], [] if bugs else ["x"]]

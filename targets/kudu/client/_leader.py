@@ -64,6 +64,8 @@ class LeaderFinder:
         self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
+        self._asked_ns = 0  # when a round began last
+        self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:
         """Drop the remembered leader: it answered that it is none, or did not answer."""
@@ -87,10 +89,21 @@ class LeaderFinder:
             if left_s <= 0:
                 return None
             await asyncio.sleep(min(self._policy.backoff_s(failures), left_s))
+        self._relearn()
         return self._cached
+
+    def _relearn(self) -> None:
+        """Ask who the masters are, if that was long ago, while the leader goes on as known."""
+        every_s, busy = self._policy.relearn_s, self._relearning
+        if every_s is None or (busy is not None and not busy.done()):
+            return
+        if self._env.clock.monotonic_ns() - self._asked_ns >= every_s * 1e9:
+            asked = self._ask_all(_ROUND_LIMIT_S, grace_s=_GRACE_STEP_S)
+            self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
         """One round: ends with a leader, when all answered or failed, or at its limit."""
+        self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
         tasks = [
@@ -124,7 +137,7 @@ class LeaderFinder:
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
         """Ask those as well, next time, that the newest answer names: masters come and go."""
-        named = max(answers, key=lambda a: (a.term, a.address), default=None)
+        named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))
 

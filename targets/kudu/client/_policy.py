@@ -30,6 +30,9 @@ class RetryPolicy:
     changes nothing. No copy is sent after `late_revisions_max` further changes: a target may forget
     what is so old.
 
+    Who knows the masters of the beginning only, and found a leader among them, would be lost with
+    that one if others joined since: with `relearn_s` it asks in passing, so often, who they are.
+
     `first_leader_wins` is switch LEADER-PICK: the first master that claims to lead is believed.
     """
 
@@ -39,6 +42,7 @@ class RetryPolicy:
     late_s_max: float = 12.0
     late_revisions_max: int = 2000
     attempts_max: int = 50
+    relearn_s: float | None = None
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
     read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried

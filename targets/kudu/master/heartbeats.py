@@ -6,6 +6,10 @@ tablet server cut off in between never sees: LEADER-FLAP-ABA), so that whatever 
 left undone is found and done (KUDU-1374).
 
 Most heartbeats bring nothing and are answered without a task, a lock or a write.
+
+An answer names the masters, unlike Kudu's, where a tablet server knows a new one after a restart
+with the new list only: until then it is no live server to a new master that comes to lead, which
+can place no table.
 """
 
 from __future__ import annotations
@@ -67,21 +71,21 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return TSHeartbeatResponse(meta)  # a follower takes no note
+            return self._response(meta)  # a follower takes no note
         ours = self._leadership.cluster_id or ""
         if request.cluster_id and ours and request.cluster_id != ours:
             self._env.event("wrong-cluster", tserver=request.ts_uuid, cluster=request.cluster_id)
             return TSHeartbeatResponse(meta, error=wrong_cluster(request.cluster_id, ours))
         server = self._hear(request, epoch)
         if server is None:
-            return TSHeartbeatResponse(
+            return self._response(
                 meta,
                 leader_master=epoch is not None,
                 needs_reregister=True,
                 needs_full_tablet_report=epoch is not None,
             )
         if epoch is None:
-            return TSHeartbeatResponse(meta)
+            return self._response(meta)
         report = request.report
         if report is None:
             return self._answer(meta, epoch, server, request)
@@ -169,7 +173,7 @@ class Heartbeats:
         joined no cluster yet is told which this is.
         """
         asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
-        return TSHeartbeatResponse(
+        return self._response(
             meta,
             leader_master=True,
             needs_full_tablet_report=asks and server.full_report_term != epoch.term,
@@ -178,6 +182,14 @@ class Heartbeats:
             else request.report.sequence_number,
             cluster_id="" if request.cluster_id else self._leadership.cluster_id or "",
         )
+
+    def _response(self, meta: Meta, **said: Any) -> TSHeartbeatResponse:
+        """An answer without error: who the masters are now is in it."""
+        replica = self._leadership.replica
+        if replica is not None and self._flags.heartbeat_names_masters:
+            peers = replica.config.peers
+            said["master_addresses"] = tuple([peer.address for peer in peers])
+        return TSHeartbeatResponse(meta, **said)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
         """What comes after the write: versions, calls, and a look at alters that may be done."""

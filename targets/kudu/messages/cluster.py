@@ -162,7 +162,8 @@ class TSHeartbeatRequest(Message, frozen=True):
 
 class TSHeartbeatResponse(Message, frozen=True):
     """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
-    report, and is -1 when it was not handled.
+    report, and is -1 when it was not handled. `master_addresses` are the masters of the newest
+    configuration that this one knows (ours; flag `heartbeat_names_masters`).
     """
 
     meta: Meta
@@ -172,6 +173,7 @@ class TSHeartbeatResponse(Message, frozen=True):
     needs_full_tablet_report: bool = False
     processed_sequence: int = -1
     cluster_id: str = ""
+    master_addresses: tuple[str, ...] = ()
 
 
 class DumpEntitiesRequest(Message, frozen=True):

@@ -24,12 +24,12 @@ class TServerPages:
         self,
         node: NodeContext,
         *,
-        masters: tuple[str, ...],
+        masters: Callable[[], tuple[str, ...]],
         start_ns: int,
         tablets: Callable[[], Dump],
         server: RpcServer,
     ) -> None:
-        """`masters` are the addresses it heartbeats to; `tablets` says what it holds now."""
+        """`masters` are the addresses it heartbeats to now; `tablets` says what it holds now."""
         self._env = node.env
         self._address = node.address
         self._masters = masters
@@ -68,7 +68,7 @@ class TServerPages:
 
     async def _overview(self, _: Query) -> Page:
         data = tserver_data.overview(
-            self._dump(), self._masters, self._address, self._start_ns, self._page_of
+            self._dump(), self._masters(), self._address, self._start_ns, self._page_of
         )
         return Page(data, tserver_views.overview(data, self._site.overview()), thing=self._env.name)
 

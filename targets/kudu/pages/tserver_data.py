@@ -72,7 +72,7 @@ def health(dump: Dump) -> dict[str, Any]:
 def overview(
     dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
 ) -> dict[str, Any]:
-    """What a visitor asks first. `masters` are the addresses that it was told at its start."""
+    """What a visitor asks first. `masters` are the addresses that it heartbeats to."""
     here = dump["tablets"]
     return {
         "uuid": dump["uuid"],

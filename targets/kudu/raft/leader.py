@@ -335,8 +335,10 @@ class Leader:
             if matched > self._log.commit_index:
                 self.advance_commit()
             if self.leads:  # the commit may have ended it
-                self._promote(peer)
-                self._hand_over(peer)
+                if peer.config.promote:
+                    self._promote(peer)
+                if self._transfer is not None:
+                    self._hand_over(peer)
         else:
             self._back_off(peer, response)
         self._resolve_reads()

@@ -4,13 +4,17 @@ The shell around `ReportTracker`: it waits for the interval or for a change, ask
 manager for the reports that are due, and feeds the answer back. A tablet that turns dirty is
 reported at once, after a short pause in which further changes join it. A master that does not
 answer costs only its own loop.
+
+Masters name the masters in their answers. Those that a server was not told of at its start get a
+loop as well, for as long as they are members: it believes the newest term, and of the same term the
+leader. What it was told it always keeps, so it finds its way back from anywhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, Protocol
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
@@ -59,13 +63,20 @@ class _MasterLoop:
     """The heartbeats to one master."""
 
     def __init__(
-        self, node: NodeContext, master: str, membership: ClusterMembership, *, seqno: int
+        self,
+        node: NodeContext,
+        master: str,
+        membership: ClusterMembership,
+        *,
+        seqno: int,
+        on_answer: Callable[[TSHeartbeatResponse], None],
     ) -> None:
         flags = node.flags
         self._node = node
         self._master = master
         self._seqno = seqno
         self._membership = membership
+        self._on_answer = on_answer
         self._interval_s = flags.heartbeat_interval_ms / 1000
         self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
         self._tracker = ReportTracker(
@@ -122,6 +133,7 @@ class _MasterLoop:
         cleared = marked.keys() - self._tracker.dirty.keys()
         for other in self.others:
             other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
+        self._on_answer(response)
 
     def _request(self, plan: BeatPlan, tablets: TabletReports) -> TSHeartbeatRequest:
         report = None
@@ -150,35 +162,82 @@ class Heartbeater:
         *,
         seqno: int,
     ) -> None:
-        """Heartbeat to all `masters`; `seqno` grows with every start, so that they notice it."""
+        """Heartbeat to all `masters`, and to those that they name; `seqno` grows with every start,
+        so that they notice it.
+        """
         self._env = node.env
         self._node = node
-        self._loops = [_MasterLoop(node, master, membership, seqno=seqno) for master in masters]
-        if Bug.KUDU_1374 in node.bugs:
-            for loop in self._loops:
-                loop.others = [other for other in self._loops if other is not loop]
+        self._membership = membership
+        self._seqno = seqno
+        self._told = tuple(masters)
+        self._named_by = (-1, False)  # the term of the master that was believed last; if it led
+        self._loops: dict[str, _MasterLoop] = {}
+        self._tablets: TabletReports | None = None  # once it runs
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._follow(masters)
+
+    @property
+    def masters(self) -> tuple[str, ...]:
+        """The addresses it heartbeats to."""
+        return tuple(self._loops)
 
     def mark_dirty(self, tablet_id: str) -> None:
         """The tablet changed: every master has to hear it."""
-        for loop in self._loops:
+        for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
-    def start(self, tablets: TabletReports) -> list[asyncio.Task[None]]:
-        """Start one loop a master."""
-        if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
-            return [self._env.spawn(self._follow_leader(tablets), name="heartbeat")]
-        return [
-            self._env.spawn(loop.run(tablets), name=f"heartbeat-{number}")
-            for number, loop in enumerate(self._loops)
-        ]
+    async def run(self, tablets: TabletReports) -> None:
+        """Heartbeat until cancelled."""
+        try:
+            if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
+                await self._follow_leader(tablets)
+            self._tablets = tablets
+            for master in self._loops:
+                self._start(master, tablets)
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
 
-    async def _follow_leader(self, tablets: TabletReports) -> None:
+    def _start(self, master: str, tablets: TabletReports) -> None:
+        beats = self._loops[master].run(tablets)
+        self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
+
+    async def _follow_leader(self, tablets: TabletReports) -> NoReturn:
         """Switch LEADER-ONLY-HEARTBEATS: to one master, until it does not lead; then the next."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
-            for loop in self._loops:
+            for loop in [*self._loops.values()]:
                 await loop.run(tablets, only_leader=True)
                 await asyncio.sleep(pause_s)
+
+    def _learn(self, answer: TSHeartbeatResponse) -> None:
+        """Who the masters are, as one of them has it."""
+        named_by = (answer.meta.term, answer.leader_master)
+        if answer.master_addresses and named_by >= self._named_by:
+            self._named_by = named_by
+            self._follow((*self._told, *answer.master_addresses))
+
+    def _follow(self, masters: Sequence[str]) -> None:
+        """Have a loop for each of these, and for no other."""
+        wanted = dict.fromkeys(masters)
+        if wanted.keys() == self._loops.keys():
+            return
+        for master in [one for one in self._loops if one not in wanted]:
+            del self._loops[master]
+            task = self._tasks.pop(master, None)
+            if task is not None:
+                task.cancel()
+        new = [one for one in wanted if one not in self._loops]
+        for master in new:
+            self._loops[master] = _MasterLoop(
+                self._node, master, self._membership, seqno=self._seqno, on_answer=self._learn
+            )
+            if self._tablets is not None:
+                self._start(master, self._tablets)
+        if Bug.KUDU_1374 in self._node.bugs:
+            for loop in self._loops.values():
+                loop.others = [other for other in self._loops.values() if other is not loop]
 
 
 def _full_on(bugs: frozenset[Bug]) -> FullOn:

@@ -9,7 +9,6 @@ take the living server for its own predecessor. All replicas are open before the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -87,7 +86,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     register_row_service(server, manager)
     await TServerPages(
         node,
-        masters=settings.masters,
+        masters=lambda: heartbeater.masters,
         start_ns=instance.seqno,
         tablets=manager.status,
         server=server,
@@ -95,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     await manager.open_all()
     await server.start()
     env.event("tserver-started", uuid=uuid)
-    await asyncio.gather(*heartbeater.start(manager))  # they never end by themselves
+    await heartbeater.run(manager)
 
 
 async def _start_instance(env: Env) -> _Instance:
