@@ -99,7 +99,7 @@ class LivenessChecker:
             gone = gone_nodes(history, permits, before=op.index)
             missing = _needed(promise, op) & set(gone)
             silent = promise.fact == "live" or missing == _needed(promise, op)
-            if judged.verdict is Verdict.INVALID and missing and silent:
+            if not op.value["ok"] and missing and silent:
                 counts.update(gone[node][0] for node in sorted(missing))
                 judged = _Finding(Verdict.PERMITTED, judged.text)
             findings.append(judged)

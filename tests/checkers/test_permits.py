@@ -534,6 +534,7 @@ def test_nobody_waits_for_what_ended_as_it_may(
     assert permitted_in(result) == ({"may-exit": 1} if verdict is Verdict.PERMITTED else {})
 
 
+@pytest.mark.parametrize("asked", [{}, {"asked_late": ["m3"], "rest": ["m3"]}])
 @pytest.mark.parametrize(
     ("node", "log", "healed_before", "verdict"),
     [
@@ -544,7 +545,7 @@ def test_nobody_waits_for_what_ended_as_it_may(
     ],
 )
 def test_a_core_may_lack_who_ended_as_it_may(
-    node: str, log: str, healed_before: bool, verdict: Verdict
+    node: str, log: str, healed_before: bool, verdict: Verdict, asked: Any
 ) -> None:
     h = Writer()
     end = {"node": node, "code": 1, "expected": False, "log": [log]}
@@ -555,11 +556,13 @@ def test_a_core_may_lack_who_ended_as_it_may(
         h.fact("node-exit", end)
         h.fact("phase", {"phase": "heal-core"})
     given = {"took_s": 61.0, "bound_s": 60.0, "missing": ["create"]}
-    h.fact("live", {"ok": False, "core": ["m1", "m2"], **given})
+    h.fact("live", {"ok": False, "core": ["m1", "m2"], **given, **asked})
     h.fact("phase", {"phase": "heal-all"})
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 90.0, "pending": []})
     history = permitting(h.history, "may-exit", signs=("gave up",))
     result = LivenessChecker().check(history, None, time_limit_s=60)
+    if asked and verdict is Verdict.INVALID:
+        verdict = Verdict.UNKNOWN  # nobody of the core was asked
     assert result.verdict is verdict, result
 
 
