@@ -18,7 +18,8 @@ from harness.vocabularies.follower_reads import FRESH
 
 __all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "unbounded_part"]
 
-_ELSEWHERE: Final = frozenset(call.f for call in (*rows.ROW_CALLS, *members.CALLS))
+_OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
+_OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 
 
 def is_bounded(pair: Pair) -> bool:
@@ -37,12 +38,20 @@ def bound_ns(pair: Pair) -> int | None:
 
 def catalog_part(history: History) -> History:
     """The history without what is no business of the catalog: rows and members."""
-    return _without(history, lambda pair: pair.invoke.f in _ELSEWHERE)
+    return _without(history, _is_elsewhere)
 
 
 def unbounded_part(history: History) -> History:
     """That without reads with a bound, for checks that real time by itself decides."""
-    return _without(history, lambda pair: pair.invoke.f in _ELSEWHERE or is_bounded(pair))
+    return _without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair))
+
+
+def _is_elsewhere(pair: Pair) -> bool:
+    """Rows are in a table; a register, which has reads and writes as well, is not."""
+    call = pair.invoke
+    if call.f in _OF_ROWS:
+        return isinstance(call.value, Mapping) and "table" in call.value
+    return call.f in _OF_MEMBERS
 
 
 def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:

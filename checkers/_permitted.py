@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,11 +24,17 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
     return found
 
 
-def gone_nodes(history: History, permits: Mapping[str, Permit]) -> dict[str, tuple[str, Op]]:
-    """The nodes that ended as permitted and that nobody started since: permit and end of each."""
+def gone_nodes(
+    history: History, permits: Mapping[str, Permit], *, before: float = math.inf
+) -> dict[str, tuple[str, Op]]:
+    """The nodes that ended as permitted, and that nobody had started when the op `before` came:
+    permit and end of each.
+    """
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
+        if op.index >= before:
+            break
         if op.process == HARNESS and op.f == "phase" and op.value.get("phase") in HEALING:
             gone.clear()  # all that are down are started again
         elif op.index in allowed:

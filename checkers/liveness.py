@@ -6,7 +6,7 @@ harness looked again after the bound, at a node that had to serve, and nothing o
 the time between (`checkers._disturbances`). A run that ended before the facts proves nothing, nor
 does a probe that the target's declared limits had it refuse (`checkers.catalog.refusals`). Where
 nothing is open but that a node does not answer which ended as its profile permits, with nobody left
-to start it, that is permitted.
+to start it, that is permitted; so is a core of which such a node is missing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ class LivenessChecker:
         del case, time_limit_s
         disturbances = disturbances_of(history)
         permits = permits_of(history)
-        gone = gone_nodes(history, permits)
         counts: Counter[str] = Counter()
         findings: list[_Finding] = []
         operations: list[int] = []
@@ -97,11 +96,12 @@ class LivenessChecker:
             if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
                 text = f"{judged.text} Its own limits had it refuse to {kind}."
                 judged = _Finding(Verdict.UNKNOWN, text)
-            if judged.verdict is Verdict.INVALID and promise.fact == "converged":
-                waits_for = _silent(op.value.get("pending"))
-                if waits_for and waits_for <= set(gone):
-                    counts.update(gone[node][0] for node in waits_for)
-                    judged = _Finding(Verdict.PERMITTED, judged.text)
+            gone = gone_nodes(history, permits, before=op.index)
+            missing = _needed(promise, op) & set(gone)
+            silent = promise.fact == "live" or missing == _needed(promise, op)
+            if judged.verdict is Verdict.INVALID and missing and silent:
+                counts.update(gone[node][0] for node in sorted(missing))
+                judged = _Finding(Verdict.PERMITTED, judged.text)
             findings.append(judged)
             if judged.verdict is not Verdict.VALID:
                 operations.append(op.index)
@@ -161,9 +161,14 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
 _SILENT: Final = " does not answer"
 
 
-def _silent(pending: object) -> set[str]:
-    """The nodes that do not answer, if that is all that is pending."""
-    lines = [str(line) for line in pending] if isinstance(pending, list | tuple) else []
+def _needed(promise: _Promise, op: Op) -> set[str]:
+    """Without which nodes it cannot be kept: those of the core, which is a bare majority; or those
+    that do not answer, if that is all that is pending.
+    """
+    found = op.value.get("core" if promise.fact == "live" else promise.open_field)
+    lines = [str(line) for line in found] if isinstance(found, list | tuple) else []
+    if promise.fact == "live":
+        return set(lines)
     nodes = {line.removesuffix(_SILENT) for line in lines}
     return nodes if all(line.endswith(_SILENT) for line in lines) else set()
 

@@ -164,18 +164,13 @@ def check_acknowledged(
             f"{_where(snapshot)} {table_words(ident, row['name'])} is {row['state']}.",
             told.invoke.index,
             *indices,
-            permit=permit or _lost(told, permissions),
+            permit=permit or permissions.lost(told),
         )
     _rows_from_creates(history, snapshot, findings, permissions)
 
 
 def _where(snapshot: Snapshot) -> str:
     return f"the snapshot of the leading master {snapshot.leader}"
-
-
-def _lost(pair: Pair, permissions: Permissions) -> str | None:
-    assert pair.completion is not None
-    return permissions.lost(pair.completion.index)
 
 
 class _Slack(NamedTuple):
@@ -203,7 +198,7 @@ def _missing(
         f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
         "a removed table keeps its row.",
         pair.invoke.index,
-        permit=_lost(pair, permissions) if story.firm else DIRTY_CREATE,
+        permit=permissions.lost(pair) if story.firm else DIRTY_CREATE,
     )
 
 
@@ -223,7 +218,7 @@ def _demand(
             INVARIANT,
             f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} lives.",
             story.deleted.invoke.index,
-            permit=_lost(story.deleted, permissions),
+            permit=permissions.lost(story.deleted),
         )
     changed = story.changed
     if changed is None:
@@ -246,7 +241,7 @@ def _demand(
             changed.invoke.index,
             permit=DDL_TWICE
             if story.version < version <= story.version + lost + slack.repeated
-            else _lost(changed, permissions),
+            else permissions.lost(changed),
         )
 
 

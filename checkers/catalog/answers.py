@@ -87,7 +87,7 @@ def _complain(
 ) -> None:
     """With `permissions`, what an answer showed may have been lost after it."""
     assert shown.pair.completion is not None
-    permit = None if permissions is None else permissions.lost(shown.pair.completion.index)
+    permit = None if permissions is None else permissions.lost(shown.pair)
     text = f"{sentence(shown.pair)}, but {what}."
     findings.violate(invariant, text, shown.pair.invoke.index, permit=permit)
 
@@ -217,15 +217,13 @@ def _done_stays_done(
         known = (proof for proof in before if not permissions.later(shown.pair, proof.pair))
         found = next(known, None)
         proof = before[0] if found is None else found
-        done = proof.pair.completion
-        assert done is not None
         findings.violate(
             "done",
             f"{sentence(shown.pair)} and was told that it is not done, but it was before: "
             f"{sentence(proof.pair)}.",
             proof.pair.invoke.index,
             asked,
-            permit=STALE_READ if found is None else permissions.lost(done.index),
+            permit=STALE_READ if found is None else permissions.lost(proof.pair),
         )
 
 

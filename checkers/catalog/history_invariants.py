@@ -154,7 +154,7 @@ def _monotone(
             else:
                 permit = STALE_READ
         if best is not None and permit is None and number < best[0]:
-            permit = permissions.lost(best[1].completion.index)  # type: ignore[union-attr]
+            permit = permissions.lost(best[1])
         if best is not None and number < best[0]:
             about = f" of {table_words(subject, _name_in(best[1]))}" if subject else ""
             findings.violate(
@@ -205,7 +205,7 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Perm
                     f"{_lower(sentence(first))}, and {_lower(sentence(pair))}.",
                     first.invoke.index,
                     pair.invoke.index,
-                    permit=permissions.lost(first.completion.index),  # type: ignore[union-attr]
+                    permit=permissions.lost(first),
                 )
     for pair in every:
         for ident in _seen_ids(pair):
@@ -222,5 +222,5 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Perm
                     pair.invoke.index,
                     permit=STALE_READ
                     if permissions.later(pair, grave)
-                    else permissions.lost(grave.completion.index),
+                    else permissions.lost(grave),
                 )

@@ -71,5 +71,5 @@ def check_named_tablets(
                 f"{tried(pair)} and was told that tablet {named[1]} is not running, but no such "
                 f"tablet was ever logged: master {snapshot.leader} has no row of it.",
                 pair.invoke.index,
-                permit=permissions.lost(done.index),
+                permit=permissions.lost(pair),
             )

@@ -58,11 +58,14 @@ class Permissions:
         term = fields_of(done).get("term")
         return None if isinstance(term, int) and term >= led[-1].get("term", 0) else STALE_READ
 
-    def lost(self, index: int) -> str | None:
-        """The permit, if the power was cut after the op `index` of the history."""
+    def lost(self, pair: Pair) -> str | None:
+        """The permit, if the power was cut after this was asked for: an answer may still come in
+        when the power of whoever gave it is off.
+        """
         if LOST_AFTER_POWER_CUT not in self.permits:
             return None
-        return LOST_AFTER_POWER_CUT if any(op.index > index for op in self._cuts) else None
+        asked = pair.invoke.index
+        return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
 
     def lost_by(self, time_ns: float) -> str | None:
         """The permit, if the power was cut before this time."""

@@ -534,6 +534,49 @@ def test_nobody_waits_for_what_ended_as_it_may(
     assert permitted_in(result) == ({"may-exit": 1} if verdict is Verdict.PERMITTED else {})
 
 
+@pytest.mark.parametrize(
+    ("node", "log", "healed_before", "verdict"),
+    [
+        ("m1", "F gave up", True, Verdict.PERMITTED),
+        ("m1", "F gave up", False, Verdict.INVALID),
+        ("m1", "F broke", True, Verdict.INVALID),
+        ("m3", "F gave up", True, Verdict.INVALID),
+    ],
+)
+def test_a_core_may_lack_who_ended_as_it_may(
+    node: str, log: str, healed_before: bool, verdict: Verdict
+) -> None:
+    h = Writer()
+    end = {"node": node, "code": 1, "expected": False, "log": [log]}
+    if healed_before:
+        h.fact("phase", {"phase": "heal-core"})
+        h.fact("node-exit", end)
+    else:
+        h.fact("node-exit", end)
+        h.fact("phase", {"phase": "heal-core"})
+    given = {"took_s": 61.0, "bound_s": 60.0, "missing": ["create"]}
+    h.fact("live", {"ok": False, "core": ["m1", "m2"], **given})
+    h.fact("phase", {"phase": "heal-all"})
+    h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 90.0, "pending": []})
+    history = permitting(h.history, "may-exit", signs=("gave up",))
+    result = LivenessChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is verdict, result
+
+
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut() -> None:
+    def told(asked_first: bool) -> CheckResult:
+        h = Writer()
+        calls = [lambda: h.call(1, "create", {"name": "b", "nonce": "n"}), lambda: power_cut(h)]
+        for act in calls if asked_first else reversed(calls):
+            act()
+        h.ret(1, OpType.OK, {"result": "ok", "table_id": "B", "schema_version": 0, "revision": 9})
+        h.ok(2, "list", None, {"tables": [], "revision": 5})
+        return invariants(h, "lost-after-power-cut")
+
+    assert told(asked_first=True).details["violations"] == 0
+    assert told(asked_first=False).details["by_invariant"] == {"revisions": 1}
+
+
 @pytest.mark.parametrize(("log", "verdict"), [("gave up", Verdict.PERMITTED), ("F broke", None)])
 def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(
     log: str, verdict: Verdict | None

@@ -29,7 +29,7 @@ FOUND = {
     "locate-leaves-out-a-tablet": (10, 12, "catalog-invariants"),
     "locks-never-forgotten": (5, 10, "bounds"),
     "rename-in-two-steps": (10, 10, "linearizable-catalog"),
-    "rename-not-reserved": (10, 12, "linearizable-catalog"),
+    "rename-not-reserved": (10, 1, "linearizable-catalog"),
     "replies-by-client": (10, 9, "linearizable-catalog"),
     "replies-not-in-snapshot": (10, 9, "catalog-invariants"),
     "request-ids-ignored": (5, 4, "linearizable-catalog"),

@@ -200,7 +200,7 @@ def test_what_the_documentation_shows_is_so(user, tmp_path):
     assert re.search(r"^1 failed, 4 passed", done.stdout, re.MULTILINE), done.stdout
     assert "harness: INVALID: a promise was broken" in done.stdout
     assert "FAILED test_shown.py::test_lazy_reads_under_late_frames" in done.stdout
-    assert "linearizable-register  invalid  not linearizable" in done.stdout
+    assert "linearizable-register  invalid   not linearizable" in done.stdout
     (line,) = re.findall(r"^replay +harness (.*)$", done.stdout, re.MULTILINE)
     replayed = user("harness", *line.split(), "--json", "--quiet")
     assert replayed.returncode == 1, replayed.stderr

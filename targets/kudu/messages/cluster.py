@@ -172,8 +172,8 @@ class TSHeartbeatResponse(Message, frozen=True):
     needs_reregister: bool = False
     needs_full_tablet_report: bool = False
     processed_sequence: int = -1
-    master_addresses: tuple[str, ...] = ()
     cluster_id: str = ""
+    master_addresses: tuple[str, ...] = ()
 
 
 class DumpEntitiesRequest(Message, frozen=True):

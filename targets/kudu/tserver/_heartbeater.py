@@ -123,7 +123,10 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        if response.cluster_id and not self._membership.cluster_id:
+        # A cluster whose logs are not synced may lose its own id to a power cut (P18), and makes
+        # another: who belonged to it for ever would serve nobody. Kudu's tablet servers keep none.
+        lasts = self._node.flags.log_force_fsync_all
+        if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
