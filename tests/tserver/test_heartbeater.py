@@ -74,10 +74,10 @@ class Belongs:
 
 @contextlib.asynccontextmanager
 async def beating(
-    masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=(), belongs=None, flags=Flags()
+    masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=(), belongs=None, flags=None
 ):
     env = VirtualEnv()
-    node = NodeContext(env, "u", "t1:7050", flags, frozenset(bugs), masters)
+    node = NodeContext(env, "u", "t1:7050", flags or Flags(), frozenset(bugs), masters)
     heartbeater = Heartbeater(node, addresses, belongs or Belongs(), seqno=9)
     task = env.spawn(heartbeater.run(Tablets()), name="heartbeats")
     yield heartbeater
