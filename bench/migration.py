@@ -105,6 +105,7 @@ class Migration:
         """All steps; a row each, and one of what is missing in the end."""
         await self._until("the cluster is ready", self._ready)
         await self._load.start()
+        await asyncio.sleep(AFTER_S)
         rows = [
             await self._step("1 -> 3", ["m2", "m3"], self._grow),
             await self._step("3 -> 5", ["m4", "m5"], self._grow),
