@@ -105,6 +105,7 @@ class Migration:
         """All steps; a row each, and one of what is missing in the end."""
         await self._until("the cluster is ready", self._ready)
         await self._load.start()
+        await asyncio.sleep(AFTER_S)
         rows = [
             await self._step("1 -> 3", ["m2", "m3"], self._grow),
             await self._step("3 -> 5", ["m4", "m5"], self._grow),
@@ -327,11 +328,13 @@ def main() -> int:
     parser.add_argument("--faults", action="store_true", help="with faults as well")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--at", type=int, default=1, help="the first seed")
+    parser.add_argument("--fault", choices=FAULTS, help="this alone")
     parser.add_argument("--kudu-flag", default=FLAGS, help="flags of all nodes")
     given = parser.parse_args()
+    faults = FAULTS if given.faults else (given.fault or FAULTS[0],)
     failed = 0
     for seed in range(given.at, given.at + given.seeds):
-        for fault in FAULTS if given.faults else FAULTS[:1]:
+        for fault in faults:
             for together in (False, True):
                 rows = run(given.env, Way(together, fault, seed), flags=given.kudu_flag)
                 failed += any(row.bad for row in rows)

@@ -21,7 +21,8 @@ MAKERS: Final = 4
 KEPT: Final = 4  # tables of one maker
 OP_LIMIT_S: Final = 5.0
 READ_LIMIT_S: Final = 30.0
-PAUSE_S: Final = 0.1
+WRITE_PAUSE_S: Final = 0.2
+MAKE_PAUSE_S: Final = 1.0  # a tablet costs its servers many syncs, long after the acknowledgement
 
 
 class Load:
@@ -67,10 +68,11 @@ class Load:
             if done.type is OpType.OK and done.value["rows"] == ["ok"]:
                 self._rows.add(key)
                 self._note("rows")
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(WRITE_PAUSE_S)
 
     async def _make(self, number: int) -> None:
         client = self._system.client(1 + WRITERS + number)
+        pause_s = MAKE_PAUSE_S * (1 + number / MAKERS)  # not all at once
         for count in itertools.count():
             if self._over:
                 return
@@ -80,7 +82,7 @@ class Load:
             if done.type is OpType.OK:
                 self._tables[name] = True
                 self._note("DDL")
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
             old = f"d{number}.{count - KEPT}"
             if self._tables.get(old):
                 self._tables[old] = None
@@ -89,7 +91,7 @@ class Load:
                 if done.type is OpType.OK:
                     self._tables[old] = False
                     self._note("DDL")
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(pause_s)
 
     async def _create(self, client: Any, name: str, limit_s: float) -> Completion:
         nonce = f"n{next(self._nonces)}"

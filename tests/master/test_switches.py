@@ -77,6 +77,25 @@ async def test_followers_take_note_of_heartbeats(bugs: tuple[str, ...], heard: i
     assert (len(list(master.tservers)), answer.error) == (heard, None)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("names", [True, False])
+async def test_answers_to_heartbeats_name_the_masters(leads: bool, names: bool) -> None:
+    """Those of the active configuration: whoever is about to vote is to know the servers first."""
+    master = FakeMaster(flags=Flags(heartbeat_names_masters=names))
+    if leads:
+        await master.lead(tservers=0)
+    master.leadership.on_role_change(master.replica)
+    peers = (*master.replica.config.peers, m.PeerConfig("b" * 32, "m2:7051", "NON_VOTER"))
+    master.replica.config = m.RaftConfig(5, peers)
+    first = await master.heartbeat("ts0", registration=None)
+    report = m.TabletReport(False, 1)
+    later = [await master.heartbeat("ts0"), await master.heartbeat("ts0", report)]
+    assert first.needs_reregister
+    for answer in (first, *later):
+        assert answer.leader_master is leads
+        assert answer.master_addresses == (("m1:7051", "m2:7051") if names else ())
+
+
 # --- reports ---------------------------------------------------------------------------------
 
 

@@ -74,10 +74,10 @@ class Belongs:
 
 @contextlib.asynccontextmanager
 async def beating(
-    masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=(), belongs=None, **flags
+    masters: Masters, addresses=("m1:7051", "m2:7051"), bugs=(), belongs=None, flags=None
 ):
     env = VirtualEnv()
-    node = NodeContext(env, "u", "t1:7050", Flags(**flags), frozenset(bugs), masters)
+    node = NodeContext(env, "u", "t1:7050", flags or Flags(), frozenset(bugs), masters)
     heartbeater = Heartbeater(node, addresses, belongs or Belongs(), seqno=9)
     task = env.spawn(heartbeater.run(Tablets()), name="heartbeats")
     yield heartbeater
@@ -116,7 +116,7 @@ async def test_the_first_leader_says_which_cluster_it_is_for_ever():
 
 async def test_nobody_belongs_for_ever_to_a_cluster_that_may_forget_its_own_id():
     masters, belongs = Masters(), Belongs()
-    async with beating(masters, belongs=belongs, log_force_fsync_all=False):
+    async with beating(masters, belongs=belongs, flags=Flags(log_force_fsync_all=False)):
         await asyncio.sleep(2.5)
     assert belongs.cluster_id == ""
 
