@@ -197,7 +197,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P6",
         where=(f"{_MASTER}.ddl",),
-        find=Find("--nemesis kill-leader", "catalog-invariants", 8),
+        find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
@@ -211,7 +211,7 @@ class Bug(enum.Enum):
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
             "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
             "liveness",
-            22,
+            11,
         ),
     )
     LEADER_ONLY_HEARTBEATS = Row(
@@ -254,7 +254,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P7",
         where=(f"{_MASTER}.ddl",),
-        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 1),
+        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 32),
     )
     ORDER_REPLACE = Row(
         title="the replacement of a tablet is shown before it is replicated",
