@@ -84,8 +84,9 @@ def test_who_does_not_hear_it_is_told_why(printed, words):
 class FakeNode:
     """A node that sees the time as it is told, if it `hears`, and reads it when it `asks`."""
 
-    def __init__(self, *, hears=True, asks=True, answer=None):
+    def __init__(self, *, hears=True, asks=True, answer=None, begins=0):
         self.hears, self.asks, self.answer = hears, asks, answer
+        self.begins = begins  # looks at its processes that find one which has loaded nothing yet
         self.line = setting(ClockError())
         self.read = self.hangs = False
 
@@ -97,7 +98,8 @@ class FakeNode:
         return self.read
 
     async def processes(self):
-        return HEARS
+        self.begins -= 1
+        return HEARS if self.begins < 0 else f"{HEARS}process 9 no no /bin/x\n"
 
     async def ask(self, command):
         assert command == ("now",)
@@ -120,6 +122,8 @@ def clock_of(node, *, probe=True):
     [
         (FakeNode(), True, None),
         (FakeNode(), False, None),
+        (FakeNode(begins=2), True, None),
+        (FakeNode(begins=99), True, "x has not loaded libfaketime"),
         (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* found to be [+-]0.000 s off"),
         (FakeNode(answer=(3, "no such database")), True, "exited with 3: 'no such database'"),
         (FakeNode(answer=(None, "")), True, "the command took too long"),
@@ -129,6 +133,7 @@ def clock_of(node, *, probe=True):
 )
 async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, words):
     monkeypatch.setattr(foreignclock, "_ASKS_WITHIN_S", 0.0)
+    monkeypatch.setattr(foreignclock, "_BEGINS_S", 0.0)
     clock = clock_of(node, probe=probe)
     if words is None:
         await clock.prove()
