@@ -334,6 +334,7 @@ class KuduSystem:
 
     async def tool(self, arguments: Sequence[str]) -> Said:
         """`harness kudu`; raises `UsageError` for arguments that it does not have."""
+        await self.roles()  # masters come and go
         members = tuple(self._layout.all_masters[name] for name in self._members)
         return await use_tool(self._rpc, members, arguments)
 

@@ -88,6 +88,31 @@ async def test_lists(cluster: Deployed):
     assert (await _kudu(cluster, "table scan none")).exit_code == 1
 
 
+@on(deploy, spare_masters=1)
+async def test_a_master_is_added_and_another_removed(cluster: Deployed):
+    async def members() -> set[str]:
+        masters = await _json(cluster, "master list --format json")
+        return {row["rpc-addresses"] for row in masters if row["member_type"] == "VOTER"}
+
+    async def until(*expected: str) -> None:
+        async def check() -> Convergence:
+            now = await members()
+            return Convergence(ok=now == {f"{n}:7051" for n in expected}, pending=(str(now),))
+
+        await cluster.until("these masters", check)
+
+    await _with_table(cluster)
+    assert (await _kudu(cluster, "master add m4:7051")).exit_code == 0
+    await until("m1", "m2", "m3", "m4")
+    again = await _kudu(cluster, "master add m4:7051")
+    assert (again.exit_code, again.error.split(":")[0]) == (1, "Already present")
+    gone = min({"m1", "m2", "m3"} - {await cluster.leader()})
+    assert (await _kudu(cluster, f"master remove {gone}:7051")).exit_code == 0
+    await until(*({"m1", "m2", "m3", "m4"} - {gone}))
+    assert (await _kudu(cluster, "master remove m9:7051")).exit_code == 1
+    assert (await _kudu(cluster, "ksck")).exit_code == 0
+
+
 @on(deploy)
 async def test_a_tablets_leader_steps_down(cluster: Deployed):
     await _with_table(cluster)

@@ -77,6 +77,18 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
     return _listed(given, await admin.all_of(connected.master_addresses or admin.masters, one))
 
 
+async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
+    """The new master has its vote once it has caught up; `master list` shows it."""
+    await admin.ask_leader("MasterService.AddMaster", m.AddMasterRequest(given.address))
+    return Said("")
+
+
+async def _master_remove(admin: Admin, given: argparse.Namespace) -> Said:
+    request = m.RemoveMasterRequest(given.address, given.uuid)
+    await admin.ask_leader("MasterService.RemoveMaster", request)
+    return Said("")
+
+
 async def _tserver_list(admin: Admin, given: argparse.Namespace) -> Said:
     answer = await admin.ask_leader("MasterService.ListTabletServers", m.ListTabletServersRequest())
     rows = [
@@ -272,6 +284,8 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 ACTIONS: Final[Mapping[str, Action]] = {
     "ksck": _ksck,
     "master list": _master_list,
+    "master add": _master_add,
+    "master remove": _master_remove,
     "tserver list": _tserver_list,
     "table list": _table_list,
     "table describe": _table_describe,

@@ -41,6 +41,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
     master = modes.add_parser("master", help="masters").add_subparsers(required=True)
     _lists(master.add_parser("list", help="all masters, each asked"), "master list")
+    for name, text in (("add", "make a running master a member"), ("remove", "the opposite")):
+        changed = master.add_parser(name, help=text)
+        changed.set_defaults(action=f"master {name}")
+        changed.add_argument("address", metavar="NODE:PORT")
+        if name == "remove":
+            changed.add_argument(
+                "--uuid", "--master_uuid", metavar="UUID", help="where several have the address"
+            )
     tserver = modes.add_parser("tserver", help="tablet servers").add_subparsers(required=True)
     _lists(tserver.add_parser("list", help="all that the leader knows"), "tserver list")
 
