@@ -71,8 +71,11 @@ def calls_before(history: History) -> Mapping[int, int]:
     """Invocation of an answered read with a bound -> the index before which it might have been
     asked for: that of the first op that is no older than its bound.
     """
-    bounded = [(pair, bound) for pair in history.pairs if (bound := bound_ns(pair)) is not None]
-    bounded = [(pair, bound) for pair, bound in bounded if is_bounded(pair)]
+    bounded = [
+        (pair, bound)
+        for pair in history.pairs
+        if is_bounded(pair) and (bound := bound_ns(pair)) is not None
+    ]
     if not bounded:
         return {}
     times = [op.time for op in history]

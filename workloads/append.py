@@ -25,6 +25,7 @@ from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
 from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
 __all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
@@ -103,18 +104,10 @@ class _AppendOps:
         del ctx
         if event.f != Create.f:
             return self
+        number = None
         if event.type is OpType.INVOKE:
             number = int(event.value["name"].removeprefix(PREFIX))
-            return dataclasses.replace(self, creating=(*self.creating, (event.process, number)))
-        ended = dict(self.creating).get(event.process)
-        if ended is None:
-            return self
-        creating = tuple(pair for pair in self.creating if pair[0] != event.process)
-        value = event.value if isinstance(event.value, dict) else {}
-        there = event.type is OpType.OK or value.get("result") == "exists"
-        missing = self.missing if there else (*self.missing, ended)
-        begun = self.begun or not (creating or missing)
-        return dataclasses.replace(self, creating=creating, missing=missing, begun=begun)
+        return after_create(self, event, number)
 
 
 def table_name(number: int) -> str:

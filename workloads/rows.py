@@ -31,6 +31,7 @@ from harness.vocabularies import Call
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.rows import Kind, Read, Scan, Write
 from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
 __all__ = ["BANK", "RowsWorkload"]
@@ -119,25 +120,12 @@ class _RowsOps:
         """Creates are asked for again until their table is there; scans tell timestamps."""
         del ctx
         if event.f == Create.f:
-            return self._created(event)
+            name = event.value["name"] if event.type is OpType.INVOKE else None
+            return after_create(self, event, name)
         value = event.value if isinstance(event.value, dict) else {}
         if event.f == Scan.f and event.type is OpType.OK and value.get("timestamp"):
             return dataclasses.replace(self, past=(*self.past, value["timestamp"])[-PAST_MAX:])
         return self
-
-    def _created(self, event: Op) -> Generator:
-        if event.type is OpType.INVOKE:
-            name = event.value["name"]
-            return dataclasses.replace(self, creating=(*self.creating, (event.process, name)))
-        ended = dict(self.creating).get(event.process)
-        if ended is None:
-            return self
-        creating = tuple(pair for pair in self.creating if pair[0] != event.process)
-        value = event.value if isinstance(event.value, dict) else {}
-        there = event.type is OpType.OK or value.get("result") == "exists"
-        missing = self.missing if there else (*self.missing, ended)
-        begun = self.begun or not (creating or missing)
-        return dataclasses.replace(self, creating=creating, missing=missing, begun=begun)
 
     def _create(self, name: str) -> Create:
         nonce = f"n{self.count}"

@@ -17,8 +17,8 @@ from targets.kudu.rpc import RpcError
 __all__ = [
     "Effect",
     "error_text",
+    "is_of_another",
     "mutation_effect",
-    "read_may_retry",
     "rpc_error_effect",
     "rpc_error_text",
 ]
@@ -55,7 +55,7 @@ def mutation_effect(error: MasterError | None) -> Effect:
         return Effect.DONE
     if error.indeterminate:
         return Effect.UNKNOWN
-    if error.code in _ASK_ANOTHER:
+    if is_of_another(error):
         return Effect.NONE
     if error.code in _REFUSALS:
         return Effect.REFUSED
@@ -69,8 +69,8 @@ def rpc_error_effect(error: RpcError) -> Effect:
     return Effect.UNKNOWN if error.sent else Effect.NONE
 
 
-def read_may_retry(error: MasterError) -> bool:
-    """Whether a read that got `error` may do better at another master or a moment later."""
+def is_of_another(error: MasterError) -> bool:
+    """Whether it says that another master is to be asked, or this one a moment later."""
     return error.code in _ASK_ANOTHER
 
 

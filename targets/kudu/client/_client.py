@@ -40,8 +40,8 @@ from targets.kudu.client._calls import Call, plan_call
 from targets.kudu.client._classify import (
     Effect,
     error_text,
+    is_of_another,
     mutation_effect,
-    read_may_retry,
     rpc_error_effect,
     rpc_error_text,
 )
@@ -194,10 +194,7 @@ class KuduClient:
                 operation.done = answer
                 return None
             return answer
-        if error.code in {
-            m.MasterErrorCode.NOT_THE_LEADER,
-            m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
-        }:
+        if is_of_another(error):
             self._leader.forget()
         if call.is_mutation:
             effect = mutation_effect(error)
@@ -213,7 +210,7 @@ class KuduClient:
         absence = call.absence_value(response)
         if absence is not None:
             return self._complete(operation, OpType.OK, absence, None)
-        if read_may_retry(error):
+        if is_of_another(error):
             return self._after(operation, Effect.NONE)
         return self._complete(operation, OpType.FAIL, None, operation.error)
 

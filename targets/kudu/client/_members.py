@@ -22,7 +22,7 @@ from harness.plugins import Completion, Request
 from harness.vocabularies import members as v
 from targets.kudu import messages as m
 from targets.kudu.client._caller import Caller
-from targets.kudu.client._classify import error_text, rpc_error_text
+from targets.kudu.client._classify import error_text, is_of_another, rpc_error_text
 from targets.kudu.client._leader import LeaderFinder
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.raft import messages as raft
@@ -31,9 +31,6 @@ from targets.kudu.rpc import RpcError
 __all__ = ["MembersClient"]
 
 _LOCATIONS_MAX: Final = 1000
-_ASK_ANOTHER: Final = frozenset(
-    {m.MasterErrorCode.NOT_THE_LEADER, m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED}
-)
 
 
 class _Move(NamedTuple):
@@ -111,7 +108,7 @@ class MembersClient:
             return ended(OpType.OK, "ok", {"result": "ok", **self._value(answer)})
         if error.indeterminate:
             return ended(OpType.INFO, error_text(error))
-        if error.code in _ASK_ANOTHER:
+        if is_of_another(error):
             ended(OpType.FAIL, error_text(error))
             return None
         return ended(OpType.FAIL, error_text(error))

@@ -19,6 +19,7 @@ from typing import Any, Final
 from harness.env import Env
 from targets.kudu import messages as m
 from targets.kudu.client._caller import Caller
+from targets.kudu.client._classify import is_of_another
 from targets.kudu.client._leader import LeaderFinder
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
@@ -182,10 +183,7 @@ class TableCache:
         if code is m.MasterErrorCode.TABLE_NOT_FOUND and status is m.AppStatus.NOT_FOUND:
             self._tables.pop(name, None)
             raise Gone(error.message)
-        if code in {
-            m.MasterErrorCode.NOT_THE_LEADER,
-            m.MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
-        }:
+        if is_of_another(error):
             self._leader.forget()
         return True
 

@@ -199,12 +199,9 @@ async def _rows_of(
     token = b""
     while True:
         request = m.ScanRequest(tablet.tablet_id, page_token=token, batch_rows=_SCAN_PAGE)
-        try:
-            page: m.ScanResponse = await admin.ask(
-                leader.address, "TabletServerService.Scan", request, m.ScanResponse
-            )
-        except RpcError as error:
-            raise ToolError(f"Network error: {leader.address}: {error}") from error
+        page: m.ScanResponse = await admin.must_answer(
+            leader.address, "TabletServerService.Scan", request, m.ScanResponse
+        )
         if page.error is not None:
             raise ToolError(f"{page.error.code.name}: {page.error.message}")
         for row in page.rows:
@@ -240,12 +237,9 @@ async def _ask_tablet(admin: Admin, leader: m.ReplicaLocation, method: str, requ
         "LeaderStepDown": raft.LeaderStepDownResponse,
         "ChangeConfig": raft.ChangeConfigResponse,
     }[method]
-    try:
-        answer: Any = await admin.ask(
-            leader.address, f"ConsensusService.{method}", request, response_type
-        )
-    except RpcError as error:
-        raise ToolError(f"Network error: {leader.address}: {error}") from error
+    answer: Any = await admin.must_answer(
+        leader.address, f"ConsensusService.{method}", request, response_type
+    )
     if answer.error is not None:
         raise ToolError(f"{answer.error.code.name}: {answer.error.message}")
     return answer

@@ -48,12 +48,18 @@ class Admin:
             address, method, request, response_type, timeout_s=self._timeout_s
         )
 
-    async def ask_master(self, address: str, method: str, request: m.Message) -> Any:
-        """The answer of a master that has no error; raises `ToolError` otherwise."""
+    async def must_answer(
+        self, address: str, method: str, request: msgspec.Struct, response_type: type[R]
+    ) -> R:
+        """As `ask`; raises `ToolError` where no answer came."""
         try:
-            answer: Any = await self.ask(address, method, request, m.METHODS[method][1])
+            return await self.ask(address, method, request, response_type)
         except RpcError as error:
             raise ToolError(f"Network error: {address}: {error}") from error
+
+    async def ask_master(self, address: str, method: str, request: m.Message) -> Any:
+        """The answer of a master that has no error; raises `ToolError` otherwise."""
+        answer: Any = await self.must_answer(address, method, request, m.METHODS[method][1])
         if answer.error is not None:
             status = answer.error.status.name.replace("_", " ").capitalize()
             raise ToolError(f"{status}: {answer.error.message}")
