@@ -17,7 +17,7 @@ from harness.plugins import Said
 from targets.kudu import messages as m
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
-from targets.kudu.tools.admin import Admin, ToolError
+from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError
 from targets.kudu.tools.data_table import data_table
 from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
@@ -25,7 +25,6 @@ from targets.kudu.tools.ksck_text import plain_report
 
 __all__ = ["ACTIONS", "Action"]
 
-_LOCATIONS_MAX: Final = 100_000
 _SCAN_PAGE: Final = 1000
 
 
@@ -142,7 +141,7 @@ def _replica_of(replica: m.ReplicaLocation) -> dict[str, str]:
 
 async def _locate(admin: Admin, table: m.TableIdentifier) -> Sequence[m.TabletLocations]:
     request = m.GetTableLocationsRequest(
-        table, max_returned_locations=_LOCATIONS_MAX, any_replica=True
+        table, max_returned_locations=LOCATIONS_MAX, any_replica=True
     )
     answer: m.GetTableLocationsResponse = await admin.ask_leader(
         "MasterService.GetTableLocations", request

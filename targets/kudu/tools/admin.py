@@ -15,8 +15,10 @@ from targets.kudu import messages as m
 from targets.kudu.client._caller import Caller
 from targets.kudu.rpc import RpcError
 
-__all__ = ["Admin", "ToolError"]
+__all__ = ["LOCATIONS_MAX", "Admin", "ToolError"]
 
+LOCATIONS_MAX: Final = 100_000
+"""Tablets of a table that are asked for; there are no more."""
 _AT_ONCE: Final = 16
 """So many calls are under way at once."""
 A = TypeVar("A")

@@ -14,7 +14,7 @@ from targets.kudu import messages as m
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.raft.messages import GetConsensusStateRequest, GetConsensusStateResponse
 from targets.kudu.rpc import RpcError
-from targets.kudu.tools.admin import Admin, ToolError
+from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError
 from targets.kudu.tools.ksck_judge import Observed, ObservedTable, ObservedTablet
 from targets.kudu.tools.ksck_results import (
     ChecksumResults,
@@ -30,7 +30,6 @@ from targets.kudu.tools.ksck_results import (
 
 __all__ = ["gather"]
 
-_LOCATIONS_MAX: Final = 100_000
 _UNKNOWN: Final = "<unknown>"
 _Hosted = Mapping[str, m.HostedTablet]
 
@@ -145,7 +144,7 @@ class _Replicas:
         """A table; `None` if it was deleted meanwhile, or if some tablet of it does not run yet."""
         identifier = m.TableIdentifier(table_id=listed.id)
         locations = m.GetTableLocationsRequest(
-            identifier, max_returned_locations=_LOCATIONS_MAX, any_replica=True
+            identifier, max_returned_locations=LOCATIONS_MAX, any_replica=True
         )
         try:
             schema, located = await asyncio.gather(
