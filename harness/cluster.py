@@ -325,6 +325,11 @@ class Cluster(Protocol):
         """The harness's own ends of links: `CLIENT`, and one a client where they are told apart."""
         ...
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names of nodes that lead to another node now, and to which."""
+        ...
+
     def state(self, node: str) -> NodeState:
         """What the node is doing now."""
         ...
@@ -386,6 +391,14 @@ class Cluster(Protocol):
 
     async def wipe(self, node: str) -> bool:
         """Empty the disk of a node that is down."""
+        ...
+
+    async def alias(self, name: str, node: str) -> None:
+        """From now on the name of one node leads to another, as a DNS alias that is moved does.
+
+        Clients and nodes on `Env` notice once they look it up again (`Network.resolve`): what is
+        connected stays so. It is no fault, so nothing heals it; its own name takes it back.
+        """
         ...
 
     async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:

@@ -107,6 +107,12 @@ class Listener(Protocol):
 class Network(Protocol):
     """Connections of frames between named nodes."""
 
+    def resolve(self, address: Address) -> Address:
+        """Where a name leads now: to the node of that name, or to the one that it was given to
+        (`Cluster.alias`). `connect` looks nothing up, so a node chooses how long it believes this.
+        """
+        ...
+
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
         """Accept on `port`; each connection runs `on_connect` in a task of the node."""
         ...

@@ -187,6 +187,9 @@ class _Actor:
     async def do_relay(self, node: str, order: dict[str, Any]) -> Any:
         return await tell(self.env, node, order)
 
+    async def do_resolve(self, node: str) -> Any:
+        return self.env.net.resolve(Address(node, PORT))
+
     async def do_page_url(self, node: str) -> Any:
         return self.env.page_url(Address(node, PAGES_PORT))
 
@@ -927,6 +930,47 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
     assert await outcome() is None
 
 
+async def check_aliases(session: Session) -> None:
+    """A name leads where it was given to, for all who look it up: clients and nodes that go on,
+    that are paused meanwhile, and that start anew.
+    """
+    env, cluster = session.env, session.cluster
+
+    async def leads(node: str) -> Any:
+        """Where it is that two nodes and the clients find it."""
+        asked = {"do": "resolve", "node": node}
+        found = [await tell(env, asker, asked) for asker in ("a", "b")]
+        found.append([*env.net.resolve(Address(node, PORT))])
+        assert found.count(found[0]) == 3, found
+        return found[0]
+
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+        assert await leads(node) == [node, PORT]
+    await cluster.alias("b", "a")
+    assert cluster.aliases["b"] == "a"
+    assert await leads("b") == ["a", PORT] == await leads("a")
+    await cluster.heal_all()
+    await cluster.kill("b")
+    await cluster.start("b")
+    await wait_serving(session, "b")  # `connect` looks nothing up
+    assert await leads("b") == ["a", PORT]
+    await cluster.kill("b")
+    await cluster.pause("a", lease_s=LEASE_S)
+    await cluster.alias("b", "b")
+    await cluster.start("b")
+    await cluster.resume("a")
+    await wait_serving(session, "b")
+    async with asyncio.timeout(LIMIT_S):
+        while await tell(env, "a", {"do": "resolve", "node": "b"}) != ["b", PORT]:
+            pass
+    assert await leads("b") == ["b", PORT]
+    for names in (("c", "a"), ("a", "c"), (CLIENT, "a")):
+        with contextlib.suppress(UsageError):
+            await cluster.alias(*names)
+            raise AssertionError(f"{names} are not both nodes")
+
+
 async def check_bit_rot(session: Session) -> None:
     """What was synced reads wrong in one bit, also after a restart, and right again once healed."""
     env, cluster = session.env, session.cluster
@@ -1067,6 +1111,7 @@ RESTARTING: tuple[Check, ...] = (
     check_kill_and_restart,
     check_clocks_outlast_nodes,
     check_bad_disks_outlast_nodes,
+    check_aliases,
     check_bit_rot,
     check_power_cut,
     check_pages_of_the_dead,

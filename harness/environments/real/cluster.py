@@ -19,7 +19,7 @@ from harness.cluster import (
     known_node,
 )
 from harness.environments.fuse.disk import FuseDisk
-from harness.environments.real.control import NodeControl
+from harness.environments.real.control import NodeControl, gather_all
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import LineWatch
@@ -108,6 +108,7 @@ class RealCluster(Generic[N]):
         self._nodes = nodes
         self.clients = clients
         self._bus = bus
+        self.aliases: dict[str, str] = {}
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     @property
@@ -137,6 +138,11 @@ class RealCluster(Generic[N]):
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""
         return self._node(node).log.tail(last_lines)
+
+    async def alias(self, name: str, node: str) -> None:
+        """From now on the name of one node leads to another; in force on return."""
+        self.aliases[self._node(name).spec.name] = self._node(node).spec.name
+        await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
         """Make the clock that the node sees wrong; a foreign program's by libfaketime."""

@@ -1,4 +1,5 @@
-"""How the driver steers a node on `Env` and its machine's clock and disk: the words, and its end.
+"""How the driver steers a node on `Env`: its machine's clock and disk, and where names lead. The
+words, and the driver's end.
 
 Commands go to the node's standard input, a JSON object a line; the answers come among its output
 (`harness.environments.real.lines`). A command holds all that is wrong with the machine, so it may
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -58,11 +59,14 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a machine, and at which kinds of events its node stands still."""
+    """What is wrong with a machine, at which kinds of events its node stands still, and the names
+    of nodes that lead to others.
+    """
 
     clock: ClockError = ClockError()
     disk: DiskQuality = DiskQuality()
     stops_at: tuple[str, ...] = ()
+    aliases: dict[str, str] = {}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +232,11 @@ class NodeControl:
         touched, self._touched = self._touched, 0
         return touched
 
+    async def lead(self, aliases: Mapping[str, str]) -> None:
+        """See `harness.cluster.Cluster.alias`; a foreign program is told nothing."""
+        if self.spec.entry is not None:
+            await self._set(aliases=dict(aliases))
+
     async def mend(self) -> None:
         """Make clock and disk good, where they are not."""
         if self.foreign_clock is not None:
@@ -265,8 +274,8 @@ class NodeControl:
                 await self._send(self._command())
         if not await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
             raise InfrastructureError(
-                f"{self.spec.name} runs, but has not done what it was told to its clock and its "
-                f"disk within {_ANSWER_TIMEOUT_S:.0f} s"
+                f"{self.spec.name} runs, but has not done what it was told within "
+                f"{_ANSWER_TIMEOUT_S:.0f} s"
             )
 
     def _lives(self, boot: int) -> bool:

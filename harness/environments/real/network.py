@@ -175,6 +175,7 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
+        self.aliases: Mapping[str, str] = {}  # as the driver has them
         # Where clients connect that have ends of links of their own (`harness.ends`).
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
@@ -194,6 +195,10 @@ class RealNetwork:
         conn = RealConn(reader, writer, on_close=self._conns.discard)
         self._conns.add(conn)
         return conn
+
+    def resolve(self, address: Address) -> Address:
+        """Where a name leads now."""
+        return Address(self.aliases.get(address.node, address.node), address.port)
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""

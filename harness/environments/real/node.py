@@ -134,6 +134,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         clock=clock,
         trouble=trouble,
     )
+    env.net.aliases = obedience.aliases
     if sys.stdin is not None:  # it may have been closed
         obedience.listen(loop, sys.stdin.fileno())
     loop.set_exception_handler(lambda _, context: _unhandled(output, context))

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Obedience:
-    """Makes a node's clock and disk as bad as the driver says."""
+    """Makes a node's clock and disk as bad as the driver says, and names lead where it says."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Obedience:
         self._trouble = trouble
         self._boot = boot
         self._write = write
+        self.aliases: dict[str, str] = {}
         self._touched = 0
         self._pending = b""
         self._number = 0  # of the last command
@@ -59,6 +60,8 @@ class Obedience:
         self._clock.set(condition.clock)
         self._touched += self._trouble.set(condition.disk)
         self._stops_at = condition.stops_at
+        self.aliases.clear()
+        self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
         """Obey what has been said already, and from now on whatever is said."""

@@ -91,6 +91,7 @@ class RealRun:
             on_event=lambda kind, said: self._bus.publish(CLIENT, kind, said),
             on_panic=self._panicked,
         )
+        env.net.aliases = cluster.aliases
         env.spawn(watch(look, self._bus, interval_s=look_interval_s), name="watch")
         env.spawn(watch_processors(pids, self._bus), name="watch-processors")
         session = RealSession(cluster, env, interrupted)

@@ -78,6 +78,11 @@ class SimCluster:
         """All declared nodes, in declaration order."""
         return {name: m.spec for name, m in self._machines.items() if m.spec is not None}
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names of nodes that lead to another node now, and to which."""
+        return self._fabric.aliases
+
     def state(self, node: str) -> NodeState:
         """What the node is doing now."""
         return self._machine(node).state
@@ -254,6 +259,11 @@ class SimCluster:
             machine.set_slow(1.0)
             machine.trouble.set(DiskQuality())
             await self.resume(machine.name)
+
+    async def alias(self, name: str, node: str) -> None:
+        """From now on the name of one node leads to another."""
+        self._fabric.aliases[self._machine(name).name] = self._machine(node).name
+        self._note("alias", name, to=node)
 
     # --- clocks, processors, logs -----------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Fabric:
         self._connections = 0
         self._attempts: dict[int, _Attempt] = {}
         self._faults: dict[str, LinkFault] = {}
+        self.aliases: dict[str, str] = {}
 
     def link(self, source: str, destination: str) -> LinkState:
         """The state of one direction."""
@@ -326,6 +327,10 @@ class SimNetwork:
         self._fabric = fabric
         self._owner = owner
         self._ports = frozenset(ports)
+
+    def resolve(self, address: Address) -> Address:
+        """Where a name leads now."""
+        return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:
         """Accept on a port that the node declares; `OSError` where it is taken."""
