@@ -68,7 +68,7 @@ LARGE = {
     "checkers/elle/columns.py": (420, "one form of history, and how it is built"),
     "checkers/elle/versions.py": (460, "one order, from all its sources"),
     "checkers/history_models/engine.py": (420, "proof, reason and drawing of one verdict"),
-    "harness/cluster.py": (460, "one protocol and the structs that it speaks in"),
+    "harness/cluster.py": (470, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
     "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine.py": (620, "the only place that speaks to Docker's SDK"),

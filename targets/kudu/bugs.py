@@ -199,6 +199,17 @@ class Bug(enum.Enum):
         where=(f"{_MASTER}.ddl",),
         find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
+    DNS_ONCE = Row(
+        title="names of masters are resolved once a process",
+        upstream="KUDU-75, KUDU-1620, KUDU-1885: whoever had reached a master went on to its old "
+        "address, so a DNS alias that was moved asked for a restart of every process; no fault of "
+        "a run moves a name, `python -m bench.tolerance` does",
+        fixed="2022 (1.16)",
+        profiles=LEGACY,
+        topic="P20",
+        where=(f"{_MASTER}.node", "targets.kudu.system", "targets.kudu.tserver.node"),
+        find=None,
+    )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
         upstream="full reports hang on a master's answer turning from follower to leader, which a "
@@ -221,6 +232,16 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P1",
         where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        find=None,
+    )
+    LEADER_READS = Row(
+        title="masters that do not lead refuse every read",
+        upstream="KUDU-500, which nobody ever did: a read that allows for staleness is refused; "
+        "that is no harm but load on the leader, so nothing finds it",
+        fixed="open",
+        profiles=STILL,
+        topic="P11",
+        where=(f"{_MASTER}.follower_reads",),
         find=None,
     )
     LEADER_PICK = Row(
@@ -246,6 +267,17 @@ class Bug(enum.Enum):
             "linearizable-catalog",
             2,
         ),
+    )
+    OFFLINE_MEMBERS = Row(
+        title="masters cannot be added or removed while the cluster runs",
+        upstream="there was neither AddMaster nor RemoveMaster (KUDU-2181), only a copy of the "
+        "system tablet while all masters were down; they are refused here, which a checker of "
+        "what was acknowledged cannot blame",
+        fixed="2021 (1.15)",
+        profiles=LEGACY,
+        topic="P19",
+        where=(f"{_MASTER}.membership",),
+        find=None,
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
@@ -301,6 +333,23 @@ class Bug(enum.Enum):
         find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
 
+    STORED_LIST = Row(
+        title="a master exits if it is started with another list of masters than it has stored",
+        upstream="InvalidArgument at the start where more are stored than are told, or the lists "
+        "differ by more than one: a master that is killed before its flags follow an AddMaster is "
+        "lost until they do. In a profile, whoever restarts a node keeps its list, and exits are "
+        "those of a wrong --changed-masters",
+        fixed="open by design",
+        profiles=STILL,
+        topic="P19",
+        where=(f"{_MASTER}.membership", "targets.kudu.target"),
+        find=Find(
+            "--changed-masters m1 --fault 'do rolling-restart on node:m2 variant=changed'",
+            "crash",
+            1,
+        ),
+    )
+
     @property
     def id(self) -> str:
         """Its name on the command line and in cases."""
@@ -320,7 +369,8 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = {
 
 _USUAL: Final[Mapping[str, bool]] = {
     "log_force_fsync_all": False,  # P18: as in Kudu, but for votes, which are always synced here
-    "heartbeat_names_masters": False,  # a tablet server knows the masters of its flags alone
+    # Tablet servers and clients know those masters alone that they were started with
+    "heartbeat_names_masters": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},

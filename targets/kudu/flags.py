@@ -56,7 +56,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
-    # Ours: tablet servers learn from answers who the masters are, not only from a restart
+    # Ours: tablet servers and clients learn from answers who the masters are, not only by a restart
     heartbeat_names_masters: bool = True
     heartbeat_max_failures_before_backoff: Annotated[int, Within(1, 100)] = 3
     tserver_unresponsive_timeout_ms: Annotated[int, Within(10_000, 3_600_000)] = 60_000

@@ -18,6 +18,7 @@ from harness.permits import (
 )
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
 from targets.kudu.flags import Flags
+from targets.kudu.master.membership import LISTS_DIFFER
 from targets.kudu.raft.log import COMMITTED_LOST
 
 __all__ = ["permits_of_profile"]
@@ -35,6 +36,11 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         name="catch-up-exit",
         why="a new leader that cannot commit in its term exits (P14)",
         signs=("failed to catch up with older terms in time",),
+    ),
+    Bug.STORED_LIST: Permit(
+        name="stored-list-exit",
+        why="a master that is started with another list than the stored one exits (P19)",
+        signs=(LISTS_DIFFER,),
     ),
     Bug.KUDU_495_ABORT: Permit(
         name="write-exit",

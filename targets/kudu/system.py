@@ -40,13 +40,24 @@ from targets.kudu.raft.messages import LeaderStepDownRequest, LeaderStepDownResp
 from targets.kudu.rpc import RpcClient, RpcError
 from targets.kudu.tools.tool import use_tool
 
-__all__ = ["CATALOG", "CHANGED", "MASTER_PORT", "STEP_DOWN", "TSERVER_PORT", "KuduSystem", "Layout"]
+__all__ = [
+    "AS",
+    "CATALOG",
+    "CHANGED",
+    "MASTER_PORT",
+    "STEP_DOWN",
+    "TSERVER_PORT",
+    "KuduSystem",
+    "Layout",
+]
 
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
 """The masters, as one group of replicas."""
 STEP_DOWN: Final = "step-down"
+AS: Final = "as"
+"""`as-m1`: the variant of spare masters that have the name of the first one, which is lost."""
 CHANGED: Final = "changed"
 """The variant of nodes with other flags, or told of other masters."""
 RELEARN_S: Final = 2.0
@@ -96,7 +107,9 @@ class Layout:
         told = options.get("told_spares", True)
         self.told = tuple((every if told else self.masters).values())
         """The addresses that tablet servers and clients start with."""
-        self.relearn_s = None if len(self.told) == len(every) else RELEARN_S
+        self.learns_masters = self.flags.heartbeat_names_masters
+        knows_all = len(self.told) == len(every)
+        self.relearn_s = RELEARN_S if self.learns_masters and not knows_all else None
         """How often clients ask whether there are others."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
@@ -141,12 +154,16 @@ class KuduSystem:
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
-        policy = dataclasses.replace(policy, relearn_s=self._layout.relearn_s)
+        policy = dataclasses.replace(
+            policy,
+            relearn_s=self._layout.relearn_s,
+            learns_masters=self._layout.learns_masters,
+        )
         if Bug.LEADER_PICK in self._layout.bugs:
             policy = dataclasses.replace(policy, first_leader_wins=True)
         return KuduClient(
             self._env,
-            RpcClient(self._env),
+            RpcClient(self._env, resolve_once=Bug.DNS_ONCE in self._layout.bugs),
             masters=self._layout.told,
             process=process,
             policy=policy,
@@ -214,10 +231,11 @@ class KuduSystem:
         everybody = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        members = [one for one in heard if one.address in addresses]
+        # By address: a master that has taken the name of another is asked under both.
+        members = {one.address: one for one in heard if one.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
             one.committed_config == newest and one.active_index == newest.opid_index
-            for one in members
+            for one in members.values()
         )
         self._changing = () if same else tuple(n for n in nodes if nodes[n] in everybody)
 

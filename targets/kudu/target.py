@@ -15,11 +15,12 @@ from harness.cluster import NodeSpec, Variant
 from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from harness.vocabularies.members import AddMaster, RemoveMaster
-from targets.kudu.bugs import BUGS, PROFILES
+from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.flags import draw_flags
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT
 from targets.kudu.permits import permits_of_profile
 from targets.kudu.system import (
+    AS,
     CATALOG,
     CHANGED,
     MASTER_PORT,
@@ -110,7 +111,11 @@ class KuduTarget:
                 "profile": settings.profile,
                 "bugs": sorted(settings.bugs),
             }
+            if role == "master" and Bug.STORED_LIST in PROFILES[settings.profile]:
+                config["masters_kept"] = True
             variants = {}
+            if role == "master" and name not in layout.masters:
+                variants = _replacements(layout)
             if layout.changed is not None or layout.changed_told:
                 changed = layout.changed or layout.flags
                 if role == "master" and not flags.master_auto_join_cluster:
@@ -118,9 +123,10 @@ class KuduTarget:
                 told = [*(layout.changed_told or masters)]
                 if role == "master" and address not in told:
                     told.append(address)
-                variants[CHANGED] = Variant(
-                    config=config | {"flags": msgspec.to_builtins(changed), "masters": told}
-                )
+                other = {"flags": msgspec.to_builtins(changed), "masters": told}
+                if layout.changed_told and "masters_kept" in config:
+                    other["masters_kept"] = False  # this list is the operator's own
+                variants[CHANGED] = Variant(config=other)
             return NodeSpec(
                 name=name,
                 role=role,
@@ -155,3 +161,17 @@ class KuduTarget:
     def open(self, deployment: Deployment) -> KuduSystem:
         """What was just deployed; its connections are kept as long as it lasts."""
         return KuduSystem(deployment.env, Layout(deployment.settings))
+
+
+def _replacements(layout: Layout) -> dict[str, Variant]:
+    """A spare master as each of the first ones: once that one's name leads to it, it joins by
+    itself, when the one that had the name before has been removed.
+    """
+    usual = {
+        "masters": [*layout.masters.values()],
+        "flags": msgspec.to_builtins(layout.flags),
+    }
+    return {
+        f"{AS}-{name}": Variant(config={**usual, "address": address})
+        for name, address in layout.masters.items()
+    }

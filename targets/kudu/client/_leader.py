@@ -138,7 +138,7 @@ class LeaderFinder:
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
         """Ask those as well, next time, that the newest answer names: masters come and go."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
-        if named is not None:
+        if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))
 
     async def _ask(

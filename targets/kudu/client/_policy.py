@@ -32,6 +32,7 @@ class RetryPolicy:
 
     Who knows the masters of the beginning only, and found a leader among them, would be lost with
     that one if others joined since: with `relearn_s` it asks in passing, so often, who they are.
+    Without `learns_masters` it knows for ever those that it was told of, as Kudu's client does.
 
     `first_leader_wins` is switch LEADER-PICK: the first master that claims to lead is believed.
     """
@@ -43,6 +44,7 @@ class RetryPolicy:
     late_revisions_max: int = 2000
     attempts_max: int = 50
     relearn_s: float | None = None
+    learns_masters: bool = True
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
     read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried

@@ -20,11 +20,17 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.master.refusals import RefusedError, invalid_argument, too_stale
+from targets.kudu.master.refusals import (
+    RefusedError,
+    invalid_argument,
+    not_supported,
+    too_stale,
+)
 from targets.kudu.messages import Meta
 from targets.kudu.raft.messages import ReadIndexRequest, ReadIndexResponse
 from targets.kudu.raft.replica import NotLeaderError
@@ -53,6 +59,8 @@ class FollowerReads:
         """Evaluate on a state that is new enough; raises `RefusedError` where there is none in
         time.
         """
+        if Bug.LEADER_READS in self._node.bugs:
+            raise RefusedError(not_supported("max_staleness_ms: only leaders answer reads"))
         if max_staleness_ms < 0:
             raise RefusedError(
                 invalid_argument(f"max_staleness_ms is {max_staleness_ms}; it must not be negative")

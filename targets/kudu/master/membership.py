@@ -5,6 +5,10 @@ of it is a change of the configuration of the system tablet: a new master is add
 is filled by the leader's log or snapshot like any member that fell behind, and is promoted by the
 leader once it has caught up. A master that is not a member yet runs all the same, with the members'
 configuration and an empty log: it neither runs for leader nor counts.
+
+A master follows the configuration that it has stored, whatever list it is started with, so that one
+that was killed in the middle of a migration and returns with the old list is not lost; `/masters`
+says who was started with another list. Kudu compares them at every start (`check_told`).
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from harness.errors import UsageError
+from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.epoch import SystemReplica
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.refusals import (
     RefusedError,
     invalid_argument,
+    not_supported,
     not_the_leader,
     write_lost,
 )
@@ -46,7 +53,10 @@ from targets.kudu.raft.replica import (
 )
 from targets.kudu.rpc import RpcError
 
-__all__ = ["Membership", "ask_registration", "auto_join"]
+__all__ = ["LISTS_DIFFER", "Membership", "ask_registration", "auto_join", "check_told"]
+
+LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
+"""Says a master that exits at its start."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
 _JOIN_TIMEOUT_S: Final = 10.0
@@ -69,6 +79,24 @@ async def ask_registration(
         return error
 
 
+def check_told(node: NodeContext, config: RaftConfig, told: Sequence[str]) -> None:
+    """Compare what is stored with what this master is started with, at every start but the first.
+
+    They may differ by one address, if that is not a stored one too many: a master that joins, or
+    one that was removed. Else Kudu exits (`master/sys_catalog.cc`), which raises `UsageError` here
+    (switch STORED-LIST); without it the stored one counts, and event `masters-differ` tells of it.
+    """
+    stored = sorted({peer.address for peer in config.peers})
+    differ = sorted({*stored} ^ {*told})
+    if not differ:
+        return
+    node.env.event("masters-differ", stored=stored, told=[*told], differ=differ)
+    if Bug.STORED_LIST in node.bugs and (len(stored) > len({*told}) or len(differ) > 1):
+        raise UsageError(
+            f"{LISTS_DIFFER} by {', '.join(differ)}; start it with {', '.join(stored)}"
+        )
+
+
 class Membership:
     """Changes and lists the masters; changes are the ready leader's."""
 
@@ -85,6 +113,7 @@ class Membership:
         for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
         ServiceUnavailable and Aborted).
         """
+        self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
         config = replica.committed_config
         if any(peer.address == request.address for peer in config.peers):
@@ -131,6 +160,7 @@ class Membership:
         no member has, InvalidArgument for the leader itself, the last master, or a uuid that is
         not there or is needed.
         """
+        self._refuse_if_offline_only("RemoveMaster")
         replica = self._leader()
         config = replica.committed_config
         here = [peer for peer in config.peers if peer.address == request.address]
@@ -150,6 +180,10 @@ class Membership:
             _invalid("the leader cannot be removed: let it step down first")
         change = PeerChange(ChangeType.REMOVE_PEER, chosen[0])
         await _change(replica, config, change, code=MasterErrorCode.UNKNOWN_ERROR)
+
+    def _refuse_if_offline_only(self, what: str) -> None:
+        if Bug.OFFLINE_MEMBERS in self._node.bugs:
+            raise RefusedError(not_supported(f"{what}: masters change while the cluster is down"))
 
     def _leader(self) -> SystemReplica:
         """The replica, if this master leads and is ready; raises `RefusedError` otherwise."""

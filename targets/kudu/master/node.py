@@ -9,7 +9,8 @@ Where one of the others has a configuration already, there is a cluster: the new
 that configuration, in which it is nobody, and becomes a member by AddMaster (`membership.py`).
 
 `config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
-of `Flags`), `profile`, `bugs`.
+of `Flags`), `profile`, `bugs`; and `masters_kept`: whoever starts it again would have kept
+`masters` up to date, but can give it the list of the beginning only (a nemesis, that is).
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ from targets.kudu.master.epoch import Epoch
 from targets.kudu.master.follower_reads import FollowerReads
 from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
-from targets.kudu.master.membership import Membership, ask_registration, auto_join
+from targets.kudu.master.membership import (
+    Membership,
+    ask_registration,
+    auto_join,
+    check_told,
+)
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.master.service import MasterService
 from targets.kudu.master.system_tablet import SystemTablet
@@ -63,6 +69,7 @@ class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flags: Flags = Flags()
     profile: str = "strict"
     bugs: tuple[str, ...] = ()
+    masters_kept: bool = False
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -70,8 +77,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     settings = _checked(config)
     uuid = await _instance_uuid(env)
     server = RpcServer(env, parse_address(settings.address).port)
-    client = RpcClient(env)
     bugs = bugs_of(settings.profile, settings.bugs)
+    client = RpcClient(env, resolve_once=Bug.DNS_ONCE in bugs)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
@@ -79,7 +86,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     try:
         await pages.serve()
         await server.start()
-        first_config = await _first_config(node, settings)
+        first_config, stored = await _first_config(node, settings)
         replica = Replica(
             env,
             consensus=consensus,
@@ -95,6 +102,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             needs_majority=Bug.NO_LEASE not in bugs,
         )
         await replica.start()
+        if stored and not settings.masters_kept:
+            check_told(node, replica.committed_config, settings.masters)
         leadership.on_role_change(replica)
         env.event("master-started", uuid=uuid, address=settings.address)
         if settings.flags.master_auto_join_cluster:
@@ -168,9 +177,10 @@ async def _instance_uuid(env: Env) -> str:
         return uuid
 
 
-async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
+async def _first_config(node: NodeContext, settings: MasterConfig) -> tuple[RaftConfig, bool]:
     """The configuration this replica of the system tablet begins with: from disk, or agreed on by
-    all masters at their first start, or that of a cluster that is there already.
+    all masters at their first start, or that of a cluster that is there already. And whether it was
+    on the disk.
     """
     env = node.env
     try:
@@ -179,8 +189,8 @@ async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig
         config = await _discover(node, sorted(settings.masters))
         body = msgspec.msgpack.encode(config)
         await checked_file.write(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC, body)
-        return config
-    return msgspec.msgpack.decode(stored, type=RaftConfig)
+        return config, False
+    return msgspec.msgpack.decode(stored, type=RaftConfig), True
 
 
 async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:

@@ -14,6 +14,7 @@ __all__ = [
     "busy",
     "invalid_argument",
     "not_initialized",
+    "not_supported",
     "not_the_leader",
     "not_yet_ready",
     "overloaded",
@@ -111,6 +112,15 @@ def too_stale(bound_ns: int | None, limit_ms: int) -> MasterError:
         MasterErrorCode.TOO_STALE,
         AppStatus.SERVICE_UNAVAILABLE,
         f"the state of this master may be older than {limit_ms} ms: {known}; ask another one",
+    )
+
+
+def not_supported(what: str) -> MasterError:
+    """This profile has no such thing; nothing was done."""
+    return MasterError(
+        MasterErrorCode.UNKNOWN_ERROR,
+        AppStatus.NOT_SUPPORTED,
+        f"{what}: not supported in this profile; use --profile strict",
     )
 
 

@@ -27,6 +27,7 @@ class AppStatus(enum.IntEnum):
 
     OK = 0
     NOT_FOUND = 1
+    NOT_SUPPORTED = 3
     INVALID_ARGUMENT = 4
     ALREADY_PRESENT = 6
     RUNTIME_ERROR = 7

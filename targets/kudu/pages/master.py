@@ -72,7 +72,8 @@ class MasterPages:
         return self._service.status()
 
     def _page_of(self, address: str, port: int) -> str:
-        return self._env.page_url(Address(address.rpartition(":")[0], port))
+        name = Address(address.rpartition(":")[0], port)
+        return self._env.page_url(self._env.net.resolve(name))
 
     # --- pages -------------------------------------------------------------------------------
 
@@ -112,7 +113,8 @@ class MasterPages:
                 return MasterAnswer(error=f"unreachable: {error}")
         if answer.error is not None:
             return MasterAnswer(error=answer.error.message)
-        return MasterAnswer(answer.meta.master_uuid, answer.role, answer.start_ns)
+        uuid, told = answer.meta.master_uuid, answer.told_masters
+        return MasterAnswer(uuid, answer.role, answer.start_ns, told=told)
 
     async def _tables(self, _: Query) -> Page:
         data = master_data.tables(self._dump())

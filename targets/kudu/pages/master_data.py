@@ -36,6 +36,7 @@ class MasterAnswer(NamedTuple):
     role: str = ""
     start_ns: int = 0
     error: str | None = None
+    told: tuple[str, ...] = ()  # the masters that it was started with
 
 
 def masters(
@@ -71,12 +72,18 @@ def masters(
             }
         )
     voters = sum(peer.member_type == "VOTER" for peer in peers)
+    stored = {peer.address for peer in peers}
     return {
         "masters": live,
         "errors": errors,
         "config_index": None if config is None else config.opid_index,
         "voters": voters,
         "warning": _even(voters) if voters and voters % 2 == 0 else None,
+        "told_otherwise": [
+            {"address": one["address"], "told": sorted(answers[one["uuid"]].told)}
+            for one in live
+            if stored != {*answers[one["uuid"]].told}
+        ],
     }
 
 

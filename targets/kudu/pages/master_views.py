@@ -52,6 +52,14 @@ def masters(data: Data) -> Html:
     )
     return join(
         note(data["warning"], "warning") if data["warning"] else None,
+        *(
+            note(
+                f"{one['address']} was started with another list of masters than this one: "
+                f"{', '.join(one['told'])}. Restart it with these.",
+                "warning",
+            )
+            for one in data["told_otherwise"]
+        ),
         live,
         errors if data["errors"] else None,
     )

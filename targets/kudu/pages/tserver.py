@@ -62,7 +62,8 @@ class TServerPages:
         return {**self._tablets_dump(), "calls": calls, "serving": self._server.is_listening}
 
     def _page_of(self, address: str, port: int) -> str:
-        return self._env.page_url(Address(address.rpartition(":")[0], port))
+        name = Address(address.rpartition(":")[0], port)
+        return self._env.page_url(self._env.net.resolve(name))
 
     # --- pages -------------------------------------------------------------------------------
 

@@ -258,10 +258,16 @@ class _Dial:
 
 
 class RpcClient:
-    """Calls methods of other nodes over one cached connection per address."""
+    """Calls methods of other nodes over one cached connection per address.
 
-    def __init__(self, env: Env) -> None:
+    A name is resolved again at every attempt to connect, so that a call after a network error finds
+    whoever has the name by then (KUDU-1885).
+    """
+
+    def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
+        """`resolve_once` is switch DNS-ONCE: what a name led to at first it leads to for ever."""
         self._env = env
+        self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
         self._dials: dict[Address, _Dial] = {}
         self._parsed: dict[str, Address] = {}
@@ -369,6 +375,10 @@ class RpcClient:
             self._parsed[address] = parsed
         return parsed
 
+    def _resolve(self, name: Address) -> Address:
+        found = self._env.net.resolve(name)
+        return found if self._resolved is None else self._resolved.setdefault(name, found)
+
     async def _connect(self, address: Address, deadline: float) -> _Link:
         """The link to `address` once it is up. Raises `RpcError` with `sent` False."""
         if self._closed:
@@ -404,7 +414,7 @@ class RpcClient:
         while True:
             try:
                 async with asyncio.timeout(timeout_s):
-                    conn = await self._env.net.connect(address)
+                    conn = await self._env.net.connect(self._resolve(address))
             except TimeoutError:
                 timeout_s = min(timeout_s * 2, _CONNECT_TIMEOUT_MAX_S)
                 if not dial.waiters:

@@ -18,7 +18,7 @@ from harness.env import Disk, Env
 from harness.errors import UsageError
 from targets.kudu import checked_file
 from targets.kudu import messages as m
-from targets.kudu.bugs import bugs_of
+from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.pages.tserver import TServerPages
@@ -74,7 +74,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     bugs = bugs_of(settings.profile, settings.bugs)
     instance = await _start_instance(env)
     uuid = instance.uuid
-    client = RpcClient(env)
+    client = RpcClient(env, resolve_once=Bug.DNS_ONCE in bugs)
     server = RpcServer(env, parse_address(settings.address).port)
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
