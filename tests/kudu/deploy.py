@@ -118,14 +118,16 @@ def deploy(
     knobs: dict[str, Any] | None = None,
     spare_masters: int = 0,
     joining: int = 0,
+    profile: str = "strict",
+    more: dict[str, Any] | None = None,
 ) -> Any:
     """Deploy, wait until ready, run `body`, tear down. The masters after the first ones, `joining`
     in number, are no members; each knows of itself and of the first ones. `spare_masters` are the
-    target's option.
+    target's option, and so are `more`.
     """
     target = KuduTarget()
     settings = TargetSettings(
-        profile="strict",
+        profile=profile,
         bugs=bugs,
         options={
             "masters": masters,
@@ -133,6 +135,7 @@ def deploy(
             "tservers": tservers,
             "resend": 0,
             "kudu_flag": flags,
+            **(more or {}),
         },
     )
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.tolerance import KINDS, OLD, Group, World, all_succeed, none_acknowledged, run
+from bench.tolerance import run
+from bench.tolerance_world import KINDS, OLD, Group, World, all_succeed, none_acknowledged
 from harness.ops import OpType
 from harness.plugins import Completion
 from tests.async_tests import on
