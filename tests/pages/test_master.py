@@ -86,6 +86,19 @@ def test_who_does_not_answer_or_is_somebody_else_is_an_error_and_not_live():
     assert "Errors 3" in read(master_views.masters(data))[0]
 
 
+def test_who_was_started_with_another_list_is_warned_of():
+    both = ("m2:7051", "m1:7051")
+    said = {
+        UUIDS[0]: MasterAnswer(UUIDS[0], "LEADER", START_NS, told=both),
+        UUIDS[1]: MasterAnswer(UUIDS[1], "FOLLOWER", START_NS, told=both[:1]),
+    }
+    data = masters_of(config(V, V), said)
+    assert data["told_otherwise"] == [{"address": "m2:7051", "told": ["m2:7051"]}]
+    text = read(master_views.masters(data))[0]
+    assert "m2:7051 was started with another list" in text
+    assert "m1:7051 was started" not in text
+
+
 def test_a_master_that_is_starting_knows_nobody():
     data = masters_of(None, {})
     assert (data["masters"], data["warning"]) == ([], None)
@@ -202,7 +215,10 @@ async def test_masters_come_from_the_committed_configuration_and_not_from_the_ac
         def status(self):
             return master_dump()
 
-    env = SimpleNamespace(name="m1", clock=None, page_url=lambda address: f"http://{address}")
+    net = SimpleNamespace(resolve=lambda address: address)
+    env = SimpleNamespace(
+        name="m1", clock=None, net=net, page_url=lambda address: f"http://{address}"
+    )
     node = SimpleNamespace(env=env, flags=Flags(), uuid=UUIDS[0], rpc=Rpc())
     pages = MasterPages(node, SimpleNamespace(replica=replica), Service())
     response = await pages._site.answer(PageRequest("/masters", {}, accepts_json=True))

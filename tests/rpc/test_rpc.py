@@ -248,3 +248,24 @@ def test_sequential_calls_are_cheap() -> None:
         return (time.thread_time() - start_s) / count
 
     assert any(cost_s() < 400e-6 for _ in range(5))
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_name_is_resolved_again_after_an_error(once: bool) -> None:
+    """With switch DNS-ONCE it is not, and the client goes on to whom it knew."""
+
+    async def main(session: Session) -> None:
+        client = RpcClient(session.env, resolve_once=once)
+        assert (await echo(client)).text == "n1 to client"
+        await session.cluster.alias("n1", "n2")
+        assert (await echo(client)).text == "n1 to client"  # what is connected stays so
+        await session.cluster.kill("n1")
+        await asyncio.sleep(1)  # in virtual time: the connection breaks
+        if once:
+            with pytest.raises(RpcConnectionError):
+                await echo(client)
+            assert (await echo(RpcClient(session.env))).text == "n2 to client"
+        else:
+            assert (await echo(client)).text == "n2 to client"
+
+    simulate(main, spec("n1"), spec("n2"))

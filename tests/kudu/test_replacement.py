@@ -1,0 +1,187 @@
+"""A master lost for good: the bench's ways in simulation, and lists of masters that differ."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from bench.replacement import WAYS, Way, run
+from harness.cluster import ClusterEvent, NodeState
+from harness.errors import UsageError
+from harness.ops import OpType
+from targets.kudu import messages as m
+from targets.kudu.bugs import Bug
+from targets.kudu.master.membership import LISTS_DIFFER, check_told
+from tests.async_tests import on
+from tests.kudu.deploy import Deployed, deploy
+from tests.pages.samples import get
+
+TITLES = {way.title: way for way in WAYS}
+ALIAS, ONCE, NO_ALIAS, LEARNING = WAYS
+
+
+def with_restarts(way: Way, restarts: bool) -> Way:
+    return dataclasses.replace(way, restarts=restarts)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
+def test_another_master_does_its_work(way):
+    claims = list(run("sim", (way,)))
+    assert len(claims) == 4 + way.restarts
+    for claim in claims:
+        assert claim.holds, claim
+
+
+@pytest.mark.parametrize("way", [ONCE, NO_ALIAS], ids=lambda way: way.title)
+def test_without_restarts_where_they_are_needed_it_does_not(way):
+    with pytest.raises(AssertionError, match=r"^not "):
+        list(run("sim", (with_restarts(way, False),)))
+
+
+@pytest.mark.parametrize("way", [ALIAS, LEARNING], ids=lambda way: way.title)
+def test_what_works_without_restarts_is_seen(way):
+    held = [claim.holds for claim in run("sim", (with_restarts(way, True),))]
+    assert held == [False, True, True, True, True]
+
+
+@on(deploy)
+async def test_pages_are_where_a_name_leads(cluster: Deployed):
+    await cluster.session.cluster.alias("m1", "m2")
+    listed = (await get(cluster.env, "m3", "/masters.json"))["masters"]
+    assert {m["address"]: m["page"] for m in listed}["m1:7051"] == "http://m2:8051"
+
+
+# --- lists of masters --------------------------------------------------------------------------
+
+
+class Node:
+    """As much of a node as has a list of masters."""
+
+    def __init__(self, *bugs):
+        self.env, self.bugs, self.events = self, frozenset(bugs), []
+
+    def event(self, kind, **data):
+        self.events.append((kind, data))
+
+
+@pytest.mark.parametrize(
+    ("stored", "told", "may_start"),
+    [
+        ("123", "123", True),
+        ("123", "321", True),
+        ("12", "123", True),  # it is about to join, or another was removed
+        ("1", "123", False),
+        ("123", "12", False),
+        ("1234", "123", False),
+        ("234", "123", False),  # one address for another
+        ("23", "123", True),
+        ("2", "1", False),
+    ],
+)
+def test_lists_may_differ_by_one_that_is_not_stored(stored, told, may_start):
+    peers = tuple(m.PeerConfig(f"uuid-{name}", f"m{name}:7051") for name in stored)
+    config = m.RaftConfig(7, peers)
+    addresses = [f"m{name}:7051" for name in told]
+    strict, checking = Node(), Node(Bug.STORED_LIST)
+    check_told(strict, config, addresses)
+    if may_start:
+        check_told(checking, config, addresses)
+    else:
+        with pytest.raises(UsageError, match=LISTS_DIFFER):
+            check_told(checking, config, addresses)
+    differ = sorted(f"m{name}:7051" for name in set(stored) ^ set(told))
+    for node in (strict, checking):
+        assert [data["differ"] for _, data in node.events] == ([differ] if differ else [])
+
+
+async def _killed_in_the_middle(cluster: Deployed) -> list[ClusterEvent]:
+    """A follower that was killed after an AddMaster returns with the old list."""
+    events: list[ClusterEvent] = []
+    world = cluster.session.cluster
+    world.subscribe(events.append)
+    assert await cluster.system.operations["add-master"](["m4"])
+    leader = await cluster.leader()
+    victim = next(name for name in ("m1", "m2") if name != leader)
+    await asyncio.sleep(3)
+    await world.kill(victim)
+    await world.start(victim)
+    await asyncio.sleep(5)
+    events = [event for event in events if event.node == victim]
+    assert (world.state(victim) is NodeState.RUNNING) == (events[-1].kind != "node-exited")
+    return events
+
+
+def kinds(events: list[ClusterEvent]) -> list[str]:
+    return [one.kind for one in events if one.kind in {"masters-differ", "node-exited"}]
+
+
+@on(deploy, spare_masters=1)
+async def test_a_master_with_an_old_list_follows_what_it_has_stored_and_says_so(cluster: Deployed):
+    assert kinds(await _killed_in_the_middle(cluster)) == ["node-exited", "masters-differ"]
+    await cluster.until_converged()
+    pages = [await get(cluster.env, name, "/masters.json") for name in ("m1", "m2", "m3", "m4")]
+    assert pages == pages[:1] * 4
+    assert len(pages[0]["masters"]) == 4
+    old = [f"m{number}:7051" for number in (1, 2, 3)]
+    assert pages[0]["told_otherwise"] == [{"address": one, "told": old} for one in old]
+    text = (await get(cluster.env, "m1", "/masters")).decode()
+    assert "m2:7051 was started with another list" in text
+    assert "m4:7051 was started" not in text
+
+
+@on(deploy, spare_masters=1, bugs=("STORED-LIST",))
+async def test_with_the_switch_it_exits(cluster: Deployed):
+    events = await _killed_in_the_middle(cluster)
+    assert kinds(events) == ["node-exited", "masters-differ", "node-exited"]
+    assert any(LISTS_DIFFER in line for line in events[-1].data["log"])
+
+
+@on(deploy, spare_masters=1, profile="modern")
+async def test_in_a_profile_whoever_restarts_it_keeps_its_list(cluster: Deployed):
+    assert kinds(await _killed_in_the_middle(cluster)) == ["node-exited"]
+    await cluster.until_converged()
+
+
+@on(deploy, profile="modern", more={"changed_masters": "m1"})
+async def test_but_not_against_an_operator_who_writes_another_list(cluster: Deployed):
+    world = cluster.session.cluster
+    await world.kill("m2")
+    await world.start("m2", "changed")
+    await asyncio.sleep(2)
+    assert world.state("m2") is NodeState.DOWN
+
+
+# --- what a profile does not have --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("profile", "refused"),
+    [
+        ("strict", set()),
+        ("modern", {"get-stale"}),
+        ("legacy", {"get-stale", "add-master", "remove-master"}),
+    ],
+)
+def test_what_a_profile_does_not_have_is_refused_and_does_nothing(profile, refused):
+    async def body(cluster: Deployed) -> None:
+        client = cluster.new_client()
+        await cluster.ok(client, "create", name="t")
+        leader = await cluster.leader()
+        other = next(name for name in ("m1", "m2", "m3") if name != leader)
+        asked = {
+            "add-master": {"node": "m4"},
+            "remove-master": {"node": other},
+            "get-stale": {"name": "t", "max_staleness_ms": 60_000},
+        }
+        for f, value in asked.items():
+            done = await cluster.do(client, f, timeout_s=3.0, **value)
+            if f in refused:
+                assert done.type is OpType.FAIL, done
+                assert "NOT_SUPPORTED" in done.error
+            else:
+                assert done.type is OpType.OK, done
+        found = (await cluster.ok(client, "list-masters"))["masters"]
+        members = {name for name, *_ in found}
+        assert members == {"m1", "m2", "m3"} ^ (set() if profile == "legacy" else {"m4", other})
+
+    deploy(body, profile=profile, spare_masters=1)
