@@ -2,10 +2,11 @@
 
 import asyncio
 import dataclasses
+import random
 
 import pytest
 
-from bench.replacement import WAYS, Way, run
+from bench.replacement import WAYS, Replacement, Way, run
 from harness.cluster import ClusterEvent, NodeState
 from harness.errors import UsageError
 from harness.ops import OpType
@@ -44,6 +45,33 @@ def test_what_works_without_restarts_is_seen(way):
     assert held == [False, True, True, True, True]
 
 
+@on(deploy, spare_masters=1, bugs=("DNS-ONCE",), more={"told_spares": False})
+async def test_tablet_servers_that_resolved_a_name_must_restart(cluster: Deployed):
+    replacement = Replacement(cluster, ONCE)
+    replacement.others = ["m2", "m3"]
+    with pytest.raises(AssertionError, match=r"not ready .* t1 was not heard by m1"):
+        await replacement.measure()
+
+
+@on(deploy, spare_masters=1, bugs=("DNS-ONCE",), more={"told_spares": False})
+async def test_clients_that_resolved_a_name_must_restart(cluster: Deployed):
+    old = cluster.new_client()
+    await cluster.ok(old, "list")
+    replacement = Replacement(cluster, ONCE)
+    assert all(claim.holds for claim in await replacement.measure())
+    await replacement._lead()
+    assert (await cluster.do(old, "list", timeout_s=3.0)).type is OpType.FAIL
+    await cluster.ok(cluster.new_client(), "list")
+
+
+@on(deploy, spare_masters=1)
+async def test_a_master_that_is_found_under_two_names_counts_once(cluster: Deployed):
+    claims = await Replacement(cluster, ALIAS).measure()
+    assert all(claim.holds for claim in claims)
+    core = cluster.system.core(random.Random(1))
+    assert sum(name.startswith("m") for name in core) == 2
+
+
 @on(deploy)
 async def test_pages_are_where_a_name_leads(cluster: Deployed):
     await cluster.session.cluster.alias("m1", "m2")
@@ -57,6 +85,8 @@ async def test_pages_are_where_a_name_leads(cluster: Deployed):
 class Node:
     """As much of a node as has a list of masters."""
 
+    address = "m1:7051"
+
     def __init__(self, *bugs):
         self.env, self.bugs, self.events = self, frozenset(bugs), []
 
@@ -69,12 +99,13 @@ class Node:
     [
         ("123", "123", True),
         ("123", "321", True),
-        ("12", "123", True),  # it is about to join, or another was removed
+        ("12", "123", True),  # one was removed
+        ("23", "123", True),  # this one is to join
+        ("234", "1234", True),
         ("1", "123", False),
         ("123", "12", False),
         ("1234", "123", False),
         ("234", "123", False),  # one address for another
-        ("23", "123", True),
         ("2", "1", False),
     ],
 )
@@ -90,8 +121,9 @@ def test_lists_may_differ_by_one_that_is_not_stored(stored, told, may_start):
         with pytest.raises(UsageError, match=LISTS_DIFFER):
             check_told(checking, config, addresses)
     differ = sorted(f"m{name}:7051" for name in set(stored) ^ set(told))
+    told_of = [] if differ in ([], ["m1:7051"]) else [differ]
     for node in (strict, checking):
-        assert [data["differ"] for _, data in node.events] == ([differ] if differ else [])
+        assert [data["differ"] for _, data in node.events] == told_of
 
 
 async def _killed_in_the_middle(cluster: Deployed) -> list[ClusterEvent]:
@@ -134,6 +166,19 @@ async def test_with_the_switch_it_exits(cluster: Deployed):
     events = await _killed_in_the_middle(cluster)
     assert kinds(events) == ["node-exited", "masters-differ", "node-exited"]
     assert any(LISTS_DIFFER in line for line in events[-1].data["log"])
+
+
+@on(deploy, spare_masters=1, bugs=("STORED-LIST",))
+async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster: Deployed):
+    world = cluster.session.cluster
+    leader = await cluster.leader()
+    other = next(name for name in ("m2", "m3") if name != leader)
+    await cluster.system.operations["remove-master"]([other])
+    await world.kill("m4")
+    await world.wipe("m4")
+    await world.start("m4")
+    await asyncio.sleep(2)
+    assert world.state("m4") is NodeState.DOWN
 
 
 @on(deploy, spare_masters=1, profile="modern")

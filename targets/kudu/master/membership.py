@@ -80,15 +80,15 @@ async def ask_registration(
 
 
 def check_told(node: NodeContext, config: RaftConfig, told: Sequence[str]) -> None:
-    """Compare what is stored with what this master is started with, at every start but the first.
+    """Compare what is stored, or found at the first start, with what this master is started with.
 
-    They may differ by one address, if that is not a stored one too many: a master that joins, or
-    one that was removed. Else Kudu exits (`master/sys_catalog.cc`), which raises `UsageError` here
-    (switch STORED-LIST); without it the stored one counts, and event `masters-differ` tells of it.
+    Kudu lets them differ by one address, if that is not a stored one too many: this master is to
+    join, or one was removed. Else it exits (`master/sys_catalog.cc`), which raises `UsageError`
+    here (switch STORED-LIST); without that the stored one counts, and an event tells of it.
     """
     stored = sorted({peer.address for peer in config.peers})
     differ = sorted({*stored} ^ {*told})
-    if not differ:
+    if differ in ([], [node.address]):
         return
     node.env.event("masters-differ", stored=stored, told=[*told], differ=differ)
     if Bug.STORED_LIST in node.bugs and (len(stored) > len({*told}) or len(differ) > 1):

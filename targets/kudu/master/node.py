@@ -86,7 +86,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     try:
         await pages.serve()
         await server.start()
-        first_config, stored = await _first_config(node, settings)
+        first_config = await _first_config(node, settings)
         replica = Replica(
             env,
             consensus=consensus,
@@ -102,7 +102,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
             needs_majority=Bug.NO_LEASE not in bugs,
         )
         await replica.start()
-        if stored and not settings.masters_kept:
+        if not settings.masters_kept:
             check_told(node, replica.committed_config, settings.masters)
         leadership.on_role_change(replica)
         env.event("master-started", uuid=uuid, address=settings.address)
@@ -177,10 +177,9 @@ async def _instance_uuid(env: Env) -> str:
         return uuid
 
 
-async def _first_config(node: NodeContext, settings: MasterConfig) -> tuple[RaftConfig, bool]:
+async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
     """The configuration this replica of the system tablet begins with: from disk, or agreed on by
-    all masters at their first start, or that of a cluster that is there already. And whether it was
-    on the disk.
+    all masters at their first start, or that of a cluster that is there already.
     """
     env = node.env
     try:
@@ -189,8 +188,8 @@ async def _first_config(node: NodeContext, settings: MasterConfig) -> tuple[Raft
         config = await _discover(node, sorted(settings.masters))
         body = msgspec.msgpack.encode(config)
         await checked_file.write(env.disk, _FIRST_CONFIG_FILE, _FIRST_CONFIG_MAGIC, body)
-        return config, False
-    return msgspec.msgpack.decode(stored, type=RaftConfig), True
+        return config
+    return msgspec.msgpack.decode(stored, type=RaftConfig)
 
 
 async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:

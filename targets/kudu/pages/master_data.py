@@ -50,7 +50,8 @@ def masters(
     Built from the configuration and not from flags (KUDU-2309), so it is the same on every master.
     """
     peers = () if config is None else sorted(config.peers, key=lambda peer: peer.address)
-    live, errors = [], []
+    stored = {peer.address for peer in peers}
+    live, errors, told_otherwise = [], [], []
     for peer in peers:
         answer = answers.get(peer.uuid, MasterAnswer(error="not asked"))
         error = answer.error
@@ -59,6 +60,8 @@ def masters(
         if error is not None:
             errors.append({"uuid": peer.uuid, "address": peer.address, "error": error})
             continue
+        if stored != {*answer.told}:
+            told_otherwise.append({"address": peer.address, "told": sorted(answer.told)})
         live.append(
             {
                 "uuid": peer.uuid,
@@ -72,18 +75,13 @@ def masters(
             }
         )
     voters = sum(peer.member_type == "VOTER" for peer in peers)
-    stored = {peer.address for peer in peers}
     return {
         "masters": live,
         "errors": errors,
         "config_index": None if config is None else config.opid_index,
         "voters": voters,
         "warning": _even(voters) if voters and voters % 2 == 0 else None,
-        "told_otherwise": [
-            {"address": one["address"], "told": sorted(answers[one["uuid"]].told)}
-            for one in live
-            if stored != {*answers[one["uuid"]].told}
-        ],
+        "told_otherwise": told_otherwise,
     }
 
 
