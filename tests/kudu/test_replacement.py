@@ -49,7 +49,7 @@ def test_what_works_without_restarts_is_seen(way):
 async def test_tablet_servers_that_resolved_a_name_must_restart(cluster: Deployed):
     replacement = Replacement(cluster, ONCE)
     replacement.others = ["m2", "m3"]
-    with pytest.raises(AssertionError, match=r"not ready .* t1 was not heard by m1"):
+    with pytest.raises(AssertionError, match="t1 was not heard by m1"):
         await replacement.measure()
 
 
