@@ -109,6 +109,11 @@ class Layout:
         """The addresses that tablet servers and clients start with."""
         self.learns_masters = self.flags.heartbeat_names_masters
         knows_all = len(self.told) == len(every)
+        if not (knows_all or self.learns_masters or self.changed_told):
+            raise UsageError(
+                "--no-told-spares, and with heartbeat_names_masters=false nobody learns of a spare "
+                "master later: none could lead; tell of them, or in the end by --changed-masters"
+            )
         self.relearn_s = RELEARN_S if self.learns_masters and not knows_all else None
         """How often clients ask whether there are others."""
         self.tservers = {

@@ -66,6 +66,7 @@ def test_the_changed_variant_may_be_told_of_other_masters():
         (settings(kudu_flag="heartbeat_interval_ms"), "has no value"),
         (settings(kudu_flag="no_such=1"), "no_such"),
         (settings(changed_masters="m1,m9"), "'m9' is no master"),
+        (settings(profile="modern", spare_masters=1, told_spares=False), "nobody learns"),
         (settings(profile="ancient"), "'ancient'"),
         (settings(bugs=("KUDU-0",)), "'KUDU-0'"),
     ],
