@@ -3,7 +3,8 @@
 A run in which nothing happened is linearizable. So this checker asks for evidence, and says
 `unknown` with the reason where it is missing:
 
-* every kind of operation that was invoked succeeded at least once;
+* every kind of operation that was invoked succeeded at least once, but for those that the profile
+  does not have (`Permit.lacks`), which makes a run permitted and no better;
 * enough mutations were acknowledged to have anything to lose;
 * every nemesis of the case hit somebody at least once, and its bite was
   not nothing (packets dropped, a process stopped); one that nobody could measure is not assumed;
@@ -24,9 +25,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from checkers._load import Load
+from checkers._permitted import permitted_result
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict, error_code
+from harness.permits import permits_of
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -144,15 +147,17 @@ class StatsChecker:
     doc = "statistics, and proof that operations succeeded and faults did bite"
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """`valid` or, with every reason, `unknown`."""
+        """`valid`, `permitted` or, with every reason, `unknown`."""
         del time_limit_s
         counts = _Counts(history)
+        permits = permits_of(history)
+        lacking = {f: name for name, permit in permits.items() for f in permit.lacks}
         faults = faults_of(history.of_process(NEMESIS), most=None)
         in_flight = _InFlight(history.pairs)
         leaders = [op.value for op in history.leaders()]
         load = Load(history, case)
         doubts = [
-            *_doubts_about_operations(counts),
+            *_doubts_about_operations(counts, lacking),
             *_doubts_about_faults(case, faults, _undone(history, faults)),
             *(_Doubt(*doubt) for doubt in load.doubts()),
             *_doubts_about_reads(history),
@@ -177,7 +182,12 @@ class StatsChecker:
             f"{counted(len(faults), 'fault')}, "
             f"{_about_leaders(leaders)}"
         )
-        return CheckResult(self.name, Verdict.VALID, reason, details=details)
+        found = CheckResult(self.name, Verdict.VALID, reason, details=details)
+        refused: Counter[str] = Counter()
+        for f, kinds in counts.by_f.items():
+            if f in lacking and not kinds["ok"]:
+                refused[lacking[f]] += sum(kinds.values())
+        return permitted_result(found, permits, refused, (), details) if refused else found
 
     def _details(
         self,
@@ -289,7 +299,7 @@ def _line(row: Mapping[str, Any]) -> str:
     )
 
 
-def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
+def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> list[_Doubt]:
     doubts = []
     if not counts.by_f:
         return [_Doubt("no-operations", "no operation was invoked at all")]
@@ -304,7 +314,7 @@ def _doubts_about_operations(counts: _Counts) -> list[_Doubt]:
             text = f"only {counted(done, 'operation')} succeeded during chaos: that proves nothing"
             doubts.append(_Doubt("few-operations", text))
     for f, kinds in sorted(counts.by_f.items()):
-        if not kinds["ok"]:
+        if not kinds["ok"] and f not in lacking:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
             doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({shown})"))
     if any(f not in READS for f in counts.by_f) and counts.ok_mutations < OK_MUTATIONS_MIN:

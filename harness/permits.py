@@ -73,6 +73,8 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     `signs` are texts: a process may end if one of the last lines of its log holds one. `rules`
     maps names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
     `after` is what must have come before (`since`): without it, there is no such permit.
+    `lacks` are kinds of operations that the profile does not have: that none ever succeeds does not
+    make a run vacuous.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     signs: tuple[str, ...] = ()
     after: Condition = ""
     rules: dict[str, tuple[str, ...]] = {}
+    lacks: tuple[str, ...] = ()
 
 
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:

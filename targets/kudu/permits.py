@@ -16,6 +16,7 @@ from harness.permits import (
     TORN_LIST,
     Permit,
 )
+from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
 from targets.kudu.flags import Flags
 from targets.kudu.master.membership import LISTS_DIFFER
@@ -36,6 +37,11 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         name="catch-up-exit",
         why="a new leader that cannot commit in its term exits (P14)",
         signs=("failed to catch up with older terms in time",),
+    ),
+    Bug.OFFLINE_MEMBERS: Permit(
+        name="offline-members",
+        why="masters cannot be added or removed while the cluster runs (P19)",
+        lacks=(AddMaster.f, RemoveMaster.f),
     ),
     Bug.STORED_LIST: Permit(
         name="stored-list-exit",

@@ -12,7 +12,9 @@ from checkers.crash import CrashChecker
 from checkers.liveness import LivenessChecker
 from checkers.stats import StatsChecker
 from harness.ops import CheckResult, History, OpType, Verdict
+from harness.permits import permitted_in
 from tests.checkers.histories import Writer, case
+from tests.checkers.stale_histories import permitting
 
 # --- liveness ---------------------------------------------------------------------------------
 
@@ -422,6 +424,32 @@ def test_a_run_that_the_user_cut_short_is_unknown() -> None:
     h.fact("interrupted", {"phase": "chaos"})
     result = stats(h, "none")
     assert (result.verdict, result.reason) == (Verdict.UNKNOWN, "the user cut the run short")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "succeeds", "verdict"),
+    [
+        (("add-master",), False, Verdict.PERMITTED),
+        (("add-master",), True, Verdict.VALID),
+        (("remove-master",), False, Verdict.UNKNOWN),
+        ((), False, Verdict.UNKNOWN),
+    ],
+)
+def test_what_a_profile_does_not_have_need_not_succeed(
+    lacks: tuple[str, ...], succeeds: bool, verdict: Verdict
+) -> None:
+    h = busy()
+    for _ in range(2):
+        h.fail(5, "add-master", {"node": "m4"}, None)
+    if succeeds:
+        h.call(5, "add-master", {"node": "m4"})
+        h.ret(5, OpType.OK, {"result": "ok"})
+    history = permitting(h.history, "offline-members", lacks=lacks)
+    result = StatsChecker().check(history, case("none"), time_limit_s=300)
+    assert result.verdict is verdict, result
+    found = {"offline-members": 2} if verdict is Verdict.PERMITTED else {}
+    assert permitted_in(result) == found
+    assert result.details["certificate"]
 
 
 def test_a_busy_run_without_faults_is_valid_and_counted() -> None:
