@@ -145,6 +145,13 @@ class Catalog:
         """The live tablets of a table by partition start."""
         return self._live_tablets.get(table_id, ())
 
+    def all_run(self, table_id: str) -> bool:
+        """Whether every live tablet of a table is RUNNING."""
+        for tablet in self._live_tablets.get(table_id, ()):
+            if tablet.state is not TabletState.RUNNING:
+                return False
+        return True
+
     def name_taken(self, name: str) -> MasterError | None:
         """Why a new table cannot have this name; `None` if it can."""
         if name in self.by_name:
@@ -280,19 +287,17 @@ class Catalog:
             self._live_tablets.setdefault(table.id, [])
             if table.is_live and table.name not in self.hidden:
                 self.by_name[table.name] = table.id
-        for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
-            self._settle(table_id)
+        for table in tables:
+            self._settle(table.id)
+        for tablet in tablets:
+            self._settle(tablet.table_id)
 
     def _settle(self, table_id: str) -> None:
         """Keep `unsettled` true after a change to this table."""
         table = self.tables.get(table_id)
-        if (
-            table is not None
-            and table.is_running
-            and (
-                table.state is TableState.ALTERING
-                or any(t.state is not TabletState.RUNNING for t in self.live_tablets(table_id))
-            )
+        if table is not None and (
+            table.state is TableState.ALTERING
+            or (table.state is TableState.RUNNING and not self.all_run(table_id))
         ):
             self.unsettled[table_id] = None
         else:

@@ -33,6 +33,7 @@ from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
+    RaftConfig,
     ReportedTablet,
     TabletReport,
     TSHeartbeatRequest,
@@ -56,6 +57,7 @@ class Heartbeats:
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers
+        self._named: tuple[RaftConfig, tuple[str, ...]] = (RaftConfig(-1, ()), ())
 
     def handle(
         self, request: TSHeartbeatRequest, peer: str
@@ -187,8 +189,10 @@ class Heartbeats:
         """An answer without error: who the masters are now is in it."""
         replica = self._leadership.replica
         if replica is not None and self._flags.heartbeat_names_masters:
-            peers = replica.config.peers
-            said["master_addresses"] = tuple([peer.address for peer in peers])
+            config = replica.config
+            if config is not self._named[0]:
+                self._named = config, tuple([peer.address for peer in config.peers])
+            said["master_addresses"] = self._named[1]
         return TSHeartbeatResponse(meta, **said)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:

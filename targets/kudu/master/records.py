@@ -95,7 +95,8 @@ class TableRecord(_Record, frozen=True):
     @property
     def is_running(self) -> bool:
         """Whether it serves: RUNNING or ALTERING."""
-        return self.state in {TableState.RUNNING, TableState.ALTERING}
+        state = self.state
+        return state is TableState.RUNNING or state is TableState.ALTERING
 
     @property
     def shown_schema(self) -> Schema:
@@ -149,7 +150,8 @@ class TabletRecord(_Record, frozen=True):
     @property
     def is_live(self) -> bool:
         """Whether the tablet was neither deleted nor replaced."""
-        return self.state not in {TabletState.REPLACED, TabletState.DELETED}
+        state = self.state
+        return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
     def buried(self, state: TabletState, deleted_ns: int, reason: str) -> TabletRecord:
         """This tablet, DELETED or REPLACED and stripped to what its id is still needed for."""

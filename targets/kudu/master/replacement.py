@@ -87,6 +87,18 @@ def is_settled(config: RaftConfig, num_replicas: int) -> bool:
     )
 
 
+def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
+    """Whether all is as it should be: then `decide` has nothing to say, and need not be asked."""
+    if len(config.peers) != num_replicas:
+        return False
+    for peer in config.peers:
+        if peer.member_type != "VOTER" or peer.replace:
+            return False
+        if health.get(peer.uuid) is not PeerHealth.HEALTHY:
+            return False
+    return True
+
+
 def _decide_evicting(
     config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
 ) -> Decision | None:

@@ -232,15 +232,16 @@ class RaftCore:
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
         """Accept a leader; false when its term is over."""
-        if caller_term < self.term:
+        term = self._state.term
+        if caller_term < term:
             return False
-        assert caller_term > self.term or self.role is not Role.LEADER, (
+        assert caller_term > term or self.role is not Role.LEADER, (
             f"{self.uuid} and {caller_uuid} both lead term {caller_term}"
         )
-        assert caller_term > self.term or self.leader_uuid in {None, caller_uuid}, (
+        assert caller_term > term or self.leader_uuid is None or self.leader_uuid == caller_uuid, (
             f"{self.leader_uuid} and {caller_uuid} both lead term {caller_term}"
         )
-        if caller_term > self.term or self.role is Role.CANDIDATE or self._election is not None:
+        if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:
             self._become_follower(caller_term, caller_uuid)
         self.leader_uuid = caller_uuid
         self.heard_leader_ns = self._state.now_ns

@@ -175,7 +175,7 @@ class Replica:
     @property
     def role(self) -> str:
         """LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
-        return Role.NON_PARTICIPANT.value if self._core is None else self._core.role.value
+        return (Role.NON_PARTICIPANT if self._core is None else self._core.role)._value_
 
     @property
     def term(self) -> int:
@@ -400,9 +400,11 @@ class Replica:
     def _committed(self, effect: ev.Committed) -> None:
         """Apply what is committed, and take a snapshot if one is due."""
         log = self.core.log
-        self._trace("committed", index=effect.index)
+        if self._trace_steps:
+            self._trace("committed", index=effect.index)
         self._applier.apply(log.between(self._applier.journal.index + 1, effect.index))
-        self._trace("applied", index=effect.index)
+        if self._trace_steps:
+            self._trace("applied", index=effect.index)
         if self._snapshots.begin(log):
             self._spawn(self._take_snapshot(), "snapshot")
 

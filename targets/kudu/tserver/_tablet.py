@@ -119,7 +119,8 @@ class Tablet:
     @property
     def has_data(self) -> bool:
         """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
-        return self.superblock.data_state in {COPYING, READY}
+        data_state = self.superblock.data_state
+        return data_state == READY or data_state == COPYING
 
     @property
     def is_copied(self) -> bool:
