@@ -52,6 +52,7 @@ class Heartbeats:
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
         self._bugs = node.bugs
+        self._asks = not node.bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
         self._uuid = node.uuid
         self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
@@ -174,11 +175,10 @@ class Heartbeats:
         """Which leadership's full report is missing only a leader of `strict` asks itself. Who has
         joined no cluster yet is told which this is.
         """
-        asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
         return self._response(
             meta,
             leader_master=True,
-            needs_full_tablet_report=asks and server.full_report_term != epoch.term,
+            needs_full_tablet_report=self._asks and server.full_report_term != epoch.term,
             processed_sequence=-1
             if request.report is None or not handled
             else request.report.sequence_number,

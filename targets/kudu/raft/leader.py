@@ -46,6 +46,7 @@ _READ_ACKED: Final = attrgetter("read_acked")
 _HAS_NO_REPLICA: Final = frozenset(
     {ConsensusErrorCode.TABLET_NOT_FOUND, ConsensusErrorCode.TABLET_FAILED}
 )
+_MISMATCH: Final = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
 _REFUSES_COPY: Final = frozenset(
     {ConsensusErrorCode.INVALID_TERM, ConsensusErrorCode.TABLET_NOT_FOUND}
 )
@@ -321,8 +322,7 @@ class Leader:
             return
         if response.responder_term != self._state.term:
             return
-        mismatch = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
-        if error is not None and error.code is not mismatch:
+        if error is not None and error.code is not _MISMATCH:
             return  # refused for a reason that time may mend; the next heartbeat tries again
         peer.note_contact(self._state.now_ns)
         if error is None:
@@ -330,7 +330,8 @@ class Leader:
             assert matched <= self._log.last_index, (
                 f"{COMMITTED_LOST}: {peer.uuid} has {matched}, here {self._log}"
             )
-            peer.match_index = max(peer.match_index, matched)
+            if matched > peer.match_index:
+                peer.match_index = matched
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()
@@ -341,7 +342,8 @@ class Leader:
                     self._hand_over(peer)
         else:
             self._back_off(peer, response)
-        self._resolve_reads()
+        if self._reads:
+            self._resolve_reads()
         if self._wants_more(peer) or error is not None:
             self._send_update(peer)
 

@@ -328,7 +328,8 @@ class Replica:
 
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
-        core, effects, events = self.core, self._effects, self._events
+        core, effects, events = self._core, self._effects, self._events
+        assert core is not None, "not started"
         methods, clock = self._carry_out, self._env.clock
         while self.state_text == "RUNNING":
             if effects:
@@ -382,7 +383,7 @@ class Replica:
             ev.ProposalRejected: self._proposal_rejected,
             ev.ReadReady: self._read_ready,
             ev.ReadRejected: self._read_rejected,
-            ev.ResetElectionTimer: lambda _: self._timer.reset(),
+            ev.ResetElectionTimer: self._timer.reset,
             ev.StateChanged: self._state_changed,
             ev.HealthChanged: lambda _: self._tell_owner(),
         }

@@ -103,7 +103,7 @@ class ReplicaTimer:
         else:
             self.reset()
 
-    def reset(self) -> None:
+    def reset(self, _: object = None) -> None:
         """Wait for a whole election timeout from now on; a leader does not."""
         core = self._core
         if core.role is not Role.LEADER:

@@ -130,8 +130,8 @@ class _MasterLoop:
             await self._membership.join(response.cluster_id)
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
-        cleared = marked.keys() - self._tracker.dirty.keys()
         for other in self.others:
+            cleared = marked.keys() - self._tracker.dirty.keys()
             other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
         self._on_answer(response)
 
