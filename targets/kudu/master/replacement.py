@@ -19,7 +19,16 @@ from dataclasses import dataclass
 
 from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
-__all__ = ["AddPeer", "Decision", "EvictPeer", "Scheme", "StepDownLeader", "decide", "is_settled"]
+__all__ = [
+    "AddPeer",
+    "Decision",
+    "EvictPeer",
+    "Scheme",
+    "StepDownLeader",
+    "decide",
+    "is_at_rest",
+    "is_settled",
+]
 
 
 class Scheme(enum.Enum):
@@ -88,15 +97,12 @@ def is_settled(config: RaftConfig, num_replicas: int) -> bool:
 
 
 def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
-    """Whether all is as it should be: then `decide` has nothing to say, and need not be asked."""
-    if len(config.peers) != num_replicas:
-        return False
-    for peer in config.peers:
-        if peer.member_type != "VOTER" or peer.replace:
-            return False
-        if health.get(peer.uuid) is not PeerHealth.HEALTHY:
-            return False
-    return True
+    """Whether all is as it should be: then `decide` says `None`, and need not be asked. The leader
+    is a member.
+    """
+    return is_settled(config, num_replicas) and all(
+        health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
+    )
 
 
 def _decide_evicting(

@@ -440,7 +440,7 @@ class RaftCore:
         response = event.response
         if response is not None and response.responder_term > self._state.term:
             self._become_follower(response.responder_term, None)
-        elif type(event) is ev.UpdateAnswered:
+        elif isinstance(event, ev.UpdateAnswered):
             self._leader.update_answered(event)
         else:
             self._leader.snapshot_sent(event)

@@ -330,8 +330,7 @@ class Leader:
             assert matched <= self._log.last_index, (
                 f"{COMMITTED_LOST}: {peer.uuid} has {matched}, here {self._log}"
             )
-            if matched > peer.match_index:
-                peer.match_index = matched
+            peer.match_index = max(peer.match_index, matched)
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()

@@ -35,8 +35,7 @@ class PeerProgress:
     def note_contact(self, now_ns: int) -> None:
         """It answered as a working replica does."""
         self.contact_ns = now_ns
-        if self.read_sent > self.read_acked:
-            self.read_acked = self.read_sent
+        self.read_acked = max(self.read_acked, self.read_sent)
         self.is_heard = True
         self.is_hopeless = False
 
