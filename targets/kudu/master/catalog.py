@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from targets.kudu.master.records import (
     Batch,
     Reply,
@@ -25,6 +27,7 @@ from targets.kudu.master.records import (
     TabletRecord,
     TabletState,
     TServerRecord,
+    decode_reply,
 )
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.messages import (
@@ -70,7 +73,7 @@ class Catalog:
         self.tablets: dict[str, TabletRecord] = {}
         self.by_name: dict[str, str] = {}  # live tables only
         self.reserved: dict[str, str] = {}  # name -> what reserved it
-        self.replies: dict[tuple[str, int], Reply] = {}
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}
         self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
         self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
         self.tservers: dict[str, TServerRecord] = {}
@@ -107,6 +110,11 @@ class Catalog:
         return catalog
 
     # --- questions ---------------------------------------------------------------------------
+
+    def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
+        """The answer to a request that was carried out, unless that is too long ago."""
+        raw = self.replies.get((client_id, seq_no))
+        return None if raw is None else decode_reply(raw)
 
     def find(self, identifier: TableIdentifier) -> TableRecord | MasterError:
         """The live table an identifier means, or Kudu's error for it.

@@ -29,6 +29,7 @@ __all__ = [
     "TableState",
     "TabletRecord",
     "TabletState",
+    "decode_reply",
 ]
 
 SYSTEM_TABLET_ID: Final = "0" * 32
@@ -193,6 +194,14 @@ class Reply(_Record, frozen=True):
     def key(self) -> tuple[str, int]:
         """What names the request."""
         return self.client_id, self.seq_no
+
+
+_replies: Final = msgspec.msgpack.Decoder(Reply)
+
+
+def decode_reply(raw: msgspec.Raw) -> Reply:
+    """A reply as it is kept."""
+    return _replies.decode(raw)
 
 
 class Batch(_Record, frozen=True):
