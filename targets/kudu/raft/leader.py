@@ -170,11 +170,10 @@ class Leader:
 
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
         """The highest value that a majority of voters has reached."""
-        values = sorted(
-            own if uuid == self._state.uuid else of_peer(self.peers[uuid])
-            for uuid in self._configs.voters
-        )
-        return values[len(values) - self._configs.majority]
+        peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
+        values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
+        values.sort()
+        return values[len(values) - configs.majority]
 
     # --- appending --------------------------------------------------------------------------
 

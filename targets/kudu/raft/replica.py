@@ -321,10 +321,13 @@ class Replica:
         """Give the core an event; after a stop, nothing happens."""
         if self.state_text != "RUNNING":
             return
-        self._events.append(event)
-        if not self._busy:
-            self._busy = True
-            self._carry_on()
+        if self._busy:
+            self._events.append(event)
+            return
+        assert not self._events, "events wait, and nobody is at work on them"
+        self._busy = True
+        self._effects += self.core.step(event, self._env.clock.monotonic_ns())
+        self._carry_on()
 
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
@@ -358,12 +361,13 @@ class Replica:
         await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
 
     def _on_durable(self, sequence: int) -> None:
-        self._trace("synced")
+        if self._trace_steps:
+            self._trace("synced")
         self.step(ev.Synced(sequence))
 
     def _trace(self, kind: str, **data: Any) -> None:
-        if self._trace_steps:
-            self._env.event(kind, group=self._group_label, term=self.term, **data)
+        """Announce a step; only to be called where that is wanted."""
+        self._env.event(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
 
@@ -389,7 +393,8 @@ class Replica:
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
-        self._trace("appended", index=effect.entries[-1].index)
+        if self._trace_steps:
+            self._trace("appended", index=effect.entries[-1].index)
         self._wal.append(effect.sequence, effect.preceding, effect.entries)
 
     def _reply(self, effect: ev.Reply) -> None:

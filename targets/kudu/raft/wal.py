@@ -182,7 +182,7 @@ class Wal:
             async with self._writing:
                 queue, self._queue = self._queue, []
                 if queue:
-                    await self._write(tuple(append for _, append in queue))
+                    await self._write(tuple([append for _, append in queue]))
             if queue:
                 self._on_durable(queue[-1][0])
 
