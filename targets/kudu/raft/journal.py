@@ -40,11 +40,10 @@ class Journal:
         """Note that the next entry was applied."""
         assert entry.index == self.index + 1, f"applied {entry.index} after {self.index}"
         header = _ENTRY.pack(entry.index, entry.term, entry.kind)
-        state = hashlib.blake2b(self.digest + header, digest_size=_DIGEST_BYTES)
-        state.update(entry.payload)
+        data = self.digest + header + entry.payload
         self.index = entry.index
         self.term = entry.term
-        self.digest = state.digest()
+        self.digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
         self._digests += self.digest
         if len(self._digests) > _WINDOW * _DIGEST_BYTES:
             del self._digests[:_DIGEST_BYTES]
