@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bench.measure import machine, profiled
+from bench.measure import best_s, machine, profiled
 from harness.cluster import NodeSpec
 from harness.env import Address, Conn, Env
 from harness.environments.sim import SimEnvironment
 from harness.plugins import DeploymentPlan, Session
 
 PORT = 7000
+CALLS = 50_000
 
 
 async def _forever() -> None:
@@ -107,22 +108,26 @@ def measure(
 
 
 async def _sequential_calls(session: Session) -> int:
-    calls = 50_000
     conn = await session.env.net.connect(Address("n0", PORT))
-    for _ in range(calls):
+    for _ in range(CALLS):
         await conn.send(b"x" * 100)
         await conn.recv()
-    return calls
+    return CALLS
+
+
+def rpc_s() -> float:
+    """CPU seconds of one call: the best of three runs."""
+    plan, environment = _plan("server", 1), SimEnvironment()
+    return best_s(lambda: environment.execute(plan, _sequential_calls), 3) / CALLS
 
 
 async def _calls_with_timeout(session: Session) -> int:
-    calls = 50_000
     conn = await session.env.net.connect(Address("n0", PORT))
-    for _ in range(calls):
+    for _ in range(CALLS):
         async with asyncio.timeout(5):
             await conn.send(b"x" * 100)
             await conn.recv()
-    return calls
+    return CALLS
 
 
 def main() -> None:

@@ -14,11 +14,12 @@ __all__ = ["Wakeup"]
 class Wakeup:
     """A flag that one task waits for, for so long at most."""
 
-    __slots__ = ("_is_set", "_waiter")
+    __slots__ = ("_is_set", "_loop", "_waiter")
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of all who wait
 
     def set(self) -> None:
         """Let the waiting task, or the next one to wait, go on."""
@@ -35,7 +36,9 @@ class Wakeup:
         if self._is_set:
             return True
         assert self._waiter is None, "another task waits already"
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiter = waiter
         timer = loop.call_later(timeout_s, _settle, waiter)

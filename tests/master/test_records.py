@@ -1,6 +1,7 @@
 """The system tablet: batches, snapshots, kept answers, and maps rebuilt from rows."""
 
 import random
+import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from targets.kudu.master.records import (
     TableState,
     TabletRecord,
     TabletState,
+    decode_reply,
 )
 from targets.kudu.master.system_tablet import SystemTablet
 
@@ -74,9 +76,11 @@ def test_replies_are_bounded_in_the_order_of_application(
         rows.apply(number + 1, 1, encode_batch(Batch(1, 0, reply=reply)))
     assert list(rows.replies) == [("c", 8), ("c", 7), ("c", 6)]
     assert rows.replies_forgotten == 2
-    assert rows.replies["c", 6].index == 5
-    again = SystemTablet()
-    again.restore(rows.snapshot(), 5)
+    assert decode_reply(rows.replies["c", 6]).index == 5
+    again, stored = SystemTablet(), rows.snapshot()
+    holders = sys.getrefcount(stored)
+    again.restore(stored, 5)
+    assert sys.getrefcount(stored) == holders, "the replies are kept, not what they came in"
     assert (list(rows.replies.items()), 2) == (
         list(again.replies.items()),
         again.replies_forgotten,

@@ -5,6 +5,7 @@ be replaced, `n` a non-voter, `p` a non-voter on its way to a voter. The first i
 """
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -18,6 +19,7 @@ from targets.kudu.master.replacement import (
     Scheme,
     StepDownLeader,
     decide,
+    is_at_rest,
     is_settled,
 )
 from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
@@ -129,6 +131,23 @@ def test_settled_is_the_right_number_of_voters_and_nothing_else() -> None:
         ("A B Cr", 3, False),
     ):
         assert settled is is_settled(parse(words)[0], num_replicas)
+
+
+def test_at_rest_nothing_is_decided_and_all_else_is_asked_about() -> None:
+    marks = ("", "!", "x", "?", "r", "n", "p")
+    found = []
+    for count in (1, 2, 3):
+        for chosen in itertools.product(marks, repeat=count):
+            words = " ".join(map(str.__add__, "ABC", chosen))
+            config, leader, health = parse(words)
+            for num_replicas in (1, 2, 3, 5):
+                if not is_at_rest(config, health, num_replicas):
+                    continue
+                found.append((words, num_replicas))
+                for scheme in Scheme:
+                    asked = decide(config, leader, health, num_replicas=num_replicas, scheme=scheme)
+                    assert asked is None
+    assert found == [("A", 1), ("A B", 2), ("A B C", 3)]
 
 
 EVICTING: list[tuple[str, int, Decision | None]] = [

@@ -94,6 +94,8 @@ async def test_answers_to_heartbeats_name_the_masters(leads: bool, names: bool) 
     for answer in (first, *later):
         assert answer.leader_master is leads
         assert answer.master_addresses == (("m1:7051", "m2:7051") if names else ())
+    master.replica.config = m.RaftConfig(9, peers[1:])
+    assert (await master.heartbeat("ts0")).master_addresses == (("m2:7051",) if names else ())
 
 
 # --- reports ---------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ def replies_by_client(patch):
     async def mixed(self, epoch, request_id, execute):
         key = (request_id.client_id, request_id.seq_no)
         if key in epoch.catalog.replies:
-            mine = [r for k, r in epoch.catalog.replies.items() if k[0] == request_id.client_id]
-            return mine[0]
+            mine = [k for k in epoch.catalog.replies if k[0] == request_id.client_id]
+            return epoch.catalog.find_reply(*mine[0])
         return await original(self, epoch, request_id, execute)
 
     patch.setattr(Ddl, "_once", mixed)

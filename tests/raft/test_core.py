@@ -109,6 +109,13 @@ def acked(
 
 
 class TestElections:
+    def test_the_owner_is_told_when_the_leader_of_its_term_becomes_known(self) -> None:
+        core = core_of(term=3)
+        heartbeat = update("b", 3, EMPTY)
+
+        assert len(all_of(core.step(heartbeat, 0), ev.StateChanged)) == 1
+        assert all_of(core.step(heartbeat, 1), ev.StateChanged) == []
+
     def test_a_pre_election_touches_no_state(self) -> None:
         core = core_of()
 

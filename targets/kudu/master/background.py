@@ -46,9 +46,19 @@ async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) 
 
 
 async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
-    catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
+    catalog = epoch.catalog
     if table_id not in catalog.unsettled:
         return
+    if not catalog.all_run(table_id):
+        await _assign(node, epoch, tservers, table_id)
+    completion = plan_completion(catalog, catalog.tables[table_id])
+    if completion is not None:
+        await epoch.write(completion.tables)
+
+
+async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
+    """Place tablets, and replace those that nobody has come to hold."""
+    catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     moment = Moment(
         clock.wall_ns(),
         clock.monotonic_ns(),
@@ -73,9 +83,6 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
         epoch.check()
         if len(plan.tablets) >= ASSIGNED_MAX:
             epoch.wake.set()  # there may be more
-    completion = plan_completion(catalog, catalog.tables[table_id])
-    if completion is not None:
-        await epoch.write(completion.tables)
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from targets.kudu.master.records import (
     Batch,
     Reply,
@@ -25,6 +27,7 @@ from targets.kudu.master.records import (
     TabletRecord,
     TabletState,
     TServerRecord,
+    decode_reply,
 )
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.messages import (
@@ -70,7 +73,7 @@ class Catalog:
         self.tablets: dict[str, TabletRecord] = {}
         self.by_name: dict[str, str] = {}  # live tables only
         self.reserved: dict[str, str] = {}  # name -> what reserved it
-        self.replies: dict[tuple[str, int], Reply] = {}
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}
         self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
         self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
         self.tservers: dict[str, TServerRecord] = {}
@@ -108,6 +111,11 @@ class Catalog:
 
     # --- questions ---------------------------------------------------------------------------
 
+    def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
+        """The answer to a request that was carried out, unless that is too long ago."""
+        raw = self.replies.get((client_id, seq_no))
+        return None if raw is None else decode_reply(raw)
+
     def find(self, identifier: TableIdentifier) -> TableRecord | MasterError:
         """The live table an identifier means, or Kudu's error for it.
 
@@ -144,6 +152,13 @@ class Catalog:
     def live_tablets(self, table_id: str) -> Sequence[TabletRecord]:
         """The live tablets of a table by partition start."""
         return self._live_tablets.get(table_id, ())
+
+    def all_run(self, table_id: str) -> bool:
+        """Whether every live tablet of a table is RUNNING."""
+        for tablet in self._live_tablets.get(table_id, ()):
+            if tablet.state is not TabletState.RUNNING:
+                return False
+        return True
 
     def name_taken(self, name: str) -> MasterError | None:
         """Why a new table cannot have this name; `None` if it can."""
@@ -280,19 +295,17 @@ class Catalog:
             self._live_tablets.setdefault(table.id, [])
             if table.is_live and table.name not in self.hidden:
                 self.by_name[table.name] = table.id
-        for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
-            self._settle(table_id)
+        for table in tables:
+            self._settle(table.id)
+        for tablet in tablets:
+            self._settle(tablet.table_id)
 
     def _settle(self, table_id: str) -> None:
         """Keep `unsettled` true after a change to this table."""
         table = self.tables.get(table_id)
-        if (
-            table is not None
-            and table.is_running
-            and (
-                table.state is TableState.ALTERING
-                or any(t.state is not TabletState.RUNNING for t in self.live_tablets(table_id))
-            )
+        if table is not None and (
+            table.state is TableState.ALTERING
+            or (table.state is TableState.RUNNING and not self.all_run(table_id))
         ):
             self.unsettled[table_id] = None
         else:

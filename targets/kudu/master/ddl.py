@@ -97,7 +97,7 @@ class Ddl:
         if Bug.KUDU_1537 in self._node.bugs:  # request ids are unknown
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
-        stored = epoch.catalog.replies.get(key)
+        stored = epoch.catalog.find_reply(*key)
         if stored is not None:
             if stored.nonce != request_id.nonce:
                 return invalid_argument(
@@ -153,7 +153,9 @@ class Ddl:
         if Bug.ORDER_CREATE in self._node.bugs:
             reply = _reply(plan, request.request_id)
             await create_unordered(self._env, epoch, plan, reply)
-            return epoch.catalog.replies[reply.key]
+            stored = epoch.catalog.find_reply(*reply.key)
+            assert stored is not None, "its batch was applied"
+            return stored
         return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_alive(

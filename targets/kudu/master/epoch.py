@@ -103,6 +103,7 @@ class Epoch:
         self._node = node
         self._replica = replica
         self._closed = False
+        self._outlasts = Bug.RELOAD_NO_LOCK in node.bugs
         self._locks: dict[str, asyncio.Lock] = {}
         self._lock_users: dict[str, int] = {}
         self._waiters = 0
@@ -113,7 +114,7 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership lasts, as far as this master knows."""
         replica = self._replica
-        if Bug.RELOAD_NO_LOCK in self._node.bugs:  # no matter in which term, or what was reloaded
+        if self._outlasts:  # no matter in which term, or what was reloaded
             return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
@@ -217,9 +218,8 @@ class Epoch:
         """
         self.check()
         self._assert_locked(tables, tablets)
-        reloaded = Bug.RELOAD_NO_LOCK in self._node.bugs
         batch = Batch(
-            self._replica.term if reloaded else self.term,
+            self._replica.term if self._outlasts else self.term,
             self._node.env.clock.wall_ns(),
             tuple(tables),
             tuple(tablets),

@@ -33,6 +33,7 @@ from targets.kudu.master.rereplication import review
 from targets.kudu.master.tservers import TServer, TServerMap
 from targets.kudu.messages import (
     Meta,
+    RaftConfig,
     ReportedTablet,
     TabletReport,
     TSHeartbeatRequest,
@@ -51,11 +52,13 @@ class Heartbeats:
     def __init__(self, node: NodeContext, leadership: Leadership, tservers: TServerMap) -> None:
         self._env = node.env
         self._bugs = node.bugs
+        self._asks = not node.bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
         self._uuid = node.uuid
         self._flags = node.flags
         self._silence_ns = 2 * node.flags.heartbeat_interval_ms * 1_000_000
         self._leadership = leadership
         self._tservers = tservers
+        self._named: tuple[RaftConfig, tuple[str, ...]] = (RaftConfig(-1, ()), ())
 
     def handle(
         self, request: TSHeartbeatRequest, peer: str
@@ -172,11 +175,10 @@ class Heartbeats:
         """Which leadership's full report is missing only a leader of `strict` asks itself. Who has
         joined no cluster yet is told which this is.
         """
-        asks = not self._bugs & {Bug.KUDU_1353, Bug.KUDU_1374, Bug.LEADER_FLAP_ABA}
         return self._response(
             meta,
             leader_master=True,
-            needs_full_tablet_report=asks and server.full_report_term != epoch.term,
+            needs_full_tablet_report=self._asks and server.full_report_term != epoch.term,
             processed_sequence=-1
             if request.report is None or not handled
             else request.report.sequence_number,
@@ -187,8 +189,10 @@ class Heartbeats:
         """An answer without error: who the masters are now is in it."""
         replica = self._leadership.replica
         if replica is not None and self._flags.heartbeat_names_masters:
-            peers = replica.config.peers
-            said["master_addresses"] = tuple([peer.address for peer in peers])
+            config = replica.config
+            if config is not self._named[0]:
+                self._named = config, tuple([peer.address for peer in config.peers])
+            said["master_addresses"] = self._named[1]
         return TSHeartbeatResponse(meta, **said)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "TableState",
     "TabletRecord",
     "TabletState",
+    "decode_reply",
 ]
 
 SYSTEM_TABLET_ID: Final = "0" * 32
@@ -95,7 +96,8 @@ class TableRecord(_Record, frozen=True):
     @property
     def is_running(self) -> bool:
         """Whether it serves: RUNNING or ALTERING."""
-        return self.state in {TableState.RUNNING, TableState.ALTERING}
+        state = self.state
+        return state is TableState.RUNNING or state is TableState.ALTERING
 
     @property
     def shown_schema(self) -> Schema:
@@ -149,7 +151,8 @@ class TabletRecord(_Record, frozen=True):
     @property
     def is_live(self) -> bool:
         """Whether the tablet was neither deleted nor replaced."""
-        return self.state not in {TabletState.REPLACED, TabletState.DELETED}
+        state = self.state
+        return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
     def buried(self, state: TabletState, deleted_ns: int, reason: str) -> TabletRecord:
         """This tablet, DELETED or REPLACED and stripped to what its id is still needed for."""
@@ -191,6 +194,14 @@ class Reply(_Record, frozen=True):
     def key(self) -> tuple[str, int]:
         """What names the request."""
         return self.client_id, self.seq_no
+
+
+_replies: Final = msgspec.msgpack.Decoder(Reply)
+
+
+def decode_reply(raw: msgspec.Raw) -> Reply:
+    """A reply as it is kept."""
+    return _replies.decode(raw)
 
 
 class Batch(_Record, frozen=True):

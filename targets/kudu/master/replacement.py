@@ -19,7 +19,16 @@ from dataclasses import dataclass
 
 from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
-__all__ = ["AddPeer", "Decision", "EvictPeer", "Scheme", "StepDownLeader", "decide", "is_settled"]
+__all__ = [
+    "AddPeer",
+    "Decision",
+    "EvictPeer",
+    "Scheme",
+    "StepDownLeader",
+    "decide",
+    "is_at_rest",
+    "is_settled",
+]
 
 
 class Scheme(enum.Enum):
@@ -84,6 +93,15 @@ def is_settled(config: RaftConfig, num_replicas: int) -> bool:
     """Whether a configuration is what a tablet rests in, if all its members are well."""
     return len(config.peers) == num_replicas and all(
         peer.member_type == "VOTER" and not peer.replace for peer in config.peers
+    )
+
+
+def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
+    """Whether all is as it should be: then `decide` says `None`, and need not be asked. The leader
+    is a member.
+    """
+    return is_settled(config, num_replicas) and all(
+        health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
     )
 
 

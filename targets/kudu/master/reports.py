@@ -129,6 +129,8 @@ def _judge(
             for peer in stored.config.peers
             if not _has_peer(consensus.config, peer.uuid)
         )
+    if state is tablet.state and consensus is stored:
+        return None
     return msgspec.structs.replace(tablet, state=state, consensus=consensus)
 
 
@@ -182,4 +184,4 @@ def _tombstone(tablet: TabletRecord, ts_uuid: str, opid_index: int) -> DeleteRep
 
 
 def _has_peer(config: RaftConfig, uuid: str | None) -> bool:
-    return uuid is not None and any(peer.uuid == uuid for peer in config.peers)
+    return uuid is not None and uuid in [peer.uuid for peer in config.peers]

@@ -16,7 +16,7 @@ from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.placement import place_replicas
 from targets.kudu.master.plan import ChangeConfig
 from targets.kudu.master.records import TabletState
-from targets.kudu.master.replacement import AddPeer, Decision, Scheme, decide
+from targets.kudu.master.replacement import AddPeer, Decision, Scheme, decide, is_at_rest
 from targets.kudu.master.tservers import TServer
 
 __all__ = ["plan_change", "review"]
@@ -34,6 +34,8 @@ def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
     if not table.is_running or stored is None or stored.leader_uuid != view.leader_uuid:
         return None
     if stored.config.opid_index != view.opid_index:
+        return None
+    if is_at_rest(stored.config, view.health, table.num_replicas):
         return None
     peers = stored.config.peers
     return decide(

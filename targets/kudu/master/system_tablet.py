@@ -6,7 +6,8 @@ the applying node: it is in the batch, from the leader's wall clock.
 
 The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, bounds them: the age
 would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
-How many were forgotten is part of the state and of every dump.
+How many were forgotten is part of the state and of every dump. They are kept as every snapshot
+needs them, encoded, since hardly one is ever asked for.
 
 `observer` sees every batch at the very step at which its rows are put; the maps of leaders and of
 followers are published there, so that nothing applied is ever invisible to a read.
@@ -22,16 +23,17 @@ import msgspec
 from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.records import (
     Batch,
-    Reply,
     TableRecord,
     TabletRecord,
     TabletState,
     TServerRecord,
+    decode_reply,
 )
 
 __all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
 
 REPLIES_MAX: Final = 4096
+_encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     replies_forgotten: int
     tables: tuple[TableRecord, ...]
     tablets: tuple[TabletRecord, ...]
-    replies: tuple[Reply, ...]  # oldest first
+    replies: tuple[msgspec.Raw, ...]  # oldest first
     running_since: tuple[tuple[str, int], ...] = ()
     tservers: tuple[TServerRecord, ...] = ()
 
@@ -61,7 +63,7 @@ class SystemTablet:
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        self.replies: dict[tuple[str, int], Reply] = {}  # in the order of application
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
         """Tablet id -> the operation that made it RUNNING, for dumps: whether `done` was too early.
@@ -88,7 +90,7 @@ class SystemTablet:
             self.cluster_id = batch.cluster_id
         if batch.reply is not None:
             reply = msgspec.structs.replace(batch.reply, index=index, term=term)
-            self.replies[reply.key] = reply
+            self.replies[reply.key] = msgspec.Raw(_encoder.encode(reply))
             while len(self.replies) > REPLIES_MAX:
                 del self.replies[next(iter(self.replies))]
                 self.replies_forgotten += 1
@@ -99,7 +101,7 @@ class SystemTablet:
 
     def snapshot(self) -> bytes:
         """All rows as bytes; equal states give equal bytes."""
-        return msgspec.msgpack.encode(
+        return _encoder.encode(
             _Snapshot(
                 self.last_index,
                 self.cluster_id,
@@ -123,7 +125,7 @@ class SystemTablet:
         self.replies_forgotten = stored.replies_forgotten
         self.tables = {record.id: record for record in stored.tables}
         self.tablets = {record.id: record for record in stored.tablets}
-        self.replies = {record.key: record for record in stored.replies}
+        self.replies = {decode_reply(raw).key: raw.copy() for raw in stored.replies}
         self.running_since = dict(stored.running_since)
         self.tservers = {record.uuid: record for record in stored.tservers}
         if self.on_restore is not None:

@@ -53,6 +53,7 @@ from targets.kudu.raft.state import CoreOptions, RaftState
 __all__ = ["CoreOptions", "RaftCore", "Role"]
 
 _NOTHING: Final = OpId(0, 0)
+_RESET: Final = ev.ResetElectionTimer()
 
 
 class Role(enum.StrEnum):
@@ -189,7 +190,8 @@ class RaftCore:
         state, log, configs = self._state, self.log, self.configs
         assert not state.effects, "effects of the last step were not taken"
         state.now_ns = now_ns
-        before = (self.role, state.term, self.leader_uuid, configs.committed)
+        role, term, leader_uuid = self.role, state.term, self.leader_uuid
+        committed = configs.committed
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is Role.LEADER and not self._leader.leads:
@@ -201,7 +203,12 @@ class RaftCore:
         effects, state.effects = state.effects, []
         assert log.commit_index >= commit_before, "the commit index fell"
         assert log.commit_index <= log.last_index, "committed more than the log holds"
-        if (self.role, state.term, self.leader_uuid, configs.committed) != before:
+        if (
+            self.role is not role
+            or state.term != term
+            or self.leader_uuid != leader_uuid
+            or configs.committed != committed
+        ):
             effects.append(ev.StateChanged())
         return effects
 
@@ -232,20 +239,21 @@ class RaftCore:
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
         """Accept a leader; false when its term is over."""
-        if caller_term < self.term:
+        term = self._state.term
+        if caller_term < term:
             return False
-        assert caller_term > self.term or self.role is not Role.LEADER, (
+        assert caller_term > term or self.role is not Role.LEADER, (
             f"{self.uuid} and {caller_uuid} both lead term {caller_term}"
         )
-        assert caller_term > self.term or self.leader_uuid in {None, caller_uuid}, (
+        assert caller_term > term or self.leader_uuid is None or self.leader_uuid == caller_uuid, (
             f"{self.leader_uuid} and {caller_uuid} both lead term {caller_term}"
         )
-        if caller_term > self.term or self.role is Role.CANDIDATE or self._election is not None:
+        if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:
             self._become_follower(caller_term, caller_uuid)
         self.leader_uuid = caller_uuid
         self.heard_leader_ns = self._state.now_ns
         self.failed_elections = 0
-        self._state.effects.append(ev.ResetElectionTimer())
+        self._state.effects.append(_RESET)
         return True
 
     # --- elections: the candidate's side ----------------------------------------------------
@@ -430,7 +438,7 @@ class RaftCore:
 
     def _on_answered(self, event: ev.UpdateAnswered | ev.SnapshotSent) -> None:
         response = event.response
-        if response is not None and response.responder_term > self.term:
+        if response is not None and response.responder_term > self._state.term:
             self._become_follower(response.responder_term, None)
         elif isinstance(event, ev.UpdateAnswered):
             self._leader.update_answered(event)

@@ -46,6 +46,7 @@ _READ_ACKED: Final = attrgetter("read_acked")
 _HAS_NO_REPLICA: Final = frozenset(
     {ConsensusErrorCode.TABLET_NOT_FOUND, ConsensusErrorCode.TABLET_FAILED}
 )
+_MISMATCH: Final = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
 _REFUSES_COPY: Final = frozenset(
     {ConsensusErrorCode.INVALID_TERM, ConsensusErrorCode.TABLET_NOT_FOUND}
 )
@@ -169,11 +170,10 @@ class Leader:
 
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
         """The highest value that a majority of voters has reached."""
-        values = sorted(
-            own if uuid == self._state.uuid else of_peer(self.peers[uuid])
-            for uuid in self._configs.voters
-        )
-        return values[len(values) - self._configs.majority]
+        peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
+        values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
+        values.sort()
+        return values[len(values) - configs.majority]
 
     # --- appending --------------------------------------------------------------------------
 
@@ -321,8 +321,7 @@ class Leader:
             return
         if response.responder_term != self._state.term:
             return
-        mismatch = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
-        if error is not None and error.code is not mismatch:
+        if error is not None and error.code is not _MISMATCH:
             return  # refused for a reason that time may mend; the next heartbeat tries again
         peer.note_contact(self._state.now_ns)
         if error is None:
@@ -341,7 +340,8 @@ class Leader:
                     self._hand_over(peer)
         else:
             self._back_off(peer, response)
-        self._resolve_reads()
+        if self._reads:
+            self._resolve_reads()
         if self._wants_more(peer) or error is not None:
             self._send_update(peer)
 

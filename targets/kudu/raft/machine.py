@@ -89,7 +89,7 @@ class Waiter:
             outcome = await self.future
         else:
             # Cheaper than `asyncio.timeout`, and every read of a catalog waits here.
-            timer = asyncio.get_running_loop().call_later(timeout_s, self.finish, _TIMED_OUT)
+            timer = self.future.get_loop().call_later(timeout_s, self.finish, _TIMED_OUT)
             try:
                 outcome = await self.future
             finally:

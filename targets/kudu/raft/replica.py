@@ -175,7 +175,7 @@ class Replica:
     @property
     def role(self) -> str:
         """LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
-        return Role.NON_PARTICIPANT.value if self._core is None else self._core.role.value
+        return (Role.NON_PARTICIPANT if self._core is None else self._core.role)._value_
 
     @property
     def term(self) -> int:
@@ -321,14 +321,18 @@ class Replica:
         """Give the core an event; after a stop, nothing happens."""
         if self.state_text != "RUNNING":
             return
-        self._events.append(event)
-        if not self._busy:
-            self._busy = True
-            self._carry_on()
+        if self._busy:
+            self._events.append(event)
+            return
+        assert not self._events, "events wait, and nobody is at work on them"
+        self._busy = True
+        self._effects += self.core.step(event, self._env.clock.monotonic_ns())
+        self._carry_on()
 
     def _carry_on(self) -> None:
         """Carry out effects and take events until there are none, or a barrier must be passed."""
-        core, effects, events = self.core, self._effects, self._events
+        core, effects, events = self._core, self._effects, self._events
+        assert core is not None, "not started"
         methods, clock = self._carry_out, self._env.clock
         while self.state_text == "RUNNING":
             if effects:
@@ -357,12 +361,13 @@ class Replica:
         await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
 
     def _on_durable(self, sequence: int) -> None:
-        self._trace("synced")
+        if self._trace_steps:
+            self._trace("synced")
         self.step(ev.Synced(sequence))
 
     def _trace(self, kind: str, **data: Any) -> None:
-        if self._trace_steps:
-            self._env.event(kind, group=self._group_label, term=self.term, **data)
+        """Announce a step; only to be called where that is wanted."""
+        self._env.event(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
 
@@ -382,13 +387,14 @@ class Replica:
             ev.ProposalRejected: self._proposal_rejected,
             ev.ReadReady: self._read_ready,
             ev.ReadRejected: self._read_rejected,
-            ev.ResetElectionTimer: lambda _: self._timer.reset(),
+            ev.ResetElectionTimer: self._timer.reset,
             ev.StateChanged: self._state_changed,
             ev.HealthChanged: lambda _: self._tell_owner(),
         }
 
     def _append_log(self, effect: ev.AppendLog) -> None:
-        self._trace("appended", index=effect.entries[-1].index)
+        if self._trace_steps:
+            self._trace("appended", index=effect.entries[-1].index)
         self._wal.append(effect.sequence, effect.preceding, effect.entries)
 
     def _reply(self, effect: ev.Reply) -> None:
@@ -400,9 +406,11 @@ class Replica:
     def _committed(self, effect: ev.Committed) -> None:
         """Apply what is committed, and take a snapshot if one is due."""
         log = self.core.log
-        self._trace("committed", index=effect.index)
+        if self._trace_steps:
+            self._trace("committed", index=effect.index)
         self._applier.apply(log.between(self._applier.journal.index + 1, effect.index))
-        self._trace("applied", index=effect.index)
+        if self._trace_steps:
+            self._trace("applied", index=effect.index)
         if self._snapshots.begin(log):
             self._spawn(self._take_snapshot(), "snapshot")
 

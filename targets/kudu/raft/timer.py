@@ -97,13 +97,14 @@ class ReplicaTimer:
     def start(self, core: RaftCore) -> None:
         """Wait for a leader, or, in a new group, for a moment."""
         self._core = core
+        self._loop = asyncio.get_running_loop()
         if core.is_new and self._pre_election:
             # The first contact with a leader, or the first election, sets the usual timeout.
             self._set_deadline(self._clock.monotonic_ns() + self._election.draw_first_ns())
         else:
             self.reset()
 
-    def reset(self) -> None:
+    def reset(self, _: object = None) -> None:
         """Wait for a whole election timeout from now on; a leader does not."""
         core = self._core
         if core.role is not Role.LEADER:
@@ -134,7 +135,7 @@ class ReplicaTimer:
         if self._stopped:
             return
         delay_s = max(0, self._deadline_ns - self._clock.monotonic_ns()) / _NS
-        self._handle = asyncio.get_running_loop().call_later(delay_s, self._wake)
+        self._handle = self._loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
         self._handle = None

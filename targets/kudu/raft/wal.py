@@ -179,10 +179,13 @@ class Wal:
                 await self._wake
                 self._wake = None
                 continue
-            async with self._writing:
+            await self._writing.acquire()  # `async with` costs two more coroutines a write
+            try:
                 queue, self._queue = self._queue, []
                 if queue:
-                    await self._write(tuple(append for _, append in queue))
+                    await self._write(tuple([append for _, append in queue]))
+            finally:
+                self._writing.release()
             if queue:
                 self._on_durable(queue[-1][0])
 

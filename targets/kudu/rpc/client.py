@@ -83,7 +83,10 @@ class _ToldCall(_Call, Generic[Response]):
         done: Callable[[Response | RpcError], None],
         deadline: float,
     ) -> None:
-        super().__init__(None, deadline)
+        self.outcome = None  # as in `_Call`, whose `__init__` would be another call
+        self.deadline = deadline
+        self.received_before = 0
+        self.sender = None
         self._env = env
         self._address = address
         self._method = method
@@ -283,13 +286,14 @@ class RpcClient:
         timeout_s: float,
     ) -> Response:
         """One attempt, no retry. Raises an `RpcError`; see its `sent`."""
-        loop = asyncio.get_running_loop()
         where = self._address(address)
-        deadline = loop.time() + timeout_s
         link = self._links.get(where)
         if link is None:
+            deadline = asyncio.get_running_loop().time() + timeout_s
             link = await self._connect(where, deadline)
-        future: asyncio.Future[Frame | RpcError] = loop.create_future()
+        else:
+            deadline = link.loop.time() + timeout_s
+        future: asyncio.Future[Frame | RpcError] = link.loop.create_future()
         call_id = link.start(method, request, _Call(future, deadline))
         try:
             outcome = await future

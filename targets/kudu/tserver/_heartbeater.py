@@ -130,8 +130,8 @@ class _MasterLoop:
             await self._membership.join(response.cluster_id)
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
-        cleared = marked.keys() - self._tracker.dirty.keys()
         for other in self.others:
+            cleared = marked.keys() - self._tracker.dirty.keys()
             other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
         self._on_answer(response)
 
@@ -171,6 +171,7 @@ class Heartbeater:
         self._seqno = seqno
         self._told = tuple(masters)
         self._named_by = (-1, False)  # the term of the master that was believed last; if it led
+        self._named: tuple[str, ...] = ()  # by that one
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletReports | None = None  # once it runs
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -216,7 +217,9 @@ class Heartbeater:
         named_by = (answer.meta.term, answer.leader_master)
         if answer.master_addresses and named_by >= self._named_by:
             self._named_by = named_by
-            self._follow((*self._told, *answer.master_addresses))
+            if answer.master_addresses != self._named:
+                self._named = answer.master_addresses
+                self._follow((*self._told, *self._named))
 
     def _follow(self, masters: Sequence[str]) -> None:
         """Have a loop for each of these, and for no other."""

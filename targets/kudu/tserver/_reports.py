@@ -87,7 +87,8 @@ class ReportTracker:
         After too many failures or unhandled reports in a row everything waits for the interval:
         a master in trouble is not helped by a storm.
         """
-        if max(self._failures, self._unhandled) >= self._failures_before_backoff:
+        limit = self._failures_before_backoff
+        if self._failures >= limit or self._unhandled >= limit:
             return False
         return self._needs_register or self._needs_full or (self._leads and bool(self._dirty))
 

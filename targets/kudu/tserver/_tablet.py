@@ -10,7 +10,7 @@ left of them, and copies anew.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from targets.kudu.tserver._writes import Writes
 __all__ = ["Tablet"]
 
 _Code = m.TabletErrorCode
+_WITH_DATA: Final = frozenset({COPYING, READY})
 
 
 class Tablet:
@@ -119,7 +120,7 @@ class Tablet:
     @property
     def has_data(self) -> bool:
         """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
-        return self.superblock.data_state in {COPYING, READY}
+        return self.superblock.data_state in _WITH_DATA
 
     @property
     def is_copied(self) -> bool:
