@@ -16,6 +16,7 @@ from targets.kudu.messages import ReadMode
 from targets.kudu.partitions import partition_key, partitions_of, tablet_position
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
+from targets.kudu.tserver import limits
 from tests.async_tests import on
 from tests.tserver.cluster import KEY, NAMES, SCHEMA, TABLET, Servers, row, simulate
 
@@ -138,6 +139,22 @@ async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers: Server
     await servers.write(servers.leader, "c", 3, row("INSERT", "z"), first_incomplete=3)
     stale = await servers.write(servers.leader, "c", 1, row("INSERT", "x"))
     assert (stale.error.code, stale.error.indeterminate) == (Code.REQUEST_STALE, True)
+
+
+def test_a_tablet_that_remembers_too_many_results_is_written_to_again_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(limits, "RESULTS_MAX", 5)
+
+    async def main(servers: Servers) -> None:
+        await some_rows(servers, 5)
+        refused = await servers.write(servers.leader, "c", 9, row("INSERT", "x"))
+        assert refused.error.code is Code.THROTTLED
+        await asyncio.sleep(61)
+        written = await servers.write(servers.leader, "c", 9, row("INSERT", "x"))
+        assert written.error is None
+
+    simulate(main, remember_responses_ttl_ms=60_000)
 
 
 @on(simulate)

@@ -9,7 +9,8 @@ its last write. A client tells below which number it has all its answers; those 
 comes with a number whose result is gone is stale: whether it happened is not known here any more.
 
 Results must not go early, or a late copy would act again. So where there are too many of them,
-`is_full` has the leader turn new writes away (THROTTLED).
+`is_full` has the leader turn new writes away (THROTTLED). But time passes here with the log alone,
+so a write is let in again once it makes room itself.
 """
 
 from __future__ import annotations
@@ -73,6 +74,15 @@ class Results:
         """Whether new writes must wait for old results to go."""
         return self.count >= limits.RESULTS_MAX or len(self._clients) >= limits.CLIENTS_MAX
 
+    def makes_room(self, timestamp: int) -> bool:
+        """Whether a write at `timestamp` would let go some of what there are too many of."""
+        if self.count >= limits.RESULTS_MAX and self._by_age[0][0] > timestamp - self._results_ttl:
+            return False
+        if len(self._clients) < limits.CLIENTS_MAX:
+            return True
+        oldest = next(iter(self._clients.values()))
+        return oldest.last_timestamp <= timestamp - self._clients_ttl
+
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
         """The result of a write that was applied lately."""
         client = self._clients.get(client_id)
@@ -104,12 +114,12 @@ class Results:
     def expire(self, timestamp: int) -> None:
         """Forget what is too old at `timestamp`."""
         while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
-            _, client_id, seq_no = self._by_age.popleft()
-            client = self._clients.get(client_id)
-            if client is not None and seq_no in client.results:
-                self._forget_below(client, seq_no + 1)
+            age = self._by_age.popleft()
+            if self._is_kept(*age):
+                _, client_id, seq_no = age
+                self._forget_below(self._clients[client_id], seq_no + 1)
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
-            self._by_age = deque(age for age in self._by_age if self.find(*age[1:]) is not None)
+            self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while self._clients:
             client_id = next(iter(self._clients))
             client = self._clients[client_id]
@@ -117,6 +127,11 @@ class Results:
                 return
             self.count -= len(client.results)
             del self._clients[client_id]
+
+    def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
+        """Whether this result is there still, and not one of a client that was forgotten since."""
+        result = self.find(client_id, seq_no)
+        return result is not None and result.timestamp == timestamp
 
     def store(self) -> tuple[StoredClient, ...]:
         """Everything, alike on all replicas."""
