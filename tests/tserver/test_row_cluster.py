@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.faults.kinds import Clock, Cut, Pause
+from harness.faults.kinds import Aim, Clock, Cut, Pause
 from targets.kudu import messages as m
 from targets.kudu.messages import ReadMode
 from targets.kudu.partitions import partition_key, partitions_of, tablet_position
@@ -210,6 +210,22 @@ async def test_nobody_is_promised_what_a_cut_off_leader_says(servers: Servers):
     assert refused.error.code is Code.TIMED_OUT
     latest = await servers.page(old, timeout_ms=2000)
     assert latest.error is not None
+
+
+@on(simulate)
+async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_another(
+    servers: Servers,
+):
+    await some_rows(servers, 3)
+    old = servers.leader
+    follower = next(name for name in NAMES if name != old)
+    aim = Aim(what=Cut(), targets=(old,), links=tuple(servers.links(old)))
+    await servers.ledger.inject(aim, lease_s=60, groups={})
+    begin_ns = servers.session.env.clock.monotonic_ns()
+    answer = await servers.page(follower, mode=ReadMode.READ_AT_SNAPSHOT, timeout_ms=11_000)
+    assert answer.error is None
+    assert servers.leader != old
+    assert servers.session.env.clock.monotonic_ns() - begin_ns < 6e9
 
 
 @dataclasses.dataclass
