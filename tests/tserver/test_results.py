@@ -4,6 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import RowError, RowErrorCode
 from targets.kudu.tserver import limits
 from targets.kudu.tserver._results import Results, WriteResult
 
@@ -86,6 +87,22 @@ def test_memory_is_bounded_whatever_clients_do(monkeypatch):
     careless.expire(at(12))
     assert (careless.count, careless.is_full) == (0, False)
     assert careless.is_stale("a", 49)
+
+
+def test_errors_of_rows_are_bounded_as_well(monkeypatch):
+    monkeypatch.setattr(limits, "ROW_ERRORS_MAX", 6)
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    errors = tuple(RowError(row, RowErrorCode.NOT_FOUND) for row in range(3))
+    full = []
+    for number, first_incomplete in enumerate((0, 0, 2, 2)):
+        results.add("a", number, first_incomplete, WriteResult(at(number), number, 1, errors))
+        full.append(results.is_full)
+    assert full == [False, True, False, True]  # the first two are answered once the third comes
+    again = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    again.load(results.store())
+    assert again.is_full
+    again.expire(at(TTL_MS + 2))
+    assert not again.is_full
 
 
 def test_clients_are_as_many_as_there_may_be_until_a_write_would_let_one_go(monkeypatch):

@@ -144,6 +144,7 @@ class KuduClient:
             task.cancel()
         self._rows.close()
         self._tables.close()
+        self._leader.close()
         self._rpc.close()
 
     # --- one attempt -------------------------------------------------------------------------

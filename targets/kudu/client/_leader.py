@@ -72,6 +72,11 @@ class LeaderFinder:
         """Drop the remembered leader: it answered that it is none, or did not answer."""
         self._cached = None
 
+    def close(self) -> None:
+        """Ask no more in passing."""
+        if self._relearning is not None:
+            self._relearning.cancel()
+
     async def find(self, deadline: Deadline) -> str | None:
         """The leader's address; `None` when the deadline passed without one."""
         failures = 0

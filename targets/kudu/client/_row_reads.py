@@ -23,6 +23,7 @@ __all__ = ["RowReader"]
 
 PAGES_MAX: Final = 10_000
 """Pages of one tablet's scan."""
+_GONE: Final = "TABLE_NOT_FOUND: the tablet is gone"
 _MODES: Final[Mapping[str, m.ReadMode]] = {
     "latest": m.ReadMode.READ_LATEST,
     "snapshot": m.ReadMode.READ_AT_SNAPSHOT,
@@ -110,7 +111,7 @@ class RowReader:
                 limit_s,
             )
             if answered is None:
-                return "TABLE_NOT_FOUND: the tablet is gone" if target.gone else why
+                return _GONE if target.gone else why
             why = answered.text
             if answered.failure is not None:
                 continue
@@ -126,7 +127,7 @@ class RowReader:
             self._time.learn(response.snap_timestamp, response.propagated_timestamp)
             names = await self._columns(target, response.column_ids)
             if names is None:
-                return why
+                return _GONE if target.gone else TOO_LATE
             rows += [_row(names, response.column_ids, row) for row in response.rows]
             token, pages = response.page_token, pages + 1
             if not token:
@@ -148,8 +149,10 @@ class RowReader:
             try:
                 table = await self._tables.ask(target.name, target.deadline)
             except Gone:
+                target.gone = True
                 return None
             if table is None or table.table_id != target.table.table_id:
+                target.gone = table is not None
                 return None
             target.table = table
             names = {column.id: column for column in table.schema.columns}

@@ -213,11 +213,12 @@ class TabletMachine:
         if self.results.is_stale(operation.client_id, operation.seq_no):
             return WriteOutcome(None)
         timestamp = max(operation.timestamp, self.last_timestamp + 1)
+        foreign = frozenset(operation.foreign)
         errors = []
         for position, row in enumerate(operation.operations):
             code = (
                 RowErrorCode.OUT_OF_RANGE
-                if position in operation.foreign
+                if position in foreign
                 else self._write_row(row, timestamp)
             )
             if code is not None:
