@@ -133,6 +133,17 @@ def test_history_is_bounded_in_bytes_and_says_from_where_it_starts():
         read(store, store.history_start - 1)
 
 
+def test_rows_that_come_and_go_in_one_write_are_history_as_well():
+    store = RowStore(history_bytes_max=1000)
+    for at in range(1, 200):
+        store.put(b"%03d" % at, at, encode_row({1: at}))
+        store.put(b"%03d" % at, at, None)
+        store.collect(0)
+        assert store.version_bytes <= 1000
+    fresh = reloaded(store)
+    assert (fresh.history_bytes, fresh.live_rows) == (store.history_bytes, 0)
+
+
 def test_a_page_does_not_search_without_end():
     store = RowStore(history_bytes_max=1 << 30)
     for number in range(100):

@@ -131,7 +131,9 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if superseded or row is None:
+        if row is None:  # it stays for as long as what it hides
+            superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+        if superseded:
             self._superseded.append((timestamp, key, superseded))
             self.history_bytes += superseded
         self._digest_in(key)
@@ -256,7 +258,9 @@ class RowStore:
             for position, version in enumerate(versions):
                 before = versions[position - 1] if position else b""
                 size = len(key) + len(before) + _RECORD_OVERHEAD_BYTES if before else 0
-                if before or len(version) == _TIMESTAMP_BYTES:
+                if len(version) == _TIMESTAMP_BYTES:
+                    size += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+                if size:
                     when = int.from_bytes(version[:_TIMESTAMP_BYTES])
                     history.append((when, key, size))
                     self.history_bytes += size
