@@ -12,6 +12,7 @@ from targets.kudu.client._leader import (
     first_leader,
 )
 from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.client._time import Deadline
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
 from tests.virtual import run
@@ -29,7 +30,7 @@ def find(answers: dict[str, list], *, limit_s: float = 5.0, masters=MASTERS, pol
         rpc = FakeRpc({(a, "ConnectToMaster"): answers[a] for a in masters})
         env = FakeEnv()
         finder = LeaderFinder(env, rpc, masters, policy or RetryPolicy())
-        leader = await finder.find(round(limit_s * 1e9))
+        leader = await finder.find(Deadline(env.clock, limit_s))
         return leader, env.clock.monotonic_ns() / 1e9, rpc
 
     return run(main())
@@ -67,8 +68,9 @@ async def test_members_are_learnt_from_answers():
     rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
     rpc.script["m1:7051", "ConnectToMaster"] = [connect(3, members=MASTERS)]
     rpc.script["m3:7051", "ConnectToMaster"] = [connect(3, "LEADER", members=MASTERS)]
-    finder = LeaderFinder(FakeEnv(), rpc, MASTERS[:1], RetryPolicy())
-    assert await finder.find(10**9) == "m3:7051"
+    env = FakeEnv()
+    finder = LeaderFinder(env, rpc, MASTERS[:1], RetryPolicy())
+    assert await finder.find(Deadline(env.clock, 1.0)) == "m3:7051"
 
 
 @pytest.mark.loop(run=run)
@@ -85,26 +87,27 @@ async def test_who_joined_later_is_known_when_the_only_leader_that_was_known_is_
     env = FakeEnv()
     finder = LeaderFinder(env, rpc, alone, RetryPolicy(relearn_s=relearn_s))
     for _ in range(5):
-        assert await finder.find(10**12) == "m1:7051"
+        assert await finder.find(Deadline(env.clock, 1000.0)) == "m1:7051"
         await asyncio.sleep(1.0)
     assert len(rpc.sent) <= 5  # three rounds, not one a time
     rpc.script["m1:7051", "ConnectToMaster"] = [RpcError("refused", sent=False)]
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(4, "LEADER", members=more)]
     finder.forget()
-    assert await finder.find(env.clock.monotonic_ns() + 10**10) == found
+    assert await finder.find(Deadline(env.clock, 10.0)) == found
 
 
 @pytest.mark.loop(run=run)
 async def test_all_masters_are_asked_at_once_and_the_leader_is_remembered():
     rpc = FakeRpc({(a, "ConnectToMaster"): [connect(3)] for a in MASTERS})
     rpc.script["m2:7051", "ConnectToMaster"] = [connect(3, "LEADER")]
-    finder = LeaderFinder(FakeEnv(), rpc, MASTERS, RetryPolicy())
-    assert await finder.find(10**9) == "m2:7051"
+    env = FakeEnv()
+    finder = LeaderFinder(env, rpc, MASTERS, RetryPolicy())
+    assert await finder.find(Deadline(env.clock, 1.0)) == "m2:7051"
     asked = len(rpc.sent)
-    assert await finder.find(10**9) == "m2:7051"
+    assert await finder.find(Deadline(env.clock, 1.0)) == "m2:7051"
     assert asked == len(rpc.sent) <= 3
     finder.forget()
-    assert await finder.find(10**9) == "m2:7051"
+    assert await finder.find(Deadline(env.clock, 1.0)) == "m2:7051"
     assert len(rpc.sent) > asked
 
 

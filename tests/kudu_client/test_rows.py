@@ -286,9 +286,8 @@ def test_a_snapshot_that_is_too_old_is_not_asked_for_again() -> None:
 
 @pytest.mark.parametrize(("request_", "kind"), [(INSERT, OpType.FAIL), (READ, OpType.OK)])
 def test_a_table_that_is_not_there(request_: Any, kind: OpType) -> None:
-    missing = m.MasterError(m.MasterErrorCode.TABLE_NOT_FOUND, m.AppStatus.NOT_FOUND, "none")
     script = located() | {
-        (MASTER, "GetTableSchema"): [m.GetTableSchemaResponse(META, error=missing)]
+        (MASTER, "GetTableSchema"): [m.GetTableSchemaResponse(META, error=MISSING)]
     }
     (completion,), _ = invoke([request_], script)
     assert (completion.type, completion.value) == (kind, {"result": "not-found"})
@@ -315,6 +314,31 @@ def test_what_is_not_known_waits_for_a_master_and_fails_at_the_deadline() -> Non
     assert completion.error is not None
     assert completion.error.startswith("NO_LEADER")
     assert rpc.requests("Write") == []
+
+
+MISSING = m.MasterError(m.MasterErrorCode.TABLE_NOT_FOUND, m.AppStatus.NOT_FOUND, "none")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (RpcError("no route", sent=False), "TIMED_OUT"),
+        (m.GetTableSchemaResponse(META, error=MISSING), "TABLE_NOT_FOUND"),
+    ],
+)
+def test_a_read_of_a_column_whose_name_no_master_tells_says_why_it_failed(
+    answer: Any, error: str
+) -> None:
+    added = m.ScanResponse(column_ids=(0, 1, 9), rows=(("a", "1", "new"),), snap_timestamp=50)
+    script = located() | {(SERVERS[0], "Scan"): [page(), added]}
+
+    def lose_masters(rpc: FakeRpc) -> None:
+        rpc.script[MASTER, "GetTableSchema"] = [answer]
+
+    completions, _ = invoke([READ, READ], script, between=lose_masters)
+    assert [completion.type for completion in completions] == [OpType.OK, OpType.FAIL]
+    assert completions[1].error is not None
+    assert completions[1].error.split(":")[0] == error
 
 
 def test_a_table_made_anew_under_the_name_is_another_one() -> None:

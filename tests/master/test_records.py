@@ -1,5 +1,6 @@
 """The system tablet: batches, snapshots, kept answers, and maps rebuilt from rows."""
 
+import asyncio
 import random
 import sys
 
@@ -79,7 +80,7 @@ def test_replies_are_bounded_in_the_order_of_application(
     assert decode_reply(rows.replies["c", 6]).index == 5
     again, stored = SystemTablet(), rows.snapshot()
     holders = sys.getrefcount(stored)
-    again.restore(stored, 5)
+    asyncio.run(again.restore(stored, 5))
     assert sys.getrefcount(stored) == holders, "the replies are kept, not what they came in"
     assert (list(rows.replies.items()), 2) == (
         list(again.replies.items()),
@@ -110,7 +111,7 @@ def test_snapshots_and_maps_equal_replay(batches: list, cut: int) -> None:
     first = ([(number, "z", TableState.RUNNING) for number in range(4)], [])
     for index, (tables, tablets) in enumerate([first, *batches], start=1):
         if index == cut + 1:
-            resumed.restore(whole.snapshot(), whole.last_index)
+            asyncio.run(resumed.restore(whole.snapshot(), whole.last_index))
             catalog = Catalog.load(whole, 1)
         batch = Batch(
             1,

@@ -415,7 +415,7 @@ async def test_a_follower_keeps_a_view_that_equals_a_scan() -> None:
     assert sorted(view.by_name) == ["t2"]
     assert leader.leadership.view.differences(leader.catalog) == []
     third = FakeMaster(seed=3)
-    third.rows.restore(follower.rows.snapshot(), follower.rows.last_index)
+    await third.rows.restore(follower.rows.snapshot(), follower.rows.last_index)
     assert third.leadership.view.differences(view) == []
     assert sorted(third.leadership.view.by_name) == ["t2"]
 

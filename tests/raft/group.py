@@ -50,7 +50,7 @@ class Appender:
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode((self.items, self.crc))
 
-    def restore(self, data: bytes, index: int) -> None:
+    async def restore(self, data: bytes, index: int) -> None:
         self.items, self.crc = msgspec.msgpack.decode(data, type=tuple[list[str], int])
 
 

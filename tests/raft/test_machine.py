@@ -24,7 +24,7 @@ class Machine:
     def snapshot(self) -> bytes:
         return b""
 
-    def restore(self, data: bytes, index: int) -> None:
+    async def restore(self, data: bytes, index: int) -> None:
         raise NotImplementedError
 
 

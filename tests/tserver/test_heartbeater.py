@@ -121,6 +121,29 @@ async def test_nobody_belongs_for_ever_to_a_cluster_that_may_forget_its_own_id()
     assert belongs.cluster_id == ""
 
 
+class OfTwoClusters(Masters):
+    """m2 leads another cluster, and is slow to say so."""
+
+    async def call(self, address, method, request, response_type, *, timeout_s):
+        answer = await super().call(address, method, request, response_type, timeout_s=timeout_s)
+        if address == "m1:7051":
+            return answer
+        await asyncio.sleep(0.5)
+        meta, named = m.Meta(address, 99), ("m2:7051", "m9:7051")
+        return m.TSHeartbeatResponse(
+            meta, leader_master=True, master_addresses=named, cluster_id="c2"
+        )
+
+
+async def test_who_answers_for_another_cluster_is_not_listened_to():
+    masters, belongs = OfTwoClusters(), Belongs()
+    async with beating(masters, belongs=belongs) as heartbeater:
+        await asyncio.sleep(2.5)
+        assert heartbeater.masters == ("m1:7051", "m2:7051")
+    assert belongs.cluster_id == "c1"
+    assert all(beat.registration for beat in masters.to("m2:7051"))
+
+
 async def test_changes_reach_the_leader_at_once_and_together():
     masters = Masters()
     async with beating(masters) as heartbeater:

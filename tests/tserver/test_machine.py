@@ -1,5 +1,7 @@
 """A tablet's replicated state: schema versions only move forward, alike on every replica."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +78,7 @@ def test_replicas_agree_with_and_without_a_snapshot(operations, cut):
         if index == cut:
             data = other.snapshot()
             other = machine(version=0)
-            other.restore(data, index)
+            asyncio.run(other.restore(data, index))
         payload = TabletMachine.encode(operation)
         assert one.apply(index, 1, payload) is other.apply(index, 1, payload)
         versions.append(one.schema_version)

@@ -1,9 +1,10 @@
 """Exactly once: results come back as long as they may be asked for, and what is gone is stale."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import RowError, RowErrorCode
 from targets.kudu.tserver import limits
 from targets.kudu.tserver._results import Results, WriteResult
 
@@ -25,9 +26,15 @@ def at(ms: int) -> int:
     return from_micros(ms * 1000)
 
 
-@given(STEPS)
-def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps):
-    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+# A client is forgotten before its results would be, and comes back with a number that it had.
+FORGOTTEN = [("a", 1, 0, 0), ("a", 1, 0, 10), ("a", 2, 1, 8), ("a", 3, 2, 8), ("a", 4, 3, 0)]
+
+
+@example([(*step, False) for step in FORGOTTEN], (CLIENTS_MS, TTL_MS))
+@given(STEPS, st.sampled_from([(TTL_MS, CLIENTS_MS), (CLIENTS_MS, TTL_MS)]))
+def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps, ttls):
+    results_ms, clients_ms = ttls
+    results = Results(results_ttl_ms=results_ms, clients_ttl_ms=clients_ms)
     kept: dict[tuple[str, int], WriteResult] = {}
     stale: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -35,16 +42,16 @@ def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps):
     for index, (client, number, open_below, passed_ms, reload) in enumerate(steps):
         if reload:
             stored = results.store()
-            results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+            results = Results(results_ttl_ms=results_ms, clients_ttl_ms=clients_ms)
             results.load(stored)
             assert stored == results.store()
         now_ms += passed_ms + 1
         results.expire(at(now_ms))
         for key, result in list(kept.items()):
-            if result.timestamp <= at(now_ms - TTL_MS):
+            if result.timestamp <= at(now_ms - results_ms):
                 stale[key[0]] = max(stale.get(key[0], 0), key[1] + 1)
         kept = {k: r for k, r in kept.items() if k[1] >= stale.get(k[0], 0)}
-        for one in [c for c, seen_ms in last.items() if seen_ms <= now_ms - CLIENTS_MS]:
+        for one in [c for c, seen_ms in last.items() if seen_ms <= now_ms - clients_ms]:
             del last[one]
             stale.pop(one, None)
             kept = {key: result for key, result in kept.items() if key[0] != one}
@@ -76,6 +83,33 @@ def test_memory_is_bounded_whatever_clients_do(monkeypatch):
     assert (careful.count, careful.is_full) == (1, False)
     assert len(careful._by_age) < 1100
     assert (careless.count, careless.is_full) == (50, True)
+    assert [careless.makes_room(at(11) + late) for late in (-1, 0)] == [False, True]
     careless.expire(at(12))
     assert (careless.count, careless.is_full) == (0, False)
     assert careless.is_stale("a", 49)
+
+
+def test_errors_of_rows_are_bounded_as_well(monkeypatch):
+    monkeypatch.setattr(limits, "ROW_ERRORS_MAX", 6)
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    errors = tuple(RowError(row, RowErrorCode.NOT_FOUND) for row in range(3))
+    full = []
+    for number, first_incomplete in enumerate((0, 0, 2, 2)):
+        results.add("a", number, first_incomplete, WriteResult(at(number), number, 1, errors))
+        full.append(results.is_full)
+    assert full == [False, True, False, True]  # the first two are answered once the third comes
+    again = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    again.load(results.store())
+    assert again.is_full
+    again.expire(at(TTL_MS + 2))
+    assert not again.is_full
+
+
+def test_clients_are_as_many_as_there_may_be_until_a_write_would_let_one_go(monkeypatch):
+    monkeypatch.setattr(limits, "CLIENTS_MAX", 3)
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    for number, client in enumerate("abc"):
+        assert not results.is_full
+        results.add(client, 1, 1, WriteResult(at(number), number, 1))
+    assert results.is_full
+    assert [results.makes_room(at(CLIENTS_MS) + late) for late in (-1, 0)] == [False, True]

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.faults.kinds import Clock, Cut, Pause
+from harness.faults.kinds import Aim, Clock, Cut, Pause
 from targets.kudu import messages as m
 from targets.kudu.messages import ReadMode
 from targets.kudu.partitions import partition_key, partitions_of, tablet_position
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
+from targets.kudu.tserver import limits
 from tests.async_tests import on
 from tests.tserver.cluster import KEY, NAMES, SCHEMA, TABLET, Servers, row, simulate
 
@@ -140,6 +141,22 @@ async def test_a_resend_gets_the_first_answer_from_whoever_leads(servers: Server
     assert (stale.error.code, stale.error.indeterminate) == (Code.REQUEST_STALE, True)
 
 
+def test_a_tablet_that_remembers_too_many_results_is_written_to_again_when_they_are_old(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(limits, "RESULTS_MAX", 5)
+
+    async def main(servers: Servers) -> None:
+        await some_rows(servers, 5)
+        refused = await servers.write(servers.leader, "c", 9, row("INSERT", "x"))
+        assert refused.error.code is Code.THROTTLED
+        await asyncio.sleep(61)
+        written = await servers.write(servers.leader, "c", 9, row("INSERT", "x"))
+        assert written.error is None
+
+    simulate(main, remember_responses_ttl_ms=60_000)
+
+
 @on(simulate)
 async def test_schemas_change_in_the_order_of_the_log(servers: Servers):
     await some_rows(servers, 3)
@@ -193,6 +210,22 @@ async def test_nobody_is_promised_what_a_cut_off_leader_says(servers: Servers):
     assert refused.error.code is Code.TIMED_OUT
     latest = await servers.page(old, timeout_ms=2000)
     assert latest.error is not None
+
+
+@on(simulate)
+async def test_a_follower_does_not_wait_for_a_leader_that_is_gone_when_there_is_another(
+    servers: Servers,
+):
+    await some_rows(servers, 3)
+    old = servers.leader
+    follower = next(name for name in NAMES if name != old)
+    aim = Aim(what=Cut(), targets=(old,), links=tuple(servers.links(old)))
+    await servers.ledger.inject(aim, lease_s=60, groups={})
+    begin_ns = servers.session.env.clock.monotonic_ns()
+    answer = await servers.page(follower, mode=ReadMode.READ_AT_SNAPSHOT, timeout_ms=11_000)
+    assert answer.error is None
+    assert servers.leader != old
+    assert servers.session.env.clock.monotonic_ns() - begin_ns < 6e9
 
 
 @dataclasses.dataclass

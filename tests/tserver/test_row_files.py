@@ -40,7 +40,7 @@ class Store:
         self.files = self._files()
         self.log = Log(machine(tablet_history_max_kb=16))
         if HEAD in self.disk.files:
-            self.tablet.restore(await self.files.load(self.disk.files[HEAD]), 0)
+            await self.tablet.restore(await self.files.load(self.disk.files[HEAD]), 0)
             await self.files.sweep()
 
 
@@ -126,7 +126,7 @@ async def test_what_is_sent_is_whole_and_takes_the_place_of_another_tablet():
     manifest = await target.files.save(sent)
     await target.disk.replace(HEAD, manifest)
     await target.files.sweep()
-    target.tablet.restore(sent, 19)
+    await target.tablet.restore(sent, 19)
     assert contents(source.tablet) == contents(target.tablet)
     target.log(write(99, row("UPSERT", "more", a="t")))
     await target.save()

@@ -1,6 +1,9 @@
 """Rows as the state machine of a tablet writes them: errors by row, one instant a write, once."""
 
+import asyncio
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +12,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowErrorCode as Error
 from targets.kudu.messages import RowKind
+from targets.kudu.tserver import _rows
 from targets.kudu.tserver._machine import AdvanceOp, AlterSchemaOp, TabletMachine, WriteOp
 from targets.kudu.tserver._row_blocks import StoredRows
 from targets.kudu.tserver._rows import decode_row
@@ -59,7 +63,7 @@ class Log:
 
 def rows_of(tablet: TabletMachine, at: int | None = None) -> dict[str, dict[int, m.Value]]:
     page = tablet.rows.scan(
-        tablet.last_timestamp if at is None else at, b"", b"", rows_max=99, bytes_max=1 << 20
+        tablet.last_timestamp if at is None else at, b"", b"", rows_max=200, bytes_max=1 << 20
     )
     assert page.next_key is None
     return {key.decode(): decode_row(value) for key, value in page.rows}
@@ -171,7 +175,7 @@ def test_a_tablet_does_what_its_log_says(operations, cut):
         if index == cut:
             data = other.snapshot()
             other = machine()
-            other.restore(data, index)
+            asyncio.run(other.restore(data, index))
         before = one.last_timestamp
         payload = TabletMachine.encode(operation)
         outcome = one.apply(index + 1, 7, payload)
@@ -188,6 +192,25 @@ def test_a_tablet_does_what_its_log_says(operations, cut):
         assert oracle.rows == rows_of(one)
     for at in range(one.last_timestamp + 1):
         assert oracle.at(at) == rows_of(one, at) == rows_of(other, at)
+
+
+async def test_others_go_on_while_rows_are_restored_and_see_what_was_there_before(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(_rows, "_LOADED_A_STEP", 10)
+    source, target = Log(machine()), Log(machine())
+    for number in range(1, 101):
+        source(write(number, row("UPSERT", f"{number:03d}", a="new")))
+    target(write(1, row("UPSERT", "x", a="old")))
+    restoring = asyncio.create_task(target.tablet.restore(source.tablet.snapshot(), 100))
+    seen = 0
+    while not restoring.done():
+        assert (rows_of(target.tablet), target.tablet.applied_index) == ({"x": {1: "old"}}, 1)
+        seen += 1
+        await asyncio.sleep(0)
+    assert seen > 10
+    assert rows_of(target.tablet) == rows_of(source.tablet)
+    assert target.tablet.digest() == source.tablet.digest()
 
 
 def test_timestamps_rise_along_the_log_whatever_leaders_propose():

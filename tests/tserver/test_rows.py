@@ -1,5 +1,7 @@
 """The store of versions, and the sorted set under it, against dictionaries of everything."""
 
+from collections import deque
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +58,7 @@ def read(store: RowStore, at: int, *, start: bytes = b"", end: bytes = b"", page
 def reloaded(store: RowStore) -> RowStore:
     """What becomes of it on its way through files."""
     fresh = RowStore(history_bytes_max=1 << 30)
-    fresh.load(read_blocks(pack_blocks(store.records())), store.history_start)
+    deque(fresh.load(read_blocks(pack_blocks(store.records())), store.history_start))
     return fresh
 
 
@@ -95,7 +97,7 @@ def test_every_snapshot_is_the_table_of_its_time(steps, data):
     # Whatever way a store got its rows, it is the same: digest, sizes, and all of its history.
     for other in (reloaded(store), RowStore(history_bytes_max=1 << 30)):
         if not other.live_rows and not other.version_bytes:
-            other.load(replayed, store.history_start)
+            deque(other.load(replayed, store.history_start))
         assert (store.digest, store.live_rows) == (other.digest, other.live_rows)
         assert store.version_bytes == other.version_bytes
         for at in range(store.history_start, oracle.now + 1):
@@ -129,6 +131,17 @@ def test_history_is_bounded_in_bytes_and_says_from_where_it_starts():
     assert {b"k": store.history_start} == read(store, store.history_start)
     with pytest.raises(AssertionError):
         read(store, store.history_start - 1)
+
+
+def test_rows_that_come_and_go_in_one_write_are_history_as_well():
+    store = RowStore(history_bytes_max=1000)
+    for at in range(1, 200):
+        store.put(b"%03d" % at, at, encode_row({1: at}))
+        store.put(b"%03d" % at, at, None)
+        store.collect(0)
+        assert store.version_bytes <= 1000
+    fresh = reloaded(store)
+    assert (fresh.history_bytes, fresh.live_rows) == (store.history_bytes, 0)
 
 
 def test_a_page_does_not_search_without_end():

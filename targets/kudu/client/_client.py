@@ -52,6 +52,7 @@ from targets.kudu.client._replicas import Replicas
 from targets.kudu.client._rows import RowsClient
 from targets.kudu.client._stale import StaleReads
 from targets.kudu.client._tables import TableCache
+from targets.kudu.client._time import Deadline
 from targets.kudu.rpc import RpcError
 
 __all__ = ["KuduClient"]
@@ -72,7 +73,7 @@ class _Operation:
     """What is known of an operation under way."""
 
     call: Call
-    deadline_ns: int
+    deadline: Deadline
     attempts: list[Attempt]
     maybe_done: bool = False  # an attempt's outcome is unknown
     done: Completion | None = None  # the answer to the first copy, while another is under way
@@ -113,19 +114,19 @@ class KuduClient:
 
         Raises `UsageError` for operations or values outside the vocabulary.
         """
-        deadline_ns = self._env.clock.monotonic_ns() + int(timeout_s * 1e9)
+        deadline = Deadline(self._env.clock, timeout_s)
         if request.f in _ROWS:
-            return await self._rows.invoke(request, deadline_ns)
+            return await self._rows.invoke(request, deadline)
         if request.f in members.BY_NAME:
-            return await self._members.invoke(request, deadline_ns)
+            return await self._members.invoke(request, deadline)
         if request.f in follower_reads.FRESH:
-            return await self._stale_reads.invoke(request, deadline_ns)
+            return await self._stale_reads.invoke(request, deadline)
         self._seq_no += 1
         value = request.value if isinstance(request.value, dict) else {}
         request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
         operation = _Operation(
             call=_plan(request, request_id),
-            deadline_ns=deadline_ns,
+            deadline=deadline,
             attempts=[],
         )
         while True:
@@ -135,7 +136,7 @@ class KuduClient:
             if len(operation.attempts) >= self._policy.attempts_max:
                 operation.error += f" (gave up after {len(operation.attempts)} attempts)"
                 return self._unanswered(operation)
-            await self._pause(operation)
+            await deadline.pause(self._policy.backoff_s(len(operation.attempts)))
 
     async def close(self) -> None:
         """Drop all connections, and copies that were to be sent."""
@@ -143,15 +144,15 @@ class KuduClient:
             task.cancel()
         self._rows.close()
         self._tables.close()
+        self._leader.close()
         self._rpc.close()
 
     # --- one attempt -------------------------------------------------------------------------
 
     async def _attempt(self, operation: _Operation) -> Completion | None:
         """Find the leader and send once; `None` asks for another attempt."""
-        address = await self._leader.find(operation.deadline_ns)
-        left_s = self._left_s(operation)
-        if address is None or left_s <= 0:
+        address = await self._leader.find(operation.deadline)
+        if address is None or operation.deadline.left_s <= 0:
             return self._unanswered(operation)
         operation.node = address.partition(":")[0]
         call = operation.call
@@ -167,7 +168,7 @@ class KuduClient:
                 call.method,
                 call.request,
                 call.response_type,
-                timeout_s=min(limit_s, left_s),
+                timeout_s=operation.deadline.limit_s(limit_s),
             )
         except RpcError as failure:
             self._record(operation, start_ns, rpc_error_text(failure))
@@ -178,7 +179,7 @@ class KuduClient:
             self._record(operation, start_ns, call.unsettled(response) or "ok")
         else:
             self._record(operation, start_ns, error_text(error))
-        if self._left_s(operation) < 0:
+        if operation.deadline.left_s < 0:
             return self._too_late(operation, response)
         return self._judge(operation, response)
 
@@ -234,8 +235,7 @@ class KuduClient:
 
     async def _send_late(self, call: Call, revision: int, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
-        deadline_ns = self._env.clock.monotonic_ns() + int(LATE_LIMIT_S * 1e9)
-        address = await self._leader.find(deadline_ns)
+        address = await self._leader.find(Deadline(self._env.clock, LATE_LIMIT_S))
         if address is None or self._revision - revision > self._policy.late_revisions_max:
             return
         self._env.event("late-copy", method=call.method, revision=revision)
@@ -288,12 +288,3 @@ class KuduClient:
         end_ns = self._env.clock.monotonic_ns()
         operation.attempts.append(Attempt(operation.node, start_ns, end_ns, outcome))
         operation.error = outcome
-
-    # --- time --------------------------------------------------------------------------------
-
-    def _left_s(self, operation: _Operation) -> float:
-        return (operation.deadline_ns - self._env.clock.monotonic_ns()) / 1e9
-
-    async def _pause(self, operation: _Operation) -> None:
-        left_s = max(0.0, self._left_s(operation))
-        await asyncio.sleep(min(self._policy.backoff_s(len(operation.attempts)), left_s))

@@ -18,6 +18,7 @@ import msgspec
 from harness.env import Env
 from targets.kudu.client._caller import Caller
 from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.client._time import Deadline
 from targets.kudu.messages import ConnectToMasterRequest, ConnectToMasterResponse
 from targets.kudu.rpc import RpcError
 
@@ -71,24 +72,27 @@ class LeaderFinder:
         """Drop the remembered leader: it answered that it is none, or did not answer."""
         self._cached = None
 
-    async def find(self, deadline_ns: int) -> str | None:
+    def close(self) -> None:
+        """Ask no more in passing."""
+        if self._relearning is not None:
+            self._relearning.cancel()
+
+    async def find(self, deadline: Deadline) -> str | None:
         """The leader's address; `None` when the deadline passed without one."""
         failures = 0
         while self._cached is None:
-            left_s = (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
-            if left_s <= 0:
+            if deadline.left_s <= 0:
                 return None
             failures += 1
             leader = await self._ask_all(
-                min(_ROUND_LIMIT_S, left_s), grace_s=_GRACE_STEP_S * failures
+                deadline.limit_s(_ROUND_LIMIT_S), grace_s=_GRACE_STEP_S * failures
             )
             if leader is not None:
                 self._cached = leader.address
                 break
-            left_s = (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
-            if left_s <= 0:
+            if deadline.left_s <= 0:
                 return None
-            await asyncio.sleep(min(self._policy.backoff_s(failures), left_s))
+            await deadline.pause(self._policy.backoff_s(failures))
         self._relearn()
         return self._cached
 

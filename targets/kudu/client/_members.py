@@ -1,9 +1,9 @@
 """Membership, as an administrator changes it: masters come and go, replicas move.
 
-A change is sent once to whoever leads. It is `fail` where it surely did nothing: it was not sent,
-or refused before anything was appended. Only what says `indeterminate` (or ABORTED, by a tablet's
-leader), or is not answered, leaves it open. An answer of "not the leader" is no attempt at all; the
-next leader is asked.
+A change is sent once to whoever leads. It is `fail` where it was refused before anything was
+appended. Only what says `indeterminate` (or ABORTED, by a tablet's leader), or is not answered,
+leaves it open. What did nothing for certain, since it could not be sent or "not the leader" is the
+answer, is no attempt at all: the next leader is asked, and so it is for what only looks.
 
 A replica moves as `kudu tablet change_config move_replica` has it: one change of the tablet's
 configuration adds the new server without a vote, to be promoted, and marks the old one to be
@@ -25,6 +25,7 @@ from targets.kudu.client._caller import Caller
 from targets.kudu.client._classify import error_text, is_of_another, rpc_error_text
 from targets.kudu.client._leader import LeaderFinder
 from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.client._time import Deadline
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 
@@ -40,6 +41,10 @@ class _Move(NamedTuple):
     leader: m.ReplicaLocation
     source: m.ReplicaLocation
     target: m.TabletServerEntry
+
+
+class _AskAnotherError(Exception):
+    """The master that was asked did nothing, and is not the one to ask."""
 
 
 class MembersClient:
@@ -59,59 +64,53 @@ class MembersClient:
         self._policy = policy
         self._addresses = addresses
 
-    async def invoke(self, request: Request, deadline_ns: int) -> Completion:
+    async def invoke(self, request: Request, deadline: Deadline) -> Completion:
         """Do one operation; raises `UsageError` for values outside the vocabulary."""
         call = v.call_of(request.f, request.value)
         attempts: list[Attempt] = []
         while True:
-            address = await self._leader.find(deadline_ns)
-            if address is None or self._left_s(deadline_ns) <= 0:
+            address = await self._leader.find(deadline)
+            if address is None or deadline.left_s <= 0:
                 error = attempts[-1].outcome if attempts else "NO_LEADER: no master leads"
                 return Completion(OpType.FAIL, None, error, None, tuple(attempts))
-            done = await self._once(call, address, deadline_ns, attempts)
+            done = await self._once(call, address, deadline, attempts)
             if done is not None:
                 return done
-            self._leader.forget()
-            pause_s = self._policy.backoff_s(len(attempts))
-            await asyncio.sleep(min(pause_s, max(0.0, self._left_s(deadline_ns))))
+            await deadline.pause(self._policy.backoff_s(len(attempts)))
 
     async def _once(
-        self, call: v.MembersCall, address: str, deadline_ns: int, attempts: list[Attempt]
+        self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Ask the master at `address`; `None` where it does not lead."""
+        """Ask the master at `address`; `None` where that did nothing and another is to be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
             attempts.append(Attempt(node, start_ns, self._env.clock.monotonic_ns(), outcome))
-            if kind is OpType.OK and self._left_s(deadline_ns) < 0:
+            if kind is OpType.OK and deadline.left_s < 0:
                 kind = OpType.INFO if call.mutates else OpType.FAIL
                 outcome = "TIMED_OUT: the answer came after the deadline"
             error = None if kind is OpType.OK else outcome
             return Completion(kind, value if error is None else None, error, node, tuple(attempts))
 
-        if isinstance(call, v.MoveReplica):
-            move = await self._plan_move(call.table, address, deadline_ns)
-            if not isinstance(move, _Move):
-                return ended(OpType.FAIL, move)
-            return await self._move(move, deadline_ns, ended)
-        method, asked = self._of_masters(call)
         try:
-            answer = await self._ask(address, method, asked, m.METHODS[method][1], deadline_ns)
+            if isinstance(call, v.MoveReplica):
+                move = await self._plan_move(call.table, address, deadline)
+                if not isinstance(move, _Move):
+                    return ended(OpType.FAIL, move)
+                return await self._move(move, deadline, ended)
+            method, asked = self._of_masters(call)
+            answer = await self._ask_leader(address, method, asked, deadline, call.mutates)
+        except _AskAnotherError as why:
+            self._leader.forget()
+            ended(OpType.FAIL, str(why))
+            return None
         except RpcError as failure:
-            lost = failure.sent and call.mutates
-            return ended(OpType.INFO if lost else OpType.FAIL, rpc_error_text(failure))
-        error: m.MasterError | None = answer.error
-        if error is None and answer.meta.revision < 0 and not call.mutates:
-            ended(OpType.FAIL, "NOT_THE_LEADER: its list may lack what has committed")
-            return None
-        if error is None:
+            self._leader.forget()
+            return ended(OpType.INFO, rpc_error_text(failure))
+        if answer.error is None:
             return ended(OpType.OK, "ok", {"result": "ok", **self._value(answer)})
-        if error.indeterminate:
-            return ended(OpType.INFO, error_text(error))
-        if is_of_another(error):
-            ended(OpType.FAIL, error_text(error))
-            return None
-        return ended(OpType.FAIL, error_text(error))
+        kind = OpType.INFO if answer.error.indeterminate else OpType.FAIL
+        return ended(kind, error_text(answer.error))
 
     def _of_masters(self, call: v.AddMaster | v.RemoveMaster | v.ListMasters) -> tuple[str, Any]:
         match call:
@@ -140,30 +139,16 @@ class MembersClient:
 
     # --- replicas ----------------------------------------------------------------------------
 
-    async def _plan_move(self, table: str, master: str, deadline_ns: int) -> _Move | str:
+    async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
         """Some replica that does not lead, and some server that has none; or why there is none."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
-        try:
-            where, known = await asyncio.gather(
-                self._ask(
-                    master,
-                    "MasterService.GetTableLocations",
-                    located,
-                    m.GetTableLocationsResponse,
-                    deadline_ns,
-                ),
-                self._ask(
-                    master,
-                    "MasterService.ListTabletServers",
-                    m.ListTabletServersRequest(),
-                    m.ListTabletServersResponse,
-                    deadline_ns,
-                ),
-            )
-        except RpcError as failure:
-            return rpc_error_text(failure)
+        listed = m.ListTabletServersRequest()
+        where, known = await asyncio.gather(
+            self._ask_leader(master, "MasterService.GetTableLocations", located, deadline),
+            self._ask_leader(master, "MasterService.ListTabletServers", listed, deadline),
+        )
         for answer in (where, known):
             if answer.error is not None:
                 return error_text(answer.error)
@@ -182,7 +167,7 @@ class MembersClient:
         return _Move(tablet.tablet_id, leaders[0], source, target)
 
     async def _move(
-        self, move: _Move, deadline_ns: int, ended: Callable[..., Completion]
+        self, move: _Move, deadline: Deadline, ended: Callable[..., Completion]
     ) -> Completion:
         newcomer = m.PeerConfig(move.target.uuid, move.target.address, "NON_VOTER", promote=True)
         leaving = m.PeerConfig(move.source.ts_uuid, "", "VOTER", replace=True)
@@ -194,7 +179,7 @@ class MembersClient:
         method = "ConsensusService.BulkChangeConfig"
         try:
             answer = await self._ask(
-                move.leader.address, method, request, raft.ChangeConfigResponse, deadline_ns
+                move.leader.address, method, request, raft.ChangeConfigResponse, deadline
             )
         except RpcError as failure:
             kind = OpType.INFO if failure.sent else OpType.FAIL
@@ -214,13 +199,27 @@ class MembersClient:
 
     # --- RPC ---------------------------------------------------------------------------------
 
-    async def _ask(
-        self, address: str, method: str, request: Any, response_type: Any, deadline_ns: int
+    async def _ask_leader(
+        self, address: str, method: str, request: Any, deadline: Deadline, mutates: bool = False
     ) -> Any:
-        limit_s = min(self._policy.mutation_attempt_timeout_s, self._left_s(deadline_ns))
-        return await self._rpc.call(
-            address, method, request, response_type, timeout_s=max(0.001, limit_s)
-        )
+        """The answer of a master that leads. Raises `_AskAnotherError`, and `RpcError` where the
+        change that was asked for may have happened.
+        """
+        try:
+            answer = await self._ask(address, method, request, m.METHODS[method][1], deadline)
+        except RpcError as failure:
+            if failure.sent and mutates:
+                raise
+            raise _AskAnotherError(rpc_error_text(failure)) from failure
+        error: m.MasterError | None = answer.error
+        if error is not None and is_of_another(error) and not error.indeterminate:
+            raise _AskAnotherError(error_text(error))
+        if isinstance(answer, m.ListMastersResponse) and error is None and answer.meta.revision < 0:
+            raise _AskAnotherError("NOT_THE_LEADER: its list may lack what has committed")
+        return answer
 
-    def _left_s(self, deadline_ns: int) -> float:
-        return (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
+    async def _ask(
+        self, address: str, method: str, request: Any, response_type: Any, deadline: Deadline
+    ) -> Any:
+        limit_s = deadline.limit_s(self._policy.mutation_attempt_timeout_s)
+        return await self._rpc.call(address, method, request, response_type, timeout_s=limit_s)

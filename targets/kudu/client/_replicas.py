@@ -9,7 +9,6 @@ deadline, and every RPC is an attempt in the history.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
@@ -23,6 +22,7 @@ from targets.kudu.client._caller import Caller
 from targets.kudu.client._classify import rpc_error_text
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._tables import Gone, Table, TableCache, Tablet
+from targets.kudu.client._time import Deadline
 from targets.kudu.rpc import RpcError
 
 __all__ = ["FINAL", "TOO_LATE", "Answered", "Replicas", "Target"]
@@ -56,7 +56,7 @@ class Target:
     name: str
     table: Table
     tablet: Tablet
-    deadline_ns: int
+    deadline: Deadline
     attempts: list[Attempt]
     any_replica: bool = False  # else the leader
     tried: list[str] = dataclasses.field(default_factory=list)
@@ -98,10 +98,6 @@ class Replicas:
         self._tables = tables
         self._policy = policy
 
-    def left_s(self, target: Target) -> float:
-        """The time until the deadline."""
-        return (target.deadline_ns - self._env.clock.monotonic_ns()) / 1e9
-
     async def attempt(
         self, target: Target, method: str, request: Any, response_type: type[R], limit_s: float
     ) -> Answered | None:
@@ -110,8 +106,7 @@ class Replicas:
         What the answer says of the replica is remembered, so that the next attempt goes elsewhere.
         """
         address = await self._next(target)
-        left_s = self.left_s(target)
-        if address is None or left_s <= 0:
+        if address is None or target.deadline.left_s <= 0:
             return None
         node = target.node = address.partition(":")[0]
         start_ns = self._env.clock.monotonic_ns()
@@ -119,7 +114,11 @@ class Replicas:
         failure: RpcError | None = None
         try:
             response = await self._rpc.call(
-                address, method, request, response_type, timeout_s=min(limit_s, left_s)
+                address,
+                method,
+                request,
+                response_type,
+                timeout_s=target.deadline.limit_s(limit_s),
             )
         except RpcError as error:
             failure = error
@@ -145,8 +144,7 @@ class Replicas:
     async def pause(self, target: Target) -> None:
         """Wait before the same replica is asked again."""
         target.rounds += 1
-        left_s = max(0.0, self.left_s(target))
-        await asyncio.sleep(min(self._policy.backoff_s(target.rounds), left_s))
+        await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
         """The next replica to try; after all of them, those that a master knows by then."""
@@ -159,9 +157,8 @@ class Replicas:
         return None if target.gone else self._untried(target)
 
     async def _relocate(self, target: Target) -> None:
-        limit_ns = self._env.clock.monotonic_ns() + int(_ASK_MASTER_S * 1e9)
         try:
-            table = await self._tables.ask(target.name, min(target.deadline_ns, limit_ns))
+            table = await self._tables.ask(target.name, target.deadline.within(_ASK_MASTER_S))
         except Gone:
             target.gone = True
             return

@@ -16,13 +16,14 @@ from targets.kudu import messages as m
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._replicas import FINAL, TOO_LATE, Replicas, Target
 from targets.kudu.client._tables import Gone, Table, TableCache
-from targets.kudu.client._time import ClientTime
+from targets.kudu.client._time import ClientTime, Deadline
 from targets.kudu.partitions import encode_key
 
 __all__ = ["RowReader"]
 
 PAGES_MAX: Final = 10_000
 """Pages of one tablet's scan."""
+_GONE: Final = "TABLE_NOT_FOUND: the tablet is gone"
 _MODES: Final[Mapping[str, m.ReadMode]] = {
     "latest": m.ReadMode.READ_LATEST,
     "snapshot": m.ReadMode.READ_AT_SNAPSHOT,
@@ -41,12 +42,12 @@ class RowReader:
         self._policy = policy
         self._time = time
 
-    async def read(self, call: Read, table: Table, deadline_ns: int) -> Completion:
+    async def read(self, call: Read, table: Table, deadline: Deadline) -> Completion:
         """One row of the leader."""
         attempts: list[Attempt] = []
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
-        target = Target(call.table, table, tablet, deadline_ns, attempts)
+        target = Target(call.table, table, tablet, deadline, attempts)
         # The least key above this one has a zero behind it.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         found = await self._pages(target, asked)
@@ -62,7 +63,7 @@ class RowReader:
         }
         return Completion(OpType.OK, value, None, found["node"], tuple(attempts))
 
-    async def scan(self, call: Scan, table: Table, deadline_ns: int) -> Completion:
+    async def scan(self, call: Scan, table: Table, deadline: Deadline) -> Completion:
         """Rows of all tablets."""
         attempts: list[Attempt] = []
         start = b"" if call.start is None else encode_key(table.key, (call.start,))
@@ -70,7 +71,7 @@ class RowReader:
         mode, at = _MODES[call.mode], call.at or 0
         parts: list[dict[str, Any]] = []
         for tablet in table.tablets:
-            target = Target(call.table, table, tablet, deadline_ns, attempts)
+            target = Target(call.table, table, tablet, deadline, attempts)
             target.any_replica = call.replica == "any"
             asked = m.ScanRequest(
                 tablet.tablet_id,
@@ -101,7 +102,7 @@ class RowReader:
         while count < self._policy.attempts_max + PAGES_MAX:
             count += 1
             limit_s = self._policy.read_attempt_timeout_s
-            wait_s = max(0.0, min(limit_s, self._replicas.left_s(target)))
+            wait_s = target.deadline.limit_s(limit_s)
             answered = await self._replicas.attempt(
                 target,
                 "TabletServerService.Scan",
@@ -110,7 +111,7 @@ class RowReader:
                 limit_s,
             )
             if answered is None:
-                return "TABLE_NOT_FOUND: the tablet is gone" if target.gone else why
+                return _GONE if target.gone else why
             why = answered.text
             if answered.failure is not None:
                 continue
@@ -121,12 +122,12 @@ class RowReader:
                     await self._replicas.pause(target)
                 continue
             response: m.ScanResponse = answered.response
-            if self._replicas.left_s(target) < 0:
+            if target.deadline.left_s < 0:
                 return TOO_LATE
             self._time.learn(response.snap_timestamp, response.propagated_timestamp)
             names = await self._columns(target, response.column_ids)
             if names is None:
-                return why
+                return _GONE if target.gone else TOO_LATE
             rows += [_row(names, response.column_ids, row) for row in response.rows]
             token, pages = response.page_token, pages + 1
             if not token:
@@ -146,10 +147,12 @@ class RowReader:
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
-                table = await self._tables.ask(target.name, target.deadline_ns)
+                table = await self._tables.ask(target.name, target.deadline)
             except Gone:
+                target.gone = True
                 return None
             if table is None or table.table_id != target.table.table_id:
+                target.gone = table is not None
                 return None
             target.table = table
             names = {column.id: column for column in table.schema.columns}

@@ -27,7 +27,7 @@ from targets.kudu import messages as m
 from targets.kudu.client._policy import RetryPolicy
 from targets.kudu.client._replicas import FINAL, TOO_LATE, Answered, Replicas, Target
 from targets.kudu.client._tables import Gone, Table, TableCache, Tablet
-from targets.kudu.client._time import ClientTime
+from targets.kudu.client._time import ClientTime, Deadline
 
 __all__ = ["RowWriter"]
 
@@ -112,16 +112,16 @@ class RowWriter:
         for task in self._late:
             task.cancel()
 
-    async def write(self, call: Write, table: Table, deadline_ns: int) -> Completion:
+    async def write(self, call: Write, table: Table, deadline: Deadline) -> Completion:
         """Write all rows; see the module's table for how it ends."""
         attempts: list[Attempt] = []
         columns = table.column_ids
         unknown = sorted({c for _, _, cells in call.rows for c in cells if c not in columns})
         if unknown:
             # It may have been added since; nothing was sent.
-            await self._ask_beside(call.table, deadline_ns)
+            await self._ask_beside(call.table, deadline)
             return Completion(OpType.FAIL, None, f"NO_COLUMN: {', '.join(unknown)}")
-        parts = self._parts(call, table, deadline_ns, attempts)
+        parts = self._parts(call, table, deadline, attempts)
         tasks = [
             self._env.spawn(self._send(part), name=f"write-{part.request.request_id.seq_no}")
             for part in parts
@@ -133,14 +133,14 @@ class RowWriter:
                 task.cancel()
         return _written(parts, table, len(call.rows), attempts)
 
-    async def _ask_beside(self, name: str, deadline_ns: int) -> None:
+    async def _ask_beside(self, name: str, deadline: Deadline) -> None:
         try:
-            await self._tables.ask(name, deadline_ns)
+            await self._tables.ask(name, deadline)
         except Gone:
             return
 
     def _parts(
-        self, call: Write, table: Table, deadline_ns: int, attempts: list[Attempt]
+        self, call: Write, table: Table, deadline: Deadline, attempts: list[Attempt]
     ) -> list[_Part]:
         columns = table.column_ids
         by_tablet: dict[str, tuple[Tablet, list[int]]] = {}
@@ -164,7 +164,7 @@ class RowWriter:
                 ),
                 self._time.timestamp,
             )
-            target = Target(call.table, table, tablet, deadline_ns, attempts)
+            target = Target(call.table, table, tablet, deadline, attempts)
             parts.append(_Part(target, request, tuple(positions)))
         return parts
 
@@ -201,7 +201,7 @@ class RowWriter:
             part.maybe_done = part.maybe_done or answered.failure.sent
             return part.maybe_done and not self._policy.resend
         if error is None:
-            if self._replicas.left_s(part.target) < 0:
+            if part.target.deadline.left_s < 0:
                 # The caller has stopped waiting: even success would be stamped at a wrong time.
                 part.maybe_done, part.error = True, TOO_LATE
                 return True
@@ -243,8 +243,8 @@ class RowWriter:
     async def _send_late(self, part: _Part, pause_s: float) -> None:
         await asyncio.sleep(pause_s)
         limit_s = self._policy.mutation_attempt_timeout_s
-        deadline_ns = self._env.clock.monotonic_ns() + int(limit_s * 1e9)
-        copy = dataclasses.replace(part.target, deadline_ns=deadline_ns, attempts=[], tried=[])
+        deadline = Deadline(self._env.clock, limit_s)
+        copy = dataclasses.replace(part.target, deadline=deadline, attempts=[], tried=[])
         self._env.event("late-copy", method=_METHOD, revision=0)
         await self._replicas.attempt(copy, _METHOD, part.request, m.WriteResponse, limit_s)
 

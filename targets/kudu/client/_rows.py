@@ -18,7 +18,7 @@ from targets.kudu.client._replicas import Replicas
 from targets.kudu.client._row_reads import RowReader
 from targets.kudu.client._row_writes import RowWriter
 from targets.kudu.client._tables import Gone, TableCache
-from targets.kudu.client._time import ClientTime
+from targets.kudu.client._time import ClientTime, Deadline
 
 __all__ = ["RowsClient"]
 
@@ -45,12 +45,12 @@ class RowsClient:
         """Send no more copies."""
         self._writer.close()
 
-    async def invoke(self, request: Request, deadline_ns: int) -> Completion:
+    async def invoke(self, request: Request, deadline: Deadline) -> Completion:
         """Do one operation; raises `UsageError` for values outside the vocabulary."""
         call = v.call_of(request.f, request.value)
         assert isinstance(call, v.Write | v.Read | v.Scan), "the others are for masters"
         try:
-            table = await self._tables.find(call.table, deadline_ns)
+            table = await self._tables.find(call.table, deadline)
         except Gone as gone:
             kind = OpType.FAIL if isinstance(call, v.Write) else OpType.OK
             error = f"TABLE_NOT_FOUND: {gone}" if kind is OpType.FAIL else None
@@ -59,8 +59,8 @@ class RowsClient:
             return Completion(OpType.FAIL, None, _NO_MASTER)
         match call:
             case v.Write():
-                return await self._writer.write(call, table, deadline_ns)
+                return await self._writer.write(call, table, deadline)
             case v.Read():
-                return await self._reader.read(call, table, deadline_ns)
+                return await self._reader.read(call, table, deadline)
             case v.Scan():
-                return await self._reader.scan(call, table, deadline_ns)
+                return await self._reader.scan(call, table, deadline)

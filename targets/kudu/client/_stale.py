@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -16,6 +15,7 @@ from targets.kudu.client._caller import Caller
 from targets.kudu.client._calls import Call, plan_call
 from targets.kudu.client._classify import error_text, rpc_error_text
 from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.client._time import Deadline
 from targets.kudu.rpc import RpcError
 
 __all__ = ["StaleReads"]
@@ -33,7 +33,7 @@ class StaleReads:
         self._masters = tuple(masters)
         self._policy = policy
 
-    async def invoke(self, request: Request, deadline_ns: int) -> Completion:
+    async def invoke(self, request: Request, deadline: Deadline) -> Completion:
         """Ask the masters one by one, in an order drawn anew, until one answers; a read that none
         has answered by then has failed.
         """
@@ -42,13 +42,13 @@ class StaleReads:
         error = "no master was asked before the deadline"
         turn = self._env.random.randrange(len(self._masters))
         clock = self._env.clock
-        while (left_s := (deadline_ns - clock.monotonic_ns()) / 1e9) > 0:
+        while deadline.left_s > 0:
             if len(attempts) >= self._policy.attempts_max:
                 error += f" (gave up after {len(attempts)} attempts)"
                 break
             address = self._masters[(turn + len(attempts)) % len(self._masters)]
             node, start_ns = address.partition(":")[0], clock.monotonic_ns()
-            limit_s = min(self._policy.read_attempt_timeout_s, left_s)
+            limit_s = deadline.limit_s(self._policy.read_attempt_timeout_s)
             try:
                 answer = await self._rpc.call(
                     address, call.method, call.request, call.response_type, timeout_s=limit_s
@@ -59,10 +59,10 @@ class StaleReads:
                 error = "ok" if answer.error is None else error_text(answer.error)
             attempts.append(Attempt(node, start_ns, clock.monotonic_ns(), error))
             value = None if answer is None else _value(call, answer)
-            if value is not None and clock.monotonic_ns() <= deadline_ns:
+            if value is not None and deadline.left_s >= 0:
                 value["bound_ns"] = answer.meta.bound_ns
                 return Completion(OpType.OK, value, None, node, tuple(attempts))
-            await asyncio.sleep(min(self._policy.backoff_s(len(attempts)), max(0.0, left_s)))
+            await deadline.pause(self._policy.backoff_s(len(attempts)))
         last = attempts[-1].node if attempts else None
         return Completion(OpType.FAIL, None, error, last, tuple(attempts))
 

@@ -22,6 +22,7 @@ from targets.kudu.client._caller import Caller
 from targets.kudu.client._classify import is_of_another
 from targets.kudu.client._leader import LeaderFinder
 from targets.kudu.client._policy import RetryPolicy
+from targets.kudu.client._time import Deadline
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
 from targets.kudu.rpc import RpcError
 
@@ -98,33 +99,32 @@ class TableCache:
         for task in self._refreshing.values():
             task.cancel()
 
-    async def find(self, name: str, deadline_ns: int) -> Table | None:
+    async def find(self, name: str, deadline: Deadline) -> Table | None:
         """The table, as known or as a master says; `None` at the deadline. Raises `Gone`."""
         table = self._tables.get(name)
         if table is None:
-            return await self.ask(name, deadline_ns)
+            return await self.ask(name, deadline)
         if table.expires_ns <= self._env.clock.monotonic_ns() and name not in self._refreshing:
             task = self._env.spawn(self._refresh(name), name=f"locations of {name}")
             self._refreshing[name] = task
             task.add_done_callback(lambda _: self._refreshing.pop(name, None))
         return table
 
-    async def ask(self, name: str, deadline_ns: int) -> Table | None:
+    async def ask(self, name: str, deadline: Deadline) -> Table | None:
         """The table as a leading master says now; `None` at the deadline. Raises `Gone`."""
         attempt = 0
         while True:
-            address = await self._leader.find(deadline_ns)
-            if address is None or self._left_s(deadline_ns) <= 0:
+            address = await self._leader.find(deadline)
+            if address is None or deadline.left_s <= 0:
                 return None
-            found = await self._ask_once(address, name, deadline_ns)
+            found = await self._ask_once(address, name, deadline)
             if found is not None:
                 self._keep(name, found)
                 return found
             attempt += 1
-            left_s = self._left_s(deadline_ns)
-            if left_s <= 0:
+            if deadline.left_s <= 0:
                 return None
-            await asyncio.sleep(min(self._policy.backoff_s(attempt), left_s))
+            await deadline.pause(self._policy.backoff_s(attempt))
 
     def _keep(self, name: str, table: Table) -> None:
         self._tables.pop(name, None)
@@ -133,14 +133,14 @@ class TableCache:
             del self._tables[next(iter(self._tables))]
 
     async def _refresh(self, name: str) -> None:
-        deadline_ns = self._env.clock.monotonic_ns() + int(_REFRESH_LIMIT_S * 1e9)
         try:
-            await self.ask(name, deadline_ns)
+            await self.ask(name, Deadline(self._env.clock, _REFRESH_LIMIT_S))
         except Gone:
             self._tables.pop(name, None)
 
-    async def _ask_once(self, address: str, name: str, deadline_ns: int) -> Table | None:
+    async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
         """Schema and locations of one leader, if they belong together; `None`: ask again."""
+        most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:
             schema = await self._rpc.call(
@@ -148,7 +148,7 @@ class TableCache:
                 "MasterService.GetTableSchema",
                 m.GetTableSchemaRequest(table=which),
                 m.GetTableSchemaResponse,
-                timeout_s=self._limit_s(deadline_ns),
+                timeout_s=deadline.limit_s(most_s),
             )
             if self._refused(name, schema.error):
                 return None
@@ -160,7 +160,7 @@ class TableCache:
                     max_returned_locations=TABLETS_MAX,
                 ),
                 m.GetTableLocationsResponse,
-                timeout_s=self._limit_s(deadline_ns),
+                timeout_s=deadline.limit_s(most_s),
             )
         except RpcError:
             self._leader.forget()
@@ -186,13 +186,6 @@ class TableCache:
         if is_of_another(error):
             self._leader.forget()
         return True
-
-    def _limit_s(self, deadline_ns: int) -> float:
-        limit_s = min(self._policy.read_attempt_timeout_s, self._left_s(deadline_ns))
-        return max(0.001, limit_s)
-
-    def _left_s(self, deadline_ns: int) -> float:
-        return (deadline_ns - self._env.clock.monotonic_ns()) / 1e9
 
 
 def _tablet(location: m.TabletLocations) -> Tablet:

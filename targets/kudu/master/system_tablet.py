@@ -114,7 +114,7 @@ class SystemTablet:
             )
         )
 
-    def restore(self, data: bytes, index: int) -> None:
+    async def restore(self, data: bytes, index: int) -> None:
         """Become the state that `snapshot` had at `index`."""
         stored = msgspec.msgpack.decode(data, type=_Snapshot)
         assert stored.last_index <= index, (

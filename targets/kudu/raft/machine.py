@@ -29,7 +29,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class StateMachine(Protocol):
-    """What a group replicates. All three are synchronous and deterministic."""
+    """What a group replicates. All three are deterministic."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Any:
         """Apply one committed write; the result goes to the proposer that waits for it."""
@@ -39,8 +39,10 @@ class StateMachine(Protocol):
         """The whole state as of the last applied index."""
         ...
 
-    def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by a `snapshot` taken at `index`."""
+    async def restore(self, data: bytes, index: int) -> None:
+        """Replace the whole state by a `snapshot` taken at `index`, in one step at the end. Nothing
+        is applied meanwhile.
+        """
         ...
 
 
@@ -167,9 +169,9 @@ class Applier:
         self._announce(self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
-        self._machine.restore(snapshot.data, snapshot.last_included.index)
+        await self._machine.restore(snapshot.data, snapshot.last_included.index)
         self.journal = Journal(snapshot.last_included, snapshot.digest)
         self._announce(self._hash(None))
 

@@ -55,7 +55,7 @@ class Snapshots:
         """Start from the snapshot that was found on disk."""
         self.index = snapshot.last_included.index
         await self._wal.collect(self.index)  # a crash came before, right after the save
-        self._applier.restore(await self._whole(snapshot))
+        await self._applier.restore(await self._whole(snapshot))
         if self._files is not None:
             await self._files.sweep()  # as above
 
@@ -92,7 +92,7 @@ class Snapshots:
                 await self._wal.collect(effect.last_included.index)
             else:
                 await self._wal.reset()
-            self._applier.restore(snapshot)
+            await self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
         """The one on disk, whole."""

@@ -128,6 +128,10 @@ class _MasterLoop:
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
+        own = self._membership.cluster_id
+        if own and response.cluster_id and response.cluster_id != own:
+            self._tracker.failed()  # asked before this server belonged anywhere; now it is refused
+            return
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
         for other in self.others:

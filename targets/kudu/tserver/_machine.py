@@ -18,6 +18,7 @@ lies on disk is about to be more than twice what is alive (`_row_files.py` keeps
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import hashlib
 from collections.abc import Callable
@@ -152,15 +153,14 @@ class TabletMachine:
         self.last_timestamp = 1  # nothing was written at 1; 0 stands for none
         self._disk_bytes = 0  # of the row files that the next snapshot builds on
         self._set_schema(schema, schema_version)
-        self._clear_rows()
-
-    def _clear_rows(self) -> None:
-        flags = self._flags
-        self.rows = RowStore(history_bytes_max=flags.tablet_history_max_kb * 1024)
+        self.rows = self._no_rows()
         self.results = Results(
             results_ttl_ms=flags.remember_responses_ttl_ms,
             clients_ttl_ms=flags.remember_clients_ttl_ms,
         )
+
+    def _no_rows(self) -> RowStore:
+        return RowStore(history_bytes_max=self._flags.tablet_history_max_kb * 1024)
 
     def _set_schema(self, schema: Schema, schema_version: int) -> None:
         self.schema = schema
@@ -213,11 +213,12 @@ class TabletMachine:
         if self.results.is_stale(operation.client_id, operation.seq_no):
             return WriteOutcome(None)
         timestamp = max(operation.timestamp, self.last_timestamp + 1)
+        foreign = frozenset(operation.foreign)
         errors = []
         for position, row in enumerate(operation.operations):
             code = (
                 RowErrorCode.OUT_OF_RANGE
-                if position in operation.foreign
+                if position in foreign
                 else self._write_row(row, timestamp)
             )
             if code is not None:
@@ -281,17 +282,22 @@ class TabletMachine:
         self._disk_bytes = written if is_whole else self._disk_bytes + written
         return _encoder.encode(StoredRows(head, is_whole, blocks))
 
-    def restore(self, data: bytes, index: int) -> None:
-        """Become the state that `snapshot` had at `index`; `data` must hold all of its rows."""
+    async def restore(self, data: bytes, index: int) -> None:
+        """Become the state that `snapshot` had at `index`; `data` must hold all of its rows.
+
+        Until it is complete, readers find what was here before.
+        """
         stored = _stored.decode(data)
         assert stored.is_whole, "a snapshot of changes alone"
         head = _heads.decode(stored.head)
+        rows = self._no_rows()
+        for _ in rows.load(read_blocks(stored.blocks), head.history_start):
+            await asyncio.sleep(0)  # this server leads other tablets, which must have heartbeats
+        self.rows = rows
         self.table_name = head.table_name
         self.applied_index = index
         self.last_timestamp = head.last_timestamp
-        self._clear_rows()
         self.results.load(head.clients)
-        self.rows.load(read_blocks(stored.blocks), head.history_start)
         self._disk_bytes = sum(map(len, stored.blocks))
         self._set_schema(head.schema, head.schema_version)
         self._on_timestamp(head.last_timestamp)

@@ -9,13 +9,14 @@ its last write. A client tells below which number it has all its answers; those 
 comes with a number whose result is gone is stale: whether it happened is not known here any more.
 
 Results must not go early, or a late copy would act again. So where there are too many of them,
-`is_full` has the leader turn new writes away (THROTTLED).
+`is_full` has the leader turn new writes away (THROTTLED). But time passes here with the log alone,
+so a write is let in again once it makes room itself.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -67,11 +68,25 @@ class Results:
         self._clients: dict[str, _Client] = {}  # by their last write
         self._by_age: deque[tuple[int, str, int]] = deque()  # timestamp, client, number
         self.count = 0
+        self._row_errors = 0  # in all of them
 
     @property
     def is_full(self) -> bool:
         """Whether new writes must wait for old results to go."""
-        return self.count >= limits.RESULTS_MAX or len(self._clients) >= limits.CLIENTS_MAX
+        return self._has_too_many or len(self._clients) >= limits.CLIENTS_MAX
+
+    @property
+    def _has_too_many(self) -> bool:
+        return self.count >= limits.RESULTS_MAX or self._row_errors >= limits.ROW_ERRORS_MAX
+
+    def makes_room(self, timestamp: int) -> bool:
+        """Whether a write at `timestamp` would let go some of what there are too many of."""
+        if self._has_too_many and self._by_age[0][0] > timestamp - self._results_ttl:
+            return False
+        if len(self._clients) < limits.CLIENTS_MAX:
+            return True
+        oldest = next(iter(self._clients.values()))
+        return oldest.last_timestamp <= timestamp - self._clients_ttl
 
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
         """The result of a write that was applied lately."""
@@ -89,7 +104,7 @@ class Results:
         self._clients[client_id] = client
         client.last_timestamp = result.timestamp
         client.results[seq_no] = result
-        self.count += 1
+        self._count((result,), +1)
         self._by_age.append((result.timestamp, client_id, seq_no))
         self._forget_below(client, min(first_incomplete, seq_no))
 
@@ -97,26 +112,34 @@ class Results:
         if seq_no <= client.stale_before:
             return
         client.stale_before = seq_no
-        for answered in [number for number in client.results if number < seq_no]:
-            del client.results[answered]
-            self.count -= 1
+        answered = [number for number in client.results if number < seq_no]
+        self._count([client.results.pop(number) for number in answered], -1)
+
+    def _count(self, results: Collection[WriteResult], sign: int) -> None:
+        self.count += sign * len(results)
+        self._row_errors += sign * sum(len(result.errors) for result in results)
 
     def expire(self, timestamp: int) -> None:
         """Forget what is too old at `timestamp`."""
         while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
-            _, client_id, seq_no = self._by_age.popleft()
-            client = self._clients.get(client_id)
-            if client is not None and seq_no in client.results:
-                self._forget_below(client, seq_no + 1)
+            age = self._by_age.popleft()
+            if self._is_kept(*age):
+                _, client_id, seq_no = age
+                self._forget_below(self._clients[client_id], seq_no + 1)
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
-            self._by_age = deque(age for age in self._by_age if self.find(*age[1:]) is not None)
+            self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while self._clients:
             client_id = next(iter(self._clients))
             client = self._clients[client_id]
             if client.last_timestamp > timestamp - self._clients_ttl:
                 return
-            self.count -= len(client.results)
+            self._count(client.results.values(), -1)
             del self._clients[client_id]
+
+    def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
+        """Whether this result is there still, and not one of a client that was forgotten since."""
+        result = self.find(client_id, seq_no)
+        return result is not None and result.timestamp == timestamp
 
     def store(self) -> tuple[StoredClient, ...]:
         """Everything, alike on all replicas."""
@@ -133,12 +156,13 @@ class Results:
     def load(self, stored: Iterable[StoredClient]) -> None:
         """Become what `store` gave."""
         self._clients.clear()
+        self.count = self._row_errors = 0
         ages = []
         for one in stored:
             client = self._clients[one.client_id] = _Client()
             client.stale_before = one.stale_before
             client.last_timestamp = one.last_timestamp
             client.results = dict(one.results)
+            self._count(client.results.values(), +1)
             ages += [(r.timestamp, one.client_id, seq_no) for seq_no, r in one.results]
         self._by_age = deque(sorted(ages))
-        self.count = len(ages)

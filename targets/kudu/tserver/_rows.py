@@ -20,7 +20,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -39,6 +39,7 @@ _DIGEST_BYTES: Final = 16
 _DIGEST_MASK: Final = (1 << 8 * _DIGEST_BYTES) - 1
 _RECORD_OVERHEAD_BYTES: Final = 8
 _EXAMINED_PER_ROW: Final = 10
+_LOADED_A_STEP: Final = 2000
 _rows = msgspec.msgpack.Decoder(dict[int, Value])
 encode_row = msgspec.msgpack.Encoder().encode
 decode_row = _rows.decode
@@ -130,7 +131,9 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if superseded or row is None:
+        if row is None:  # it stays for as long as what it hides
+            superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+        if superseded:
             self._superseded.append((timestamp, key, superseded))
             self.history_bytes += superseded
         self._digest_in(key)
@@ -229,13 +232,16 @@ class RowStore:
                 found += [(key, version) for version in chain]
         return found
 
-    def load(self, records: Iterable[Record], history_start: int) -> None:
+    def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
         """Become what these records say, of an empty store; the last one of a key and timestamp
-        counts, and the versions of a key come oldest first.
+        counts, and the versions of a key come oldest first. Goes in short steps, to be taken to
+        the end before anything else.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains
-        for key, version in records:
+        for count, (key, version) in enumerate(records, 1):
+            if count % _LOADED_A_STEP == 0:
+                yield
             chain = chains.get(key)
             if chain is None:
                 chains[key] = version
@@ -245,12 +251,16 @@ class RowStore:
                 self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
         self._keys = SortedKeys(chains)
         history = []
-        for key, chain in chains.items():
+        for count, (key, chain) in enumerate(chains.items(), 1):
+            if count % _LOADED_A_STEP == 0:
+                yield
             versions = [chain] if isinstance(chain, bytes) else chain
             for position, version in enumerate(versions):
                 before = versions[position - 1] if position else b""
                 size = len(key) + len(before) + _RECORD_OVERHEAD_BYTES if before else 0
-                if before or len(version) == _TIMESTAMP_BYTES:
+                if len(version) == _TIMESTAMP_BYTES:
+                    size += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+                if size:
                     when = int.from_bytes(version[:_TIMESTAMP_BYTES])
                     history.append((when, key, size))
                     self.history_bytes += size

@@ -43,6 +43,8 @@ from targets.kudu.tserver.limits import READS_WAITING_MAX
 __all__ = ["SafeTime"]
 
 _RETRY_S: Final = 0.1
+_ASK_LEADER_S: Final = 1.0
+"""How long a leader is waited for: it may be gone, and another one have taken its place."""
 _NS: Final = 1_000_000_000
 
 
@@ -129,7 +131,7 @@ class SafeTime:
                 "TabletServerService.AdvanceSafeTime",
                 m.SafeTimeRequest(replica.group_id, timestamp),
                 m.SafeTimeResponse,
-                timeout_s=timeout_s,
+                timeout_s=min(timeout_s, _ASK_LEADER_S),
             )
         except RpcError:
             return False

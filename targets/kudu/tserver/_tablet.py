@@ -17,13 +17,7 @@ import msgspec
 from targets.kudu import messages as m
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import ClockError, HybridClock
-from targets.kudu.raft.replica import (
-    ConsensusService,
-    IndeterminateError,
-    NotAppendedError,
-    NotLeaderError,
-    Replica,
-)
+from targets.kudu.raft.replica import ConsensusService, NotLeaderError, RaftError, Replica
 from targets.kudu.raft.tombstones import TombstonedVoter
 from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
 from targets.kudu.tserver._row_files import RowFiles
@@ -78,7 +72,6 @@ class Tablet:
             on_change=self._changed,
             on_timestamp=self._time_passed,
         )
-        folder = SuperblockStore.raft_folder(superblock.tablet_id)
         self._files = RowFiles(node.env.disk, folder, self._machine.digest)
         self._replica = Replica(
             node.env,
@@ -205,9 +198,7 @@ class Tablet:
             )
         except NotLeaderError as error:
             return _error(_Code.NOT_THE_LEADER, str(error))
-        except NotAppendedError as error:
-            return _error(_Code.UNKNOWN_ERROR, str(error))
-        except IndeterminateError as error:  # the master asks again; a change applies only once
+        except RaftError as error:  # the master asks again; a change applies only once
             return _error(_Code.UNKNOWN_ERROR, str(error))
         finally:
             self._altering = False

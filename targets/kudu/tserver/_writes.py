@@ -143,7 +143,7 @@ class Writes:
         name, results = request.request_id, self._machine.results
         if results.is_stale(name.client_id, name.seq_no):
             return _stale().error
-        if results.is_full:
+        if results.is_full and not results.makes_room(self._clock.now()):
             return m.TabletError(
                 _Code.THROTTLED,
                 f"the results of {results.count} writes are remembered; they go with time "

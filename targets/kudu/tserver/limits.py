@@ -8,12 +8,15 @@ __all__ = [
     "CLIENTS_MAX",
     "READS_WAITING_MAX",
     "RESULTS_MAX",
+    "ROW_ERRORS_MAX",
     "WRITES_WAITING_BYTES_MAX",
     "WRITES_WAITING_MAX",
 ]
 
 RESULTS_MAX: Final = 20_000
 """Results of writes that are remembered; those under way may come on top."""
+ROW_ERRORS_MAX: Final = 500_000
+"""Errors of rows in these results."""
 CLIENTS_MAX: Final = 50_000
 """Clients that are remembered."""
 WRITES_WAITING_MAX: Final = 256
