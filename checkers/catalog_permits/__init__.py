@@ -14,7 +14,8 @@ profile: each takes effect once, between its call and its return. What a permit 
 * `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
   then fails. What shows that, while it may be under way, says nothing.
 * `ddl-twice`: a change that was sent more than once may act once more, at any later time.
-* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+  loses no acknowledged change that was asked for after the cut.
 
 The judgement is exact: there is an order of all operations that keeps these rules, or there is
 none, or the search came to its bound. Only where a power was cut it may end without an answer; then

@@ -10,8 +10,9 @@ Exact within its bound of steps: an order that was found has been walked along o
 model of its own; and where the search ended without one, there is none.
 
 A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
-order, and all after that is lost. Which earlier states there are depends on the order, which is not
-remembered; so a search that could have fallen back never says that there is no order.
+order, and all after that is lost, but for known changes that were called after it: of these none
+is. Which earlier states there are depends on the order, which is not remembered; so a search that
+could have fallen back never says that there is no order.
 """
 
 from __future__ import annotations
@@ -93,13 +94,24 @@ def states_along(
     states = [model.init()]
     for number, at in enumerate(found.order):
         if at in found.back:
+            lost = found.order[found.back[at] : number]
             assert found.back[at] <= number, "what is later cannot be taken up"
+            assert not any(_is_kept(model, operations, at, other) for other in lost), "it is kept"
             states.append(states[found.back[at]])
         else:
             legal, after = model.step(states[-1], operations[at].input, operations[at].said)
             assert legal, f"operation {operations[at].id} is not legal where it comes"
             states.append(after)
         yield states[-1]
+
+
+def _is_kept(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], back: int, at: int
+) -> bool:
+    """Whether the fall back `back` may not undo `at`: a known change that was called after it."""
+    operation = operations[at]
+    looks = operation.is_unknown or model.read_only(operation.input, operation.output)
+    return at > back and not looks
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -220,7 +232,11 @@ class _Search:
             if legal and after != state:
                 yield at, after, -1
         for at in self._enabled(self._backs, done):
-            earlier = {then: length for _, then, length, _ in self._stack}
+            earlier = {
+                then: length
+                for done_then, then, length, _ in self._stack
+                if not (done & ~done_then & changes) >> at
+            }
             for then, length in reversed(earlier.items()):
                 if then != state:
                     yield at, then, length

@@ -39,9 +39,8 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.models.rows import Row, RowInput, Rows, Seen
-from checkers.linearizability.partial import PartialOutcome
 from checkers.rows.orders import order_by_timestamps
-from checkers.rows.permits import Fact, PowerCuts, stale_looks, without_lease
+from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.words import sentence
@@ -109,22 +108,20 @@ class _RowsChecker(abc.ABC):
         blamed, result = list(excused), strict
         while result.verdict is Verdict.INVALID:
             place = tuple(result.details["failure"]["row"])
-            order = self._relaxed(problem, place, end_s) if STALE_READ in permits else None
-            if order is not None and order.order is not None:
-                stale = stale_looks(problem.of_row(place), order.order)
-                counts[STALE_READ] += max(1, len(stale))
-                blamed += [problem.pairs[number].invoke.index for number in stale]
-            elif cuts.explain(result.operations):
-                counts[LOST_AFTER_POWER_CUT] += 1
-                blamed += result.operations
-            elif order is not None and not order.exhausted:
+            found = self._relaxed(problem, place, cuts, end_s)
+            if found is None and cuts.explain(result.operations):
+                found = Relaxed({LOST_AFTER_POWER_CUT: 1}, exhausted=True)
+            if found is None or (found.counts is None and found.exhausted):
+                return result
+            if found.counts is None:
                 reason = f"{result.reason}; whether the profile permits that could not be decided"
                 details = {**result.details, "rule": UNDECIDED, "limited": True}
                 return msgspec.structs.replace(
                     result, verdict=Verdict.UNKNOWN, reason=reason, details=details
                 )
-            else:
-                return result
+            counts.update(found.counts)
+            blamed += result.operations if LOST_AFTER_POWER_CUT in found.counts else ()
+            blamed += [problem.pairs[number].invoke.index for number in found.operations]
             problem = problem.without(place)
             result = self._judged(read, problem, end_s)
         if result.verdict is not Verdict.VALID or not counts:
@@ -134,10 +131,10 @@ class _RowsChecker(abc.ABC):
         )
 
     def _relaxed(
-        self, problem: RowProblem, place: tuple[str, str], end_s: float
-    ) -> PartialOutcome | None:
-        """The row where leaders have no lease, if that is about this checker."""
-        del problem, place, end_s
+        self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
+    ) -> Relaxed | None:
+        """What permits leave of a row; `None` where this checker knows only of contradictions."""
+        del problem, place, cuts, end_s
         return None
 
     @abc.abstractmethod
@@ -231,10 +228,11 @@ class LinearizableRows(_RowsChecker):
         return look.is_latest
 
     def _relaxed(
-        self, problem: RowProblem, place: tuple[str, str], end_s: float
-    ) -> PartialOutcome | None:
-        """Looks may miss what later terms acknowledged."""
-        return without_lease(problem.of_row(place), dict(enumerate(problem.facts)), end_s=end_s)
+        self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
+    ) -> Relaxed | None:
+        """Looks may miss what later terms acknowledged, and power cuts take rows back."""
+        facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
+        return relaxed(problem.of_row(place), facts, cuts.at, stale=stale, end_s=end_s)
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

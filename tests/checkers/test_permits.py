@@ -315,6 +315,17 @@ def test_a_loss_in_the_middle_is_never_permitted() -> None:
     assert "could not be decided" in result.reason
 
 
+def test_what_was_made_after_the_cut_is_not_lost_by_it() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    power_cut(h)
+    h.create(1, "b", "B")
+    h.get(2, "b", None)
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is Verdict.UNKNOWN
+    assert "could not be decided" in result.reason
+
+
 # --- other checkers ------------------------------------------------------------------------------
 
 
