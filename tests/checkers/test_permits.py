@@ -363,6 +363,26 @@ def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None
     assert "from 7 to 5" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        ("TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE: the name is reserved", {}),
+        ("UNKNOWN_ERROR/INVALID_ARGUMENT: bad", {"refusals": 1}),
+        ("EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT: even", {"refusals": 1}),
+    ],
+)
+def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(
+    error: str, broken: dict[str, int]
+) -> None:
+    h = Writer()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.fact("leader", {"node": "m2", "term": 2})
+    h.call(5, "create", {"name": "a", "nonce": "n", "columns": ["a"], "replicas": 3})
+    h.add(5, OpType.FAIL, "create", None, "m1", error=error)
+    assert invariants(h).details["by_invariant"] == {"refusals": 1}
+    assert invariants(h, "stale-read").details["by_invariant"] == broken
+
+
 def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
     def told(*edits: tuple[str, Any], cut: bool = True) -> CheckResult:
         h = good_history(edit(good_snapshot(), *edits))
