@@ -18,8 +18,8 @@ profile: each takes effect once, between its call and its return. What a permit 
   loses no acknowledged change that was asked for after the cut.
 
 The judgement is exact: there is an order of all operations that keeps these rules, or there is
-none, or the search came to its bound. Only where a power was cut it may end without an answer; then
-what was complete before the first cut is judged without it. One permit after the other is tried
+none, or the search came to its bound. What was complete before the first power cut is judged
+without it first, since that takes fewer steps. One permit after the other is tried
 before all together, so that what one explains is not put down to two.
 """
 

@@ -11,8 +11,7 @@ model of its own; and where the search ended without one, there is none.
 
 A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
 order, and all after that is lost, but for known changes that were called after it: of these none
-is. Which earlier states there are depends on the order, which is not remembered; so a search that
-could have fallen back never says that there is no order.
+is. Where some may come yet, it is remembered as well which states they may go back to.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def find_partial_order(
     except _SpentError:
         return PartialOutcome(None, False, search.steps, search.stuck)
     if order is None:
-        return PartialOutcome(None, not backs, search.steps, search.stuck)
+        return PartialOutcome(None, True, search.steps, search.stuck)
     found = PartialOutcome(order, True, search.steps, back=search.back)
     done = 0
     for at, _ in zip(order, states_along(model, operations, found), strict=True):
@@ -121,6 +120,10 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
+_Past = frozenset[tuple[int, int]]
+"""The numbers of earlier states, each with the last known change since, or -1."""
+
+
 class _Search:
     def __init__(
         self,
@@ -136,7 +139,8 @@ class _Search:
         self.steps = 0
         self.back: dict[int, int] = {}
         self._backs = backs
-        self._stack: list[tuple[int, Any, int, Iterator[tuple[int, Any, int]]]] = []
+        self._stack: list[tuple[int, Any, int, Iterator[tuple[int, Any, int]], _Past]] = []
+        self._numbers: dict[Any, int] = {}
         self.stuck: int | None = None
         self._model, self._operations = model, operations
         self._before, self._hints = before, hints
@@ -152,6 +156,7 @@ class _Search:
             self._known |= 1 << at
             if model.read_only(operation.input, operation.output):
                 self._looks |= 1 << at
+        self._changes = self._known & ~self._looks
         self._chains = chains
         self._deepest = -1
 
@@ -159,11 +164,12 @@ class _Search:
         done, state = 0, self._model.init()
         path: list[int] = []
         done = self._absorb(done, state, path)
-        seen = {(done, state)}
+        past: _Past = frozenset()
+        seen = {(done, state, past)}
         stack = self._stack
-        stack.append((done, state, len(path), self._choices(done, state)))
+        stack.append((done, state, len(path), self._choices(done, state), past))
         while stack:
-            done, state, length, choices = stack[-1]
+            done, state, length, choices, past = stack[-1]
             if done & self._known == self._known:
                 self.back = {at: self.back[at] for at in path[:length] if self._backs >> at & 1}
                 return tuple(path[:length])
@@ -173,15 +179,25 @@ class _Search:
                 if back >= 0:
                     self.back[at] = back
                 reached = self._absorb(done | 1 << at, after, path)
-                if (reached, after) in seen:
+                then = self._past(past, state, done, reached)
+                if (reached, after, then) in seen:
                     del path[length:]
                     continue
-                seen.add((reached, after))
-                stack.append((reached, after, len(path), self._choices(reached, after)))
+                seen.add((reached, after, then))
+                stack.append((reached, after, len(path), self._choices(reached, after), then))
                 break
             else:
                 stack.pop()
         return None
+
+    def _past(self, past: _Past, state: Any, done: int, reached: int) -> _Past:
+        """What fall backs after `reached` may go back to: that of before, and `state`."""
+        if not self._backs & ~reached:
+            return frozenset()
+        last = (reached & ~done & self._changes).bit_length() - 1
+        found = {number: max(since, last) for number, since in past}
+        found[self._numbers.setdefault(state, len(self._numbers))] = last
+        return frozenset(found.items())
 
     def _step(self, at: int, state: Any) -> tuple[bool, Any]:
         self.steps += 1
@@ -221,8 +237,7 @@ class _Search:
         """What may come next and changes the state, known operations first, and falls back last,
         to the latest state first; -1 for what is no fall back.
         """
-        changes = self._known & ~self._looks
-        known = sorted(self._enabled(changes, done), key=lambda at: (self._hints.get(at, 0), at))
+        known = sorted(self._enabled(self._changes, done), key=lambda at: (self._hints.get(at, 0), at))
         for at in known:
             legal, after = self._step(at, state)
             if legal:
@@ -234,8 +249,8 @@ class _Search:
         for at in self._enabled(self._backs, done):
             earlier = {
                 then: length
-                for done_then, then, length, _ in self._stack
-                if not (done & ~done_then & changes) >> at
+                for done_then, then, length, *_ in self._stack
+                if not (done & ~done_then & self._changes) >> at
             }
             for then, length in reversed(earlier.items()):
                 if then != state:

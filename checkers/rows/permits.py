@@ -81,7 +81,7 @@ def relaxed(
     every = sorted([*operations, *backs], key=lambda operation: operation.call)
     found = _ordered(every, facts, end_s=end_s)
     if found.order is None:
-        return Relaxed(None, exhausted=False)
+        return Relaxed(None, found.exhausted)
     stales = _stale_looks(every, found.order) if stale else []
     counts = {LOST_AFTER_POWER_CUT: max(1, len(found.back))}
     if stales:

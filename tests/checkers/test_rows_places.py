@@ -199,7 +199,7 @@ def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
     h.write(0, [up("a", "2")], 20)
     assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
     h.read(1, "a", None)
-    assert judge(LinearizableRows(), h.history).verdict is Verdict.UNKNOWN
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
 
 
 def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
