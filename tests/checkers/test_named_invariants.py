@@ -226,9 +226,9 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     ),
     "an opid_index that falls": ("I5", by_edits(("masters.m1.tablets.0.consensus.opid_index", 8))),
     "a hole": ("I6", by_edits(*everywhere("tablets.1.start", "90"))),
-    "a tablet where no range is": (
+    "a table whose key space ends early": (
         "I6",
-        by_edits(*everywhere("tables.0.covers", [["", "80"]])),
+        by_edits(*everywhere("tablets.1.end", "f0")),
     ),
     "a replica too many": (
         "I7",
