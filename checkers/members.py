@@ -32,7 +32,7 @@ class MembersChecker:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; lists times changes, of which there are few, so `time_limit_s` is not needed."""
-        del case, time_limit_s
+        del time_limit_s
         changes: dict[str, list[Pair]] = {}
         for pair in history.pairs:
             if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
@@ -73,9 +73,13 @@ class MembersChecker:
                 shown.append(f"{len(text) - SHOWN_MAX} more are not shown.")
             indices = tuple(dict.fromkeys(blamed[: 2 * SHOWN_MAX]))
             return CheckResult(self.name, Verdict.INVALID, text[0], tuple(shown), indices, details)
-        if not looked:
+        options = getattr(case, "workload_options", None)
+        is_wanted = not (isinstance(options, Mapping) and options.get("members") == 0)
+        if not looked or (is_wanted and not done + moved):
             details["rule"] = "nothing-looked-at"
             reason = "no list of masters could be compared with anything"
+            if looked:
+                reason = "no master was added or removed, and no replica asked to move"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = (
             f"{counted(len(lists), 'list')} of masters as {counted(done, 'change')} left them; "

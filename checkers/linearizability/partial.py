@@ -237,7 +237,9 @@ class _Search:
         """What may come next and changes the state, known operations first, and falls back last,
         to the latest state first; -1 for what is no fall back.
         """
-        known = sorted(self._enabled(self._changes, done), key=lambda at: (self._hints.get(at, 0), at))
+        known = sorted(
+            self._enabled(self._changes, done), key=lambda at: (self._hints.get(at, 0), at)
+        )
         for at in known:
             legal, after = self._step(at, state)
             if legal:

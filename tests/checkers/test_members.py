@@ -1,5 +1,7 @@
 """Lists of masters follow from what was acknowledged; what nobody can know convicts nobody."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from checkers.members import MembersChecker
@@ -90,3 +92,13 @@ def test_without_lists_nothing_is_proven():
     h = Writer()
     changed(h, "add-master", "m4")
     assert judged(h).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(("weight", "verdict"), [(2, Verdict.UNKNOWN), (0, Verdict.VALID)])
+def test_members_that_nobody_changed_prove_nothing_unless_nobody_was_to(weight, verdict):
+    h = Writer()
+    for _ in range(2):
+        listed(h, "m1", "m2", "m3")
+    h.fail(2, "add-master", {"node": "m4"}, None)
+    case = SimpleNamespace(workload_options={"members": weight})
+    assert MembersChecker().check(h.history, case, time_limit_s=5.0).verdict is verdict
