@@ -16,6 +16,9 @@ is. Where some may come yet, it is remembered as well which states they may go b
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +26,7 @@ from typing import Any, Final
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
-__all__ = ["PartialOutcome", "find_partial_order", "states_along"]
+__all__ = ["PartialOutcome", "find_partial_order", "returned_before", "states_along"]
 
 STEPS_MAX: Final = 2_000_000
 CLOCK_EVERY: Final = 512
@@ -46,6 +49,15 @@ class PartialOutcome:
 
 class _SpentError(Exception):
     """The bound of steps, or the end of the time."""
+
+
+def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
+    """Of each operation the mask of those that had returned when it was called: real time."""
+    known = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
+    known.sort()
+    returns = [when for when, _ in known]
+    prefixes = list(itertools.accumulate((1 << at for _, at in known), operator.or_, initial=0))
+    return [prefixes[bisect.bisect_left(returns, o.call)] for o in operations]
 
 
 def find_partial_order(

@@ -14,14 +14,17 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.models.rows import RowInput, Rows
-from checkers.linearizability.partial import PartialOutcome, find_partial_order
+from checkers.linearizability.partial import (
+    PartialOutcome,
+    find_partial_order,
+    returned_before,
+)
 from checkers.rows.orders import RowOperation
 from harness.ops import History
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
@@ -106,23 +109,15 @@ def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
     """An order in which looks with facts may miss later terms, and cuts (ids below 0) fall back."""
-    known = [at for at, o in enumerate(operations) if o.return_time is not None]
-    known.sort(key=lambda at: operations[at].return_time or 0)
-    returns = [operations[at].return_time or 0.0 for at in known]
-    prefixes = [0]
-    for at in known:
-        prefixes.append(prefixes[-1] | 1 << at)
     classes: dict[Fact, int] = {}
-    before = []
+    before = returned_before(operations)
     for at, operation in enumerate(operations):
         fact = facts.get(operation.id, _STRICT)
         if operation.input.steps or fact.term is None:
             fact = _STRICT
         classes[fact] = classes.get(fact, 0) | 1 << at
-        mask = prefixes[bisect.bisect_left(returns, operation.call)]
         if fact is not _STRICT:
-            mask &= ~_later(operations, facts, fact)
-        before.append(mask)
+            before[at] &= ~_later(operations, facts, fact)
     hints = {at: o.metadata for at, o in enumerate(operations) if isinstance(o.metadata, int)}
     backs = sum(1 << at for at, o in enumerate(operations) if o.id < 0)
     return find_partial_order(
