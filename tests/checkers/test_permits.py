@@ -397,6 +397,22 @@ def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
     assert told(other, twice).verdict is Verdict.INVALID
 
 
+def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
+    def told(*, cut_first: bool) -> CheckResult:
+        h = Writer()
+        if cut_first:
+            power_cut(h)
+        for version, ids in enumerate(([1, 2], [1], [1, 2])):  # the id 2 comes back
+            columns = ["a", "b"][: len(ids)]
+            h.get(6, "a", "X", version, column_ids=ids, columns=columns)
+        if not cut_first:
+            power_cut(h)
+        return invariants(h, "lost-after-power-cut")
+
+    assert told(cut_first=False).details["by_invariant"] == {"column-ids": 1}
+    assert told(cut_first=True).details["by_invariant"] == {}
+
+
 def exited(*log: str, **more: Any) -> History:
     h = Writer()
     h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": list(log), **more})
