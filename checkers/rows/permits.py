@@ -80,7 +80,9 @@ def relaxed(
     if before.order is None and before.exhausted:
         return Relaxed(None, exhausted=True)
     place = operations[0].input.place
-    backs = [Operation(-1, RowInput(place), cut, UNKNOWN, None, -1 - cut) for cut in cuts]
+    backs: list[RowOperation] = [
+        Operation(-1, RowInput(place), cut, UNKNOWN, None, -1 - cut) for cut in cuts
+    ]
     every = sorted([*operations, *backs], key=lambda operation: operation.call)
     found = _ordered(every, facts, end_s=end_s)
     if found.order is None:

@@ -329,7 +329,8 @@ def _unstable_columns(history: History) -> frozenset[str]:
 def _left_out(found: _Reader) -> Iterator[Look]:
     """What scans showed of tablets that they left out, of which other answers tell."""
     known: dict[str, dict[str, None]] = {}
-    for item in (*found.parts, *found.looks):
+    items: list[Part | Look] = [*found.parts, *found.looks]
+    for item in items:
         if item.tablet is not None:
             known.setdefault(item.table, {})[item.tablet] = None
     for whole, told in found.scans:
