@@ -15,7 +15,7 @@ def put(value: int) -> RowInput:
     return RowInput(PLACE, (RowStep("upsert", (("v", value),)),))
 
 
-def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact], list[int]]:
+def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact], list[Any]]:
     """Operations on one row by three processes, of a few nodes and terms, and some power cuts."""
     ops: list[Operation[Any, Any]] = []
     facts: dict[int, Fact] = {}
@@ -37,7 +37,7 @@ def drawn(rng: random.Random) -> tuple[list[Operation[Any, Any]], dict[int, Fact
         term = rng.randint(1, 2)
         facts[number] = Fact(term, rng.choice([f"n{term}", f"n{term}", "n1"]))
     cuts = sorted(rng.sample(range(1, clock), rng.choice([0, 1, 1, 2])))
-    return ops, facts, [cut + 0.25 for cut in cuts]  # type: ignore[misc]
+    return ops, facts, [cut + 0.25 for cut in cuts]
 
 
 def must_precede(one: Any, other: Any, facts: dict[int, Fact], *, stale: bool) -> bool:
