@@ -32,19 +32,13 @@ _ROWS = frozenset(call.f for call in ROW_CALLS)
 
 def check_places(history: History, read: RowsHistory, findings: Findings) -> None:
     """All rules of the table above."""
-    items: list[Part | Look] = sorted(
-        (item for item in (*read.parts, *read.looks) if _is_answer(item)),
-        key=lambda item: end_of(item.pair),
-    )
+    items: list[Part | Look] = [*(part for part in read.parts if part.is_known), *read.looks]
+    items.sort(key=lambda item: end_of(item.pair))
     moved = _moved(history)
     _two_places(read, items, findings)
     _tables(read, items, moved, findings)
     if STALE_READ not in findings.cuts.permits:
         _no_table(history, items, moved, findings)
-
-
-def _is_answer(item: Part | Look) -> bool:
-    return isinstance(item, Look) or item.is_known
 
 
 def _moved(history: History) -> frozenset[str]:
@@ -121,7 +115,7 @@ def _no_table(
         call = fields_of(pair.invoke)
         there.setdefault(str(call.get("name", call.get("table"))), pair)
     for pair in history.pairs:
-        name = fields_of(pair.invoke).get("table")
+        name = str(fields_of(pair.invoke).get("table"))
         if pair.invoke.f not in _ROWS or fields_of(pair.completion).get("result") != "not-found":
             continue
         proof = there.get(name)

@@ -8,7 +8,7 @@ for one part. A *look* is what a read, or a scan of one tablet, showed.
 * `info` writes may hold parts that are known; the others may take effect at any time after their
   call, or never. Other reads than `ok` ones say nothing.
 * Tables are known by their ids. Where an answer was lost, its table is any that ever had the name,
-  or any at all where tables were renamed.
+  or any at all where a table was renamed from or to it.
 * A scan of a table is one of all tablets that any answer names; one that it leaves out it showed to
   be empty, at the timestamp of the whole scan.
 * Columns that an alter dropped or renamed are left out of all rows, since its moment is not known
@@ -170,7 +170,7 @@ class _Reader:
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
-        self.renamed = any(pair.invoke.f == "rename" for pair in history.pairs)
+        self.renamed = _renamed(history)
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
@@ -235,7 +235,7 @@ class _Reader:
         if isinstance(value.get("table_id"), str):
             return [value["table_id"]]
         name = call.value["table"]
-        named = self.ids if self.renamed else {name: self.ids.get(name, {})}
+        named = self.ids if name in self.renamed else {name: self.ids.get(name, {})}
         found = dict.fromkeys(ident for ids in named.values() for ident in ids)
         return list(found) or [f"the unseen table {name!r}"]
 
@@ -311,6 +311,12 @@ class _Reader:
     def _row(self, done: Op, cells: Any) -> Row:
         found = _cells(done, cells, self.unstable)
         return tuple((column, cell) for column, cell in found if cell is not None)
+
+
+def _renamed(history: History) -> frozenset[str]:
+    """Names that some table may have got, or lost, by a rename."""
+    renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
+    return frozenset(str(given.get(field)) for given in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
