@@ -283,6 +283,18 @@ def test_dumps_of_other_indices_are_not_compared() -> None:
     assert blamed(found(good_history(snapshot).history)) == set()
 
 
+def test_replicas_without_rows_prove_nothing_of_rows() -> None:
+    snapshot = good_snapshot()
+    held = [one["rows"] for dump in snapshot["tservers"].values() for one in dump["tablets"]]
+    for rows in held:
+        rows["live_rows"] = 0
+    result = found(good_history(snapshot).history)[0]
+    assert result.verdict is Verdict.VALID
+    assert result.details[KEY]["I8 rows"] == 0
+    held[0]["digest"] = "another"
+    assert blamed(found(good_history(snapshot).history)) == {"I8"}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed: int) -> None:
     """Any rows cut off one log: never blamed. One number or state turned back: always blamed."""
