@@ -84,6 +84,9 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
         for further in part.again:
             findings.looked["answered-twice"] += 1
             if part.is_known and further != first:
+                if findings.cuts.during(part.pair):  # it took the first effect back
+                    findings.excuse(part.pair.invoke.index)
+                    continue
                 findings.violate(
                     "answered-twice",
                     f"{wrote(read, part)} was sent again with the same request id and answered "

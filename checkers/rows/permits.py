@@ -26,7 +26,7 @@ from checkers.linearizability.partial import (
     returned_before,
 )
 from checkers.rows.orders import RowOperation
-from harness.ops import History
+from harness.ops import History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
 
@@ -169,3 +169,8 @@ class PowerCuts:
             if pair is not None and pair.completion is not None:
                 ends.append(pair.completion.index)
         return bool(ends) and any(min(ends) < at < max(ends) for at in self.at)
+
+    def during(self, pair: Pair) -> bool:
+        """Whether a power cut came while an operation was under way."""
+        done = pair.completion
+        return done is not None and any(pair.invoke.index < at < done.index for at in self.at)

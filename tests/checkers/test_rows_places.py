@@ -212,6 +212,26 @@ def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
     assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize(
+    ("when", "verdict"),
+    [("before", Verdict.INVALID), ("during", Verdict.PERMITTED), ("after", Verdict.INVALID)],
+)
+def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
+    when: str, verdict: Verdict
+) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    for moment in ("before", "during", "after"):
+        if moment == "during":
+            h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+        if moment == when:
+            h.nemesis("power-cut-all", CUT)
+        if moment == "during":
+            part = {"tablet": "T", "timestamp": 10, "rows": [0], "again": [[20, ["ok"]]]}
+            h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
+    assert judge(ExactlyOnce(), h.history).verdict is verdict
+
+
 def test_a_power_cut_of_what_was_down_already_is_one() -> None:
     h = Rows()
     permitting(h, "lost-after-power-cut")
