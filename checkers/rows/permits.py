@@ -162,13 +162,13 @@ class PowerCuts:
             self.at = [cut.index for cut in power_cuts(history)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Whether a power cut came between the first answer and the last of these operations."""
-        ends = []
-        for index in operations:
-            pair = self._pairs.get(index)
-            if pair is not None and pair.completion is not None:
-                ends.append(pair.completion.index)
-        return bool(ends) and any(min(ends) < at < max(ends) for at in self.at)
+        """Whether a power cut came after the first of these was asked for, and before the last
+        answer: an answer may still come in when the power of whoever gave it is off.
+        """
+        pairs = [self._pairs[index] for index in operations if index in self._pairs]
+        ends = [pair.completion.index for pair in pairs if pair.completion is not None]
+        first = min((pair.invoke.index for pair in pairs), default=0)
+        return bool(ends) and len(pairs) > 1 and any(first < at < max(ends) for at in self.at)
 
     def during(self, pair: Pair) -> bool:
         """Whether a power cut came while an operation was under way."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from checkers.rows.elle import ElleRows
 from checkers.rows.once import ExactlyOnce
 from checkers.rows.registers import LinearizableRows, SnapshotScans
 from checkers.rows.sessions import ReadYourWrites
@@ -230,6 +231,18 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
             part = {"tablet": "T", "timestamp": 10, "rows": [0], "again": [[20, ["ok"]]]}
             h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
     assert judge(ExactlyOnce(), h.history).verdict is verdict
+
+
+@pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+    h.nemesis("power-cut-all", CUT)
+    part = {"tablet": "T", "timestamp": 10, "rows": [0]}
+    h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
+    h.read(1, "a", None, 20)
+    assert judge(checker, h.history).verdict is Verdict.PERMITTED
 
 
 def test_a_power_cut_of_what_was_down_already_is_one() -> None:
