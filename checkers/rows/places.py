@@ -55,11 +55,11 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: Findings)
     first: dict[tuple[str, str], Part | Look] = {}
     for item in items:
         for key in _held(item):
-            place = place_words(read.name_of(item.table), key)
             if isinstance(item, Look):
                 findings.looked["not-asked"] += 1
                 if not item.covers(key):
-                    text = f"{looked(read, item)} and was shown {place}, which it did not ask for."
+                    what = f"{_place(read, item, key)}, which it did not ask for"
+                    text = f"{looked(read, item)} and was shown {what}."
                     findings.violate("not-asked", text, item.pair.invoke.index)
             if item.tablet is None:
                 continue
@@ -69,7 +69,7 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: Findings)
                 findings.violate(
                     "two-places",
                     f"{_told(read, other)}, in tablet {other.tablet}; {_told(read, item)}, in "
-                    f"tablet {item.tablet}: {place} is in both.",
+                    f"tablet {item.tablet}: {_place(read, item, key)} is in both.",
                     other.pair.invoke.index,
                     item.pair.invoke.index,
                 )
@@ -81,6 +81,10 @@ def _held(item: Part | Look) -> Iterator[str]:
         yield from item.rows
     else:
         yield from dict.fromkeys(row.key for row in item.rows if row.result == "ok")
+
+
+def _place(read: RowsHistory, item: Part | Look, key: str) -> str:
+    return place_words(read.name_of(item.table), key)
 
 
 def _told(read: RowsHistory, item: Part | Look) -> str:
