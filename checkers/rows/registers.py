@@ -43,6 +43,7 @@ from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
+from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
@@ -54,6 +55,26 @@ _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 LOOKS_MAX: Final = 2_000_000
 """Rows in looks; a history with more is judged without those that were not there."""
 CORE_TOLD_MAX: Final = 8
+
+
+Place = tuple[str, str]
+"""A table and a key."""
+
+
+def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
+    """These operations, and those that wrote what they showed of a row.
+
+    What a power cut took from some replicas, others may show until they hear of it: two looks of
+    long after the cut contradict each other, and it is the write that came before it.
+    """
+    table, key = place
+    writers, found = Writers(read), list(operations)
+    for look in read.looks:
+        if look.table == table and look.pair.invoke.index in operations:
+            for column, value in look.rows.get(key) or ():
+                wrote = writers.of((table, key, column), value)
+                found += [part.pair.invoke.index for part, _ in wrote]
+    return found
 
 
 class _RowsChecker(abc.ABC):
@@ -81,8 +102,8 @@ class _RowsChecker(abc.ABC):
             ]
         cuts, permits = PowerCuts(history), permits_of(history)
         excused: list[int] = []
-        for found in self._at_once(read, looks):
-            if not cuts.explain(found.operations):
+        for place, found in self._at_once(read, looks):
+            if not cuts.explain(_with_writers(read, place, found.operations)):
                 return convicted(self.name, found, {"looked": {"answers": len(looks)}})
             excused += found.operations
         problem = self._problem(read, looks)
@@ -107,9 +128,10 @@ class _RowsChecker(abc.ABC):
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict
         while result.verdict is Verdict.INVALID:
-            place = tuple(result.details["failure"]["row"])
+            table, key = result.details["failure"]["row"]
+            place = (table, key)
             found = self._relaxed(problem, place, cuts, end_s)
-            if found is None and cuts.explain(result.operations):
+            if found is None and cuts.explain(_with_writers(read, place, result.operations)):
                 found = Relaxed({LOST_AFTER_POWER_CUT: 1}, exhausted=True)
             if found is None or (found.counts is None and found.exhausted):
                 return result
@@ -141,8 +163,8 @@ class _RowsChecker(abc.ABC):
     def _judges(self, look: Look) -> bool:
         """Whether it is about this look."""
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
-        """What looks contradict by themselves, before anything is searched."""
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
+        """Rows of which looks contradict each other by themselves, before anything is searched."""
         del read, looks
         yield from ()
 
@@ -260,7 +282,7 @@ class SnapshotScans(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.timestamp is not None
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
         """Two looks at one timestamp that differ."""
         first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
         for look, seen in looks:
@@ -275,7 +297,8 @@ class SnapshotScans(_RowsChecker):
                     f"Both are the state at timestamp {look.timestamp}, which is one.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
-                yield Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                told = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                yield (look.table, key), told
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

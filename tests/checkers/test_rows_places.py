@@ -233,6 +233,24 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
     assert judge(ExactlyOnce(), h.history).verdict is verdict
 
 
+@pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
+@pytest.mark.parametrize("later", [40, 41])
+def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
+    first: int, later: int, verdict: Verdict
+) -> None:
+    """By a replica that has it still, until it hears of a leader that has not."""
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    if first == 10:
+        h.write(0, [up("a", "1")], first)
+    h.nemesis("power-cut-all", CUT)
+    if first == 30:
+        h.write(0, [up("a", "1")], first)
+    h.scan(1, {"a": {"v": "1"}}, 40)
+    h.scan(1, {}, later)
+    assert judge(SnapshotScans(), h.history).verdict is verdict
+
+
 @pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
 def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
     h = Rows()
