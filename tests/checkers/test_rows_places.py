@@ -235,8 +235,9 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
 
 @pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
 @pytest.mark.parametrize("later", [40, 41])
+@pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
 def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
-    first: int, later: int, verdict: Verdict
+    checker: Any, first: int, later: int, verdict: Verdict
 ) -> None:
     """By a replica that has it still, until it hears of a leader that has not."""
     h = Rows()
@@ -248,7 +249,7 @@ def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
         h.write(0, [up("a", "1")], first)
     h.scan(1, {"a": {"v": "1"}}, 40)
     h.scan(1, {}, later)
-    assert judge(SnapshotScans(), h.history).verdict is verdict
+    assert judge(checker, h.history).verdict is verdict
 
 
 @pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
