@@ -8,8 +8,8 @@
 * `lost-after-power-cut`: what was acknowledged before a power cut may be gone after it. In real
   time a row may fall back, at any time after a cut, to what it was before, but loses nothing that
   was asked for after the cut (`relaxed`). Whoever does not look for orders takes a contradiction
-  between operations of before and after a cut for nobody's fault; one that stands on either side
-  is.
+  between operations of before and after a cut for nobody's fault, the writes of what was seen
+  counted; one that stands on either side is.
 """
 
 from __future__ import annotations
