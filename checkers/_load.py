@@ -127,13 +127,20 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 def _names(value: object) -> list[str]:
     """What an operation is about, in any of the vocabularies; nothing for one about everything."""
+    found: list[object] = []
     if isinstance(value, dict):
         found = [value[field] for field in ("name", "new_name", "key") if field in value]
+        if "table" in value:  # rows are known by their tables as well
+            found = [f"{value['table']}/{key}" for key in [*found, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):
-        found = [mop[1] for mop in value if isinstance(mop, list | tuple) and len(mop) > 1]
-    else:
-        found = []
+        found = _seconds(value)
     return list(dict.fromkeys(map(str, found)))
+
+
+def _seconds(parts: object) -> list[object]:
+    """The keys of micro-operations, or of the rows of a write."""
+    whole = parts if isinstance(parts, list | tuple) else ()
+    return [part[1] for part in whole if isinstance(part, list | tuple) and len(part) > 1]
 
 
 def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:

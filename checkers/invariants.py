@@ -94,7 +94,7 @@ INVARIANTS: Final = (
     Invariant(
         "I6",
         "coverage",
-        "tablets of a table cover each partition exactly once; gaps only where ranges were dropped",
+        "tablets of a table cover each partition exactly once",
         "rows; answers with locations",
         ("coverage", "located", "located-tablets", "located-rows"),
     ),

@@ -4,8 +4,8 @@ Of each master that was ever added or removed, every list of members must agree 
 of it that was acknowledged before the list was asked for, unless another change of it was under way
 then, or one of unknown outcome may have taken effect since. Lists are read from a leader that has
 committed in its term, without a look at others: one of an older term than the change is of a leader
-that was deposed by then, and proves nothing. Of masters that nothing changed, all lists must say
-the same.
+that was deposed by then, and proves nothing. Until something changes a master, all lists must say
+the same of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MembersChecker:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; lists times changes, of which there are few, so `time_limit_s` is not needed."""
-        del case, time_limit_s
+        del time_limit_s
         changes: dict[str, list[Pair]] = {}
         for pair in history.pairs:
             if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
@@ -47,10 +47,11 @@ class MembersChecker:
             members = _members(listed)
             for node in nodes:
                 is_in = node in members
-                if node not in changes:
+                touched = [p for p in changes.get(node, ()) if p.invoke.index < _ended(listed)]
+                if not touched:
                     expected, by = first.setdefault(node, (is_in, listed))
                 else:
-                    told = _expected(changes[node], listed)
+                    told = _expected(touched, listed)
                     if told is None:
                         continue
                     expected, by = told
@@ -73,9 +74,13 @@ class MembersChecker:
                 shown.append(f"{len(text) - SHOWN_MAX} more are not shown.")
             indices = tuple(dict.fromkeys(blamed[: 2 * SHOWN_MAX]))
             return CheckResult(self.name, Verdict.INVALID, text[0], tuple(shown), indices, details)
-        if not looked:
+        options = getattr(case, "workload_options", None)
+        is_wanted = not (isinstance(options, Mapping) and options.get("members") == 0)
+        if not looked or (is_wanted and not done + moved):
             details["rule"] = "nothing-looked-at"
             reason = "no list of masters could be compared with anything"
+            if looked:
+                reason = "no master was added or removed, and no replica asked to move"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
         reason = (
             f"{counted(len(lists), 'list')} of masters as {counted(done, 'change')} left them; "
@@ -90,22 +95,15 @@ def _members(listed: Pair) -> Mapping[str, None]:
 
 
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
-    """Whether the node is a member when it is `listed`, and the change that says so; `None` where
-    nobody can know.
+    """Whether the node is a member when it is `listed`, and the change that says so, of those that
+    were asked for by then; `None` where nobody can know.
     """
-    assert listed.completion is not None
-    before = [
-        pair
-        for pair in changes
-        if pair.type is OpType.OK
-        and pair.completion is not None
-        and pair.completion.index < listed.invoke.index
-    ]
+    before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
     if not before:
         return None
     last = max(before, key=_ended)
     for pair in changes:
-        if pair is last or pair.invoke.index > listed.completion.index:
+        if pair is last:
             continue
         if pair.type is not OpType.OK or _ended(pair) > last.invoke.index:
             return None  # it may have taken effect after the last one

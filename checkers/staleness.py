@@ -4,7 +4,8 @@ Two rules on each answer, and both are of that answer alone, so they hold over a
 
 * its bound is no more than the read allowed;
 * its revision is no less than that of any change or read of the newest state which was answered
-  before the read might have been asked for (`_catalog_part`).
+  before the read might have been asked for (`_catalog_part`). An answer without a revision is
+  exempt from that.
 
 That the answer is the state of that revision is judged with all other answers by
 `linearizable-catalog`, where such a read counts as asked for that much earlier.
@@ -40,8 +41,10 @@ class StalenessChecker:
         del case, time_limit_s
         answered = [pair for pair in history.pairs if is_bounded(pair) and pair.type is OpType.OK]
         asked = sum(is_bounded(pair) for pair in history.pairs)
+        dated = sum(_revision(pair) is not None for pair in answered)
         details: dict[str, Any] = {
-            "looked": {"bounds": len(answered)},
+            "looked": {"bounds": len(answered), "revisions": dated},
+            "exempt": {"revisions": len(answered) - dated},
             "asked": asked,
             "bound_ms_max": max((bound_ns(p) or 0 for p in answered), default=0) / _NS_PER_MS,
         }
@@ -81,9 +84,9 @@ def _violations(history: History, answered: list[Pair]) -> Iterator[tuple[tuple[
                 f"the read allowed {allowed_ms} ms."
             )
             yield (pair.invoke.index,), told
-        revision = fields_of(pair.completion).get("revision")
+        revision = _revision(pair)
         place = bisect.bisect_left(places, before[pair.invoke.index]) - 1
-        if place < 0 or not isinstance(revision, int) or revision < 0:
+        if place < 0 or revision is None:
             continue
         _, known, by = newest[place]
         if revision < known:
@@ -93,6 +96,12 @@ def _violations(history: History, answered: list[Pair]) -> Iterator[tuple[tuple[
                 f"that: {sentence(by)}."
             )
             yield (pair.invoke.index, by.invoke.index), told
+
+
+def _revision(pair: Pair) -> int | None:
+    """Of which state an answer is; `None` where it does not say so."""
+    found = fields_of(pair.completion).get("revision")
+    return found if isinstance(found, int) and found >= 0 else None
 
 
 def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
@@ -107,7 +116,7 @@ def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
         if pair.completion is not None
         and pair.type is OpType.OK
         and not is_bounded(pair)
-        and isinstance(revision := fields_of(pair.completion).get("revision"), int)
+        and (revision := _revision(pair)) is not None
     ]
     for index, revision, pair in sorted(done, key=lambda entry: entry[:2]):
         if not found or revision > found[-1][1]:

@@ -111,7 +111,9 @@ class _Counts:
             value = done.value if isinstance(done.value, dict) else {}
             if pair.type is OpType.OK:
                 latencies.setdefault(f, []).append(done.time - pair.invoke.time)
-                self.effective[f] += value.get("result", "ok") == "ok"
+                rows = value.get("rows")
+                refused = isinstance(rows, list | tuple) and "ok" not in rows
+                self.effective[f] += not refused and value.get("result", "ok") == "ok"
             if "result" in value:
                 self.results[f"{f} {value['result']}"] += 1
             if value.get("result", "ok") != "ok":

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from harness.case import Case
+from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
 from harness.plugins import Option
@@ -101,12 +102,29 @@ class MembersOps:
 
 
 def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any]) -> MembersOps:
-    """The generator for a case."""
+    """The generator for a case. Raises `UsageError` where there would be nothing to change."""
     first, spares = masters_of(case)
+    least, moves = int(options["least_masters"]), int(options["moved"])
+    if int(options["members"]):
+        _refuse_idle(case, spares, least, bool(tables and moves), int(options["replicas"]))
     return MembersOps(
-        masters=(*first, *spares),
-        inside=first,
-        least=int(options["least_masters"]),
-        tables=tables,
-        moves=int(options["moved"]),
+        masters=(*first, *spares), inside=first, least=least, tables=tables, moves=moves
     )
+
+
+def _refuse_idle(
+    case: Case, spares: tuple[str, ...], least: int, moves: bool, replicas: int
+) -> None:
+    """Refuse a run in which no change could ever succeed: it would prove nothing of any."""
+    options = case.target_options
+    tservers, masters = options.get("tservers"), options.get("masters")
+    if moves and isinstance(tservers, int) and tservers <= replicas:
+        raise UsageError(
+            f"--tservers is {tservers}, so no server is free for one of {replicas} replicas that "
+            f"moves; give --tservers {replicas + 1}, or --moved 0"
+        )
+    if not moves and not spares and isinstance(masters, int) and masters <= least:
+        raise UsageError(
+            f"--masters is {masters}, with --least-masters {least} and without --spare-masters: "
+            "no master can be added or removed; give --spare-masters 1, or fewer --least-masters"
+        )

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from checkers._disturbances import Disturbance, citation, disturbances_of
 from checkers._sentences import seconds, sentence
-from checkers.catalog.coverage import not_covered
 from checkers.catalog.findings import Findings, counted, fields_of, is_ok, table_words
 from checkers.catalog.permissions import Permissions
 from checkers.catalog.snapshot import Snapshot
@@ -96,17 +95,15 @@ def _complain(
 
 
 def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) -> None:
-    """Keys are hex; the empty one is both ends of the key space (see `coverage`)."""
+    """Keys are hex; the empty one is both ends of the key space."""
     if shown.value.get("truncated"):
         findings.excuse("located")
         return
     findings.look("located")
-    covers = shown.value.get("covers")
-    tablets = [(tablet["start"], tablet["end"]) for tablet in shown.value["tablets"]]
-    gaps = [(start, end) for start, end, _ in not_covered(covers)]
+    tablets = sorted((tablet["start"], tablet["end"]) for tablet in shown.value["tablets"])
     position, ended = "", False
-    wanted = None if asked is None or covers is not None else asked.get("partitions")
-    for start, end in sorted([*tablets, *gaps]):
+    wanted = None if asked is None else asked.get("partitions")
+    for start, end in tablets:
         if ended or start != position:
             what = f"its tablets leave out or hold twice keys from {position or 'the start'} on"
             break

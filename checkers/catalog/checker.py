@@ -21,7 +21,7 @@ from checkers.catalog.state import check_checkpoints, check_column_ids, check_st
 from checkers.invariants import CATALOG, KEY, invariant_of
 from checkers.invariants import counted as counted_by_name
 from harness.ops import CheckResult, History, Verdict
-from harness.permits import PERMITTED
+from harness.permits import LOST_AFTER_POWER_CUT, PERMITTED
 
 __all__ = ["CatalogInvariantsChecker"]
 
@@ -84,7 +84,8 @@ class CatalogInvariantsChecker:
             findings.gaps.append(
                 f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"
             )
-        findings.give_up(AFTER_LOSS, permissions.lost_by(math.inf))
+        if permissions.first_loss < math.inf:
+            findings.give_up(AFTER_LOSS, LOST_AFTER_POWER_CUT, permissions.first_loss)
         return permit_rules(self._result(findings, permissions), permissions.permits)
 
     def _result(self, findings: Findings, permissions: Permissions) -> CheckResult:

@@ -144,7 +144,8 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            findings.look("replica-checksums")
+            if (other[1], held[1]) != (0, 0):  # that none holds a row says nothing of rows
+                findings.look("replica-checksums")
             if other[1:] != held[1:]:
                 findings.violate(
                     "replica-checksums",

@@ -94,7 +94,7 @@ def check_refusals(history: History, findings: Findings, permissions: Permission
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
-                permit=permissions.superseded(pair),
+                permit=None if rule in TIMELESS else permissions.superseded(pair),
             )
 
 
@@ -368,6 +368,8 @@ def _tablets(context: _Context, pair: Pair) -> str | None:
     return None
 
 
+TIMELESS: Final = (_never, _replicas)
+"""These ask for the request alone: no state of long ago explains such a refusal."""
 OBSERVATIONS: Final = {
     ("TABLE_NOT_FOUND", "NOT_FOUND"),
     ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),

@@ -14,11 +14,12 @@ profile: each takes effect once, between its call and its return. What a permit 
 * `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
   then fails. What shows that, while it may be under way, says nothing.
 * `ddl-twice`: a change that was sent more than once may act once more, at any later time.
-* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+  loses no acknowledged change that was asked for after the cut.
 
 The judgement is exact: there is an order of all operations that keeps these rules, or there is
-none, or the search came to its bound. Only where a power was cut it may end without an answer; then
-what was complete before the first cut is judged without it. One permit after the other is tried
+none, or the search came to its bound. What was complete before the first power cut is judged
+without it first, since that takes fewer steps. One permit after the other is tried
 before all together, so that what one explains is not put down to two.
 """
 

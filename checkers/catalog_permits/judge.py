@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,12 @@ from checkers.linearizability.models.catalog_types import (
     Look,
     Rename,
 )
-from checkers.linearizability.partial import PartialOutcome, find_partial_order, states_along
+from checkers.linearizability.partial import (
+    PartialOutcome,
+    find_partial_order,
+    returned_before,
+    states_along,
+)
 from harness.ops import History, OpType
 from harness.permits import (
     DDL_TWICE,
@@ -205,24 +209,17 @@ class _Relaxed:
     def _masks(self) -> tuple[list[int], list[int]]:
         """What must come before each operation, and the chains, as masks."""
         operations = self.operations
-        known = [at for at, o in enumerate(operations) if o.return_time is not None]
-        known.sort(key=lambda at: operations[at].return_time or 0)
-        returns = [operations[at].return_time or 0.0 for at in known]
-        prefixes = [0]
-        for at in known:
-            prefixes.append(prefixes[-1] | 1 << at)
         everything = (1 << len(operations)) - 1
         classes: dict[_Facts, int] = {}
         allowed: dict[_Facts, int] = {}
         strict = _Facts(None, None)
-        before = []
+        before = returned_before(operations)
         for at, operation in enumerate(operations):
             facts = self._facts[operation.id] if self._may_be_stale(operation) else strict
             classes[facts] = classes.get(facts, 0) | 1 << at
             if facts not in allowed:
                 allowed[facts] = everything if facts == strict else self._seen_by(facts)
-            earlier = prefixes[bisect.bisect_left(returns, operation.call)]
-            before.append(earlier & allowed[facts])
+            before[at] &= allowed[facts]
         return before, list(classes.values())
 
     def _may_be_stale(self, operation: CatalogOperation) -> bool:

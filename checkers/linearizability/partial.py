@@ -10,12 +10,15 @@ Exact within its bound of steps: an order that was found has been walked along o
 model of its own; and where the search ended without one, there is none.
 
 A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
-order, and all after that is lost. Which earlier states there are depends on the order, which is not
-remembered; so a search that could have fallen back never says that there is no order.
+order, and all after that is lost, but for known changes that were called after it: of these none
+is. Where some may come yet, it is remembered as well which states they may go back to.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +26,7 @@ from typing import Any, Final
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
-__all__ = ["PartialOutcome", "find_partial_order", "states_along"]
+__all__ = ["PartialOutcome", "find_partial_order", "returned_before", "states_along"]
 
 STEPS_MAX: Final = 2_000_000
 CLOCK_EVERY: Final = 512
@@ -46,6 +49,15 @@ class PartialOutcome:
 
 class _SpentError(Exception):
     """The bound of steps, or the end of the time."""
+
+
+def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
+    """Of each operation the mask of those that had returned when it was called: real time."""
+    known = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
+    known.sort()
+    returns = [when for when, _ in known]
+    prefixes = list(itertools.accumulate((1 << at for _, at in known), operator.or_, initial=0))
+    return [prefixes[bisect.bisect_left(returns, o.call)] for o in operations]
 
 
 def find_partial_order(
@@ -72,7 +84,7 @@ def find_partial_order(
     except _SpentError:
         return PartialOutcome(None, False, search.steps, search.stuck)
     if order is None:
-        return PartialOutcome(None, not backs, search.steps, search.stuck)
+        return PartialOutcome(None, True, search.steps, search.stuck)
     found = PartialOutcome(order, True, search.steps, back=search.back)
     done = 0
     for at, _ in zip(order, states_along(model, operations, found), strict=True):
@@ -93,7 +105,9 @@ def states_along(
     states = [model.init()]
     for number, at in enumerate(found.order):
         if at in found.back:
+            lost = found.order[found.back[at] : number]
             assert found.back[at] <= number, "what is later cannot be taken up"
+            assert not any(_is_kept(model, operations, at, other) for other in lost), "it is kept"
             states.append(states[found.back[at]])
         else:
             legal, after = model.step(states[-1], operations[at].input, operations[at].said)
@@ -102,11 +116,24 @@ def states_along(
         yield states[-1]
 
 
+def _is_kept(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], back: int, at: int
+) -> bool:
+    """Whether the fall back `back` may not undo `at`: a known change that was called after it."""
+    operation = operations[at]
+    looks = operation.is_unknown or model.read_only(operation.input, operation.output)
+    return at > back and not looks
+
+
 def _bits(mask: int) -> Iterator[int]:
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
+
+
+_Past = frozenset[tuple[int, int]]
+"""The numbers of earlier states, each with the last known change since, or -1."""
 
 
 class _Search:
@@ -124,7 +151,8 @@ class _Search:
         self.steps = 0
         self.back: dict[int, int] = {}
         self._backs = backs
-        self._stack: list[tuple[int, Any, int, Iterator[tuple[int, Any, int]]]] = []
+        self._stack: list[tuple[int, Any, int, Iterator[tuple[int, Any, int]], _Past]] = []
+        self._numbers: dict[Any, int] = {}
         self.stuck: int | None = None
         self._model, self._operations = model, operations
         self._before, self._hints = before, hints
@@ -140,6 +168,7 @@ class _Search:
             self._known |= 1 << at
             if model.read_only(operation.input, operation.output):
                 self._looks |= 1 << at
+        self._changes = self._known & ~self._looks
         self._chains = chains
         self._deepest = -1
 
@@ -147,11 +176,12 @@ class _Search:
         done, state = 0, self._model.init()
         path: list[int] = []
         done = self._absorb(done, state, path)
-        seen = {(done, state)}
+        past: _Past = frozenset()
+        seen = {(done, state, past)}
         stack = self._stack
-        stack.append((done, state, len(path), self._choices(done, state)))
+        stack.append((done, state, len(path), self._choices(done, state), past))
         while stack:
-            done, state, length, choices = stack[-1]
+            done, state, length, choices, past = stack[-1]
             if done & self._known == self._known:
                 self.back = {at: self.back[at] for at in path[:length] if self._backs >> at & 1}
                 return tuple(path[:length])
@@ -161,15 +191,25 @@ class _Search:
                 if back >= 0:
                     self.back[at] = back
                 reached = self._absorb(done | 1 << at, after, path)
-                if (reached, after) in seen:
+                then = self._past(past, state, done, reached)
+                if (reached, after, then) in seen:
                     del path[length:]
                     continue
-                seen.add((reached, after))
-                stack.append((reached, after, len(path), self._choices(reached, after)))
+                seen.add((reached, after, then))
+                stack.append((reached, after, len(path), self._choices(reached, after), then))
                 break
             else:
                 stack.pop()
         return None
+
+    def _past(self, past: _Past, state: Any, done: int, reached: int) -> _Past:
+        """What fall backs after `reached` may go back to: that of before, and `state`."""
+        if not self._backs & ~reached:
+            return frozenset()
+        last = (reached & ~done & self._changes).bit_length() - 1
+        found = {number: max(since, last) for number, since in past}
+        found[self._numbers.setdefault(state, len(self._numbers))] = last
+        return frozenset(found.items())
 
     def _step(self, at: int, state: Any) -> tuple[bool, Any]:
         self.steps += 1
@@ -209,8 +249,9 @@ class _Search:
         """What may come next and changes the state, known operations first, and falls back last,
         to the latest state first; -1 for what is no fall back.
         """
-        changes = self._known & ~self._looks
-        known = sorted(self._enabled(changes, done), key=lambda at: (self._hints.get(at, 0), at))
+        known = sorted(
+            self._enabled(self._changes, done), key=lambda at: (self._hints.get(at, 0), at)
+        )
         for at in known:
             legal, after = self._step(at, state)
             if legal:
@@ -220,7 +261,11 @@ class _Search:
             if legal and after != state:
                 yield at, after, -1
         for at in self._enabled(self._backs, done):
-            earlier = {then: length for _, then, length, _ in self._stack}
+            earlier = {
+                then: length
+                for done_then, then, length, *_ in self._stack
+                if not (done & ~done_then & self._changes) >> at
+            }
             for then, length in reversed(earlier.items()):
                 if then != state:
                     yield at, then, length

@@ -115,10 +115,13 @@ class _Cells:
         return found
 
 
-def transactions_in_time(read: RowsHistory) -> tuple[History, tuple[int, ...]]:
+def transactions_in_time(
+    read: RowsHistory, *, apart: bool = False
+) -> tuple[History, tuple[int, ...]]:
     """A history on the axis of timestamps, and the invocation of each of its operations.
 
-    Every transaction is a process of its own, and number `n` begins at index `n` of the second.
+    Every transaction is a process of its own, and number `n` begins at index `n` of the second. If
+    `apart`, what different operations saw at one timestamp stays apart.
     """
     cells, floor = _Cells(read), floors(read)
     events: list[tuple[int, int, int, int, Mops]] = []  # time, side of it, invocation or answer
@@ -138,11 +141,12 @@ def transactions_in_time(read: RowsHistory) -> tuple[History, tuple[int, ...]]:
             add(at, (part.timestamp, 0), (part.timestamp, 0), cells.writes(part))
         else:
             add(at, (floor[at], 2), None, cells.writes(part))
-    together: dict[int, list[Look]] = {}
+    together: dict[tuple[int, int], list[Look]] = {}
     for look in read.looks:
         if look.timestamp is not None:
-            together.setdefault(look.timestamp, []).append(look)
-    for timestamp, looks in together.items():
+            who = look.pair.invoke.index if apart else 0
+            together.setdefault((look.timestamp, who), []).append(look)
+    for (timestamp, _), looks in together.items():
         at = looks[0].pair.invoke.index
         add(at, (timestamp, 1), (timestamp, 1), cells.reads(looks))
     ops = [
@@ -176,7 +180,9 @@ class ElleRows:
 
         del case
         end_s = time.monotonic() + time_limit_s
-        timed, origins = transactions_in_time(rows_history(history))
+        cuts = PowerCuts(history)
+        # A power cut may come between two looks at one timestamp.
+        timed, origins = transactions_in_time(rows_history(history), apart=bool(cuts.at))
         columns = columns_of(timed, writes_are="w")
         result, proof = certified(
             _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
@@ -197,7 +203,6 @@ class ElleRows:
         if result.verdict is Verdict.VALID:
             reason = f"{reason}, in the order of timestamps"
         details = {**found.details, "looked": {"looks": reads}}
-        cuts = PowerCuts(history)
         if result.verdict is Verdict.INVALID and cuts.explain(found.operations):
             counts = {LOST_AFTER_POWER_CUT: 1}
             return permitted_result(found, cuts.permits, counts, found.operations, details)

@@ -35,12 +35,16 @@ class Findings:
     def violate(self, rule: str, sentence: str, *operations: int) -> None:
         """Add a violation, unless a power cut explains it; beyond the bound they are counted."""
         if self.cuts.explain(operations):
-            self.times_excused += 1
-            self.excused += operations[: OPERATIONS_MAX - len(self.excused)]
+            self.excuse(*operations)
             return
         self.found[rule] += 1
         if self.found[rule] <= SHOWN_MAX:
             self.violations.append((rule, sentence, operations))
+
+    def excuse(self, *operations: int) -> None:
+        """Count what a power cut explains."""
+        self.times_excused += 1
+        self.excused += operations[: OPERATIONS_MAX - len(self.excused)]
 
     def result(self, checker: str) -> CheckResult:
         """`invalid` with all that was found; else `valid`, if anything was looked at."""

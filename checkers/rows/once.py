@@ -1,6 +1,6 @@
-"""Exactly once: a row that was written has one effect, and a request one answer.
+"""Exactly once: a row that was written has one effect, in one place, and a request one answer.
 
-Six rules, each a pass over the history, each sound by itself whatever became of lost answers:
+Rules, each a pass over the history, each sound by itself whatever became of lost answers:
 
 | rule           | what must not be                                                          |
 |----------------|---------------------------------------------------------------------------|
@@ -13,6 +13,8 @@ Six rules, each a pass over the history, each sound by itself whatever became of
 |                | one write only ever wrote it                                              |
 | one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
 |                | twice                                                                     |
+
+And those of `places`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any, Final
 from checkers._sentences import seconds
 from checkers.rows.findings import Findings
 from checkers.rows.permits import PowerCuts
+from checkers.rows.places import check_places
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
@@ -81,6 +84,9 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
         for further in part.again:
             findings.looked["answered-twice"] += 1
             if part.is_known and further != first:
+                if findings.cuts.during(part.pair):  # it took the first effect back
+                    findings.excuse(part.pair.invoke.index)
+                    continue
                 findings.violate(
                     "answered-twice",
                     f"{wrote(read, part)} was sent again with the same request id and answered "
@@ -194,4 +200,5 @@ class ExactlyOnce:
         _answers(read, findings)
         _shown_twice(read, findings)
         _came_back(read, writers, findings)
+        check_places(history, read, findings)
         return findings.result(self.name)

@@ -5,25 +5,32 @@
   or seen, in a *later* term by another node. All else stays: writes are linearizable, and what one
   node showed in its term it may not take back. Asked row by row, exactly, of rows that no strict
   order explains.
-* `lost-after-power-cut`: what was acknowledged before a power cut may be gone after it. A
-  contradiction between operations of before and after one is then nobody's fault; one that stands
-  on either side is.
+* `lost-after-power-cut`: what was acknowledged before a power cut may be gone after it. In real
+  time a row may fall back, at any time after a cut, to what it was before, but loses nothing that
+  was asked for after the cut (`relaxed`). Whoever does not look for orders takes a contradiction
+  between operations of before and after a cut for nobody's fault, the writes of what was seen
+  counted; one that stands on either side is.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from checkers.linearizability.models.rows import Rows
-from checkers.linearizability.partial import PartialOutcome, find_partial_order
+from checkers.linearizability import UNKNOWN, Operation
+from checkers.linearizability.models.rows import RowInput, Rows
+from checkers.linearizability.partial import (
+    PartialOutcome,
+    find_partial_order,
+    returned_before,
+)
 from checkers.rows.orders import RowOperation
-from harness.ops import NEMESIS, History
-from harness.permits import LOST_AFTER_POWER_CUT, permits_of
-from harness.timeline import POWER_CUT, faults_of
+from harness.ops import History, Pair
+from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
+from harness.timeline import power_cuts
 
-__all__ = ["Fact", "PowerCuts", "stale_looks", "without_lease"]
+__all__ = ["Fact", "PowerCuts", "Relaxed", "relaxed"]
 
 
 class Fact(NamedTuple):
@@ -36,33 +43,87 @@ class Fact(NamedTuple):
 _STRICT = Fact(None, None)
 
 
-def without_lease(
+class Relaxed(NamedTuple):
+    """What permits leave of one row: how often each was needed, and by which operations.
+
+    `counts` is `None` where no order was found; `exhausted` says that then there is none.
+    """
+
+    counts: Mapping[str, int] | None
+    exhausted: bool
+    operations: tuple[int, ...] = ()
+
+
+def relaxed(
+    operations: Sequence[RowOperation],
+    facts: Mapping[int, Fact],
+    cuts: Sequence[int],
+    *,
+    stale: bool,
+    end_s: float,
+) -> Relaxed:
+    """The operations on one row, which no strict order explains, in the order of their calls.
+
+    `facts` are by id. Where `stale`, looks may miss later terms; at each of the `cuts`, or later,
+    the row may fall back to what it was before.
+    """
+    found = PartialOutcome(None, exhausted=True, steps=0)
+    if stale:
+        found = _ordered(operations, facts, end_s=end_s)
+        if found.order is not None:
+            stales = _stale_looks(operations, found.order)
+            return Relaxed({STALE_READ: max(1, len(stales))}, True, tuple(stales))
+    if not cuts:
+        return Relaxed(None, found.exhausted)
+    facts = facts if stale else {}
+    before = _ordered(_until(operations, cuts[0]), facts, end_s=end_s)
+    if before.order is None and before.exhausted:
+        return Relaxed(None, exhausted=True)
+    place = operations[0].input.place
+    backs: list[RowOperation] = [
+        Operation(-1, RowInput(place), cut, UNKNOWN, None, -1 - cut) for cut in cuts
+    ]
+    every = sorted([*operations, *backs], key=lambda operation: operation.call)
+    found = _ordered(every, facts, end_s=end_s)
+    if found.order is None:
+        return Relaxed(None, found.exhausted)
+    stales = _stale_looks(every, found.order) if stale else []
+    counts = {LOST_AFTER_POWER_CUT: max(1, len(found.back))}
+    if stales:
+        counts[STALE_READ] = len(stales)
+    return Relaxed(counts, True, tuple(stales))
+
+
+def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
+    """What was asked for before a cut; what was not answered by then may have come to anything."""
+    found = []
+    for operation in operations:
+        if operation.call > cut:
+            continue
+        if operation.return_time is None or operation.return_time < cut:
+            found.append(operation)
+        elif operation.input.steps:
+            found.append(replace(operation, output=UNKNOWN, return_time=None))
+    return found
+
+
+def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """An order of the operations on one row in which looks may miss later terms.
-
-    Operations are in the order of their calls; `facts` are by id.
-    """
-    known = [at for at, o in enumerate(operations) if o.return_time is not None]
-    known.sort(key=lambda at: operations[at].return_time or 0)
-    returns = [operations[at].return_time or 0.0 for at in known]
-    prefixes = [0]
-    for at in known:
-        prefixes.append(prefixes[-1] | 1 << at)
+    """An order in which looks with facts may miss later terms, and cuts (ids below 0) fall back."""
     classes: dict[Fact, int] = {}
-    before = []
+    before = returned_before(operations)
     for at, operation in enumerate(operations):
-        fact = facts[operation.id]
+        fact = facts.get(operation.id, _STRICT)
         if operation.input.steps or fact.term is None:
             fact = _STRICT
         classes[fact] = classes.get(fact, 0) | 1 << at
-        mask = prefixes[bisect.bisect_left(returns, operation.call)]
         if fact is not _STRICT:
-            mask &= ~_later(operations, facts, fact)
-        before.append(mask)
+            before[at] &= ~_later(operations, facts, fact)
     hints = {at: o.metadata for at, o in enumerate(operations) if isinstance(o.metadata, int)}
+    backs = sum(1 << at for at, o in enumerate(operations) if o.id < 0)
     return find_partial_order(
-        Rows(), operations, before, list(classes.values()), hints=hints, end_s=end_s
+        Rows(), operations, before, list(classes.values()), hints=hints, end_s=end_s, backs=backs
     )
 
 
@@ -71,19 +132,19 @@ def _later(operations: Sequence[RowOperation], facts: Mapping[int, Fact], fact: 
     mask = 0
     assert fact.term is not None, "asked for looks with terms only"
     for at, operation in enumerate(operations):
-        other = facts[operation.id]
+        other = facts.get(operation.id, _STRICT)
         if other.term is not None and other.term > fact.term and other.node != fact.node:
             mask |= 1 << at
     return mask
 
 
-def stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
+def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
     """The ids of looks that an order puts before what had returned when they were called."""
     least_return = float("inf")
     found = []
     for at in reversed(order):
         operation = operations[at]
-        if not operation.input.steps and least_return < operation.call:
+        if operation.id >= 0 and not operation.input.steps and least_return < operation.call:
             found.append(operation.id)
         if operation.return_time is not None:
             least_return = min(least_return, operation.return_time)
@@ -96,18 +157,20 @@ class PowerCuts:
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}
         self.permits = permits_of(history)
-        self._at: list[int] = []
+        self.at: list[int] = []
         if LOST_AFTER_POWER_CUT in self.permits:
-            faults = faults_of(history.of_process(NEMESIS), most=None)
-            self._at = sorted(
-                fault.begin.index for fault in faults if fault.kind == POWER_CUT and fault.targets
-            )
+            self.at = [cut.index for cut in power_cuts(history)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Whether a power cut came between the first answer and the last of these operations."""
-        ends = []
-        for index in operations:
-            pair = self._pairs.get(index)
-            if pair is not None and pair.completion is not None:
-                ends.append(pair.completion.index)
-        return bool(ends) and any(min(ends) < at < max(ends) for at in self._at)
+        """Whether a power cut came after the first of these was asked for, and before the last
+        answer: an answer may still come in when the power of whoever gave it is off.
+        """
+        pairs = [self._pairs[index] for index in operations if index in self._pairs]
+        ends = [pair.completion.index for pair in pairs if pair.completion is not None]
+        first = min((pair.invoke.index for pair in pairs), default=0)
+        return bool(ends) and len(pairs) > 1 and any(first < at < max(ends) for at in self.at)
+
+    def during(self, pair: Pair) -> bool:
+        """Whether a power cut came while an operation was under way."""
+        done = pair.completion
+        return done is not None and any(pair.invoke.index < at < done.index for at in self.at)

@@ -8,7 +8,9 @@ for one part. A *look* is what a read, or a scan of one tablet, showed.
 * `info` writes may hold parts that are known; the others may take effect at any time after their
   call, or never. Other reads than `ok` ones say nothing.
 * Tables are known by their ids. Where an answer was lost, its table is any that ever had the name,
-  or any at all where tables were renamed.
+  or any at all where a table was renamed from or to it.
+* A scan of a table is one of all tablets that any answer names; one that it leaves out it showed to
+  be empty, at the timestamp of the whole scan.
 * Columns that an alter dropped or renamed are left out of all rows, since its moment is not known
   to a tablet's rows; what never had a cell, and what holds null, are the same.
 
@@ -104,12 +106,14 @@ class RowsHistory:
     """Parts and looks in the order of their invocations, and the tablet of each row known.
 
     `tablets` is by (table, key); `keys` are all that were ever written, or shown, of a table.
+    `ids` has the ids that answers gave for each name.
     """
 
     parts: tuple[Part, ...]
     looks: tuple[Look, ...]
     tablets: Mapping[tuple[str, str], str]
     keys: Mapping[str, tuple[str, ...]]
+    ids: Mapping[str, tuple[str, ...]]
     names: Mapping[str, str]
 
     def name_of(self, table: str) -> str:
@@ -166,10 +170,11 @@ class _Reader:
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
-        self.renamed = any(pair.invoke.f == "rename" for pair in history.pairs)
+        self.renamed = _renamed(history)
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
+        self.scans: list[tuple[Look, frozenset[str | None]]] = []  # as a whole, and its tablets
         pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
         for pair in pairs:
             call = _object(pair.invoke)
@@ -230,7 +235,7 @@ class _Reader:
         if isinstance(value.get("table_id"), str):
             return [value["table_id"]]
         name = call.value["table"]
-        named = self.ids if self.renamed else {name: self.ids.get(name, {})}
+        named = self.ids if name in self.renamed else {name: self.ids.get(name, {})}
         found = dict.fromkeys(ident for ids in named.values() for ident in ids)
         return list(found) or [f"the unseen table {name!r}"]
 
@@ -273,31 +278,45 @@ class _Reader:
             look = Look(pair, table, value.get("tablet"), stamp, rows)
             self.looks.append(replace(look, node=done.node, term=_term(value)))
             return
-        for part in value.get("parts", ()):
+        whole = Look(
+            pair,
+            table,
+            None,
+            _timestamp(done, value),
+            {},
+            asked.get("mode", "latest"),
+            asked.get("replica", "leader"),
+            asked_at=asked.get("at"),
+        )
+        parts = value.get("parts", ())
+        self.scans.append((whole, frozenset(part.get("tablet") for part in parts)))
+        for part in parts:
             rows, twice = {}, []
             for key, cells in part["rows"]:
                 if key in rows:
                     twice.append(key)
                 rows[key] = self._row(done, cells)
             self.looks.append(
-                Look(
-                    pair,
-                    table,
-                    part.get("tablet"),
-                    _timestamp(done, part),
-                    rows,
-                    asked.get("mode", "latest"),
-                    asked.get("replica", "leader"),
-                    tuple(twice),
-                    asked.get("at"),
-                    part.get("node"),
-                    _term(part),
+                replace(
+                    whole,
+                    tablet=part.get("tablet"),
+                    timestamp=_timestamp(done, part),
+                    rows=rows,
+                    twice=tuple(twice),
+                    node=part.get("node"),
+                    term=_term(part),
                 )
             )
 
     def _row(self, done: Op, cells: Any) -> Row:
         found = _cells(done, cells, self.unstable)
         return tuple((column, cell) for column, cell in found if cell is not None)
+
+
+def _renamed(history: History) -> frozenset[str]:
+    """Names that some table may have got, or lost, by a rename."""
+    renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
+    return frozenset(str(given.get(field)) for given in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
@@ -313,6 +332,20 @@ def _unstable_columns(history: History) -> frozenset[str]:
     return frozenset(found)
 
 
+def _left_out(found: _Reader) -> Iterator[Look]:
+    """What scans showed of tablets that they left out, of which other answers tell."""
+    known: dict[str, dict[str, None]] = {}
+    items: list[Part | Look] = [*found.parts, *found.looks]
+    for item in items:
+        if item.tablet is not None:
+            known.setdefault(item.table, {})[item.tablet] = None
+    for whole, told in found.scans:
+        if None not in told:
+            for tablet in known.get(whole.table, ()):
+                if tablet not in told:
+                    yield replace(whole, tablet=tablet)
+
+
 def rows_history(history: History) -> RowsHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary `rows`."""
     try:
@@ -321,6 +354,8 @@ def rows_history(history: History) -> RowsHistory:
         raise HistoryError(
             f"an answer is not as the vocabulary 'rows' has it: {type(error).__name__}: {error}"
         ) from error
+    found.looks.extend(list(_left_out(found)))
+    found.looks.sort(key=lambda look: look.pair.invoke.index)
     tablets: dict[tuple[str, str], str] = {}
     keys: dict[str, dict[str, None]] = {}
     for part in found.parts:
@@ -338,5 +373,6 @@ def rows_history(history: History) -> RowsHistory:
         tuple(found.looks),
         tablets,
         {table: tuple(sorted(of_table)) for table, of_table in keys.items()},
+        {name: tuple(ids) for name, ids in found.ids.items()},
         {ident: name for name, ids in found.ids.items() for ident in ids},
     )

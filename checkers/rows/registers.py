@@ -39,11 +39,11 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.models.rows import Row, RowInput, Rows, Seen
-from checkers.linearizability.partial import PartialOutcome
 from checkers.rows.orders import order_by_timestamps
-from checkers.rows.permits import Fact, PowerCuts, stale_looks, without_lease
+from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
+from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
@@ -55,6 +55,26 @@ _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 LOOKS_MAX: Final = 2_000_000
 """Rows in looks; a history with more is judged without those that were not there."""
 CORE_TOLD_MAX: Final = 8
+
+
+Place = tuple[str, str]
+"""A table and a key."""
+
+
+def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
+    """These operations, and those that wrote what they showed of a row.
+
+    What a power cut took from some replicas, others may show until they hear of it: two looks of
+    long after the cut contradict each other, and it is the write that came before it.
+    """
+    table, key = place
+    writers, found = Writers(read), list(operations)
+    for look in read.looks:
+        if look.table == table and look.pair.invoke.index in operations:
+            for column, value in look.rows.get(key) or ():
+                wrote = writers.of((table, key, column), value)
+                found += [part.pair.invoke.index for part, _ in wrote]
+    return found
 
 
 class _RowsChecker(abc.ABC):
@@ -82,8 +102,8 @@ class _RowsChecker(abc.ABC):
             ]
         cuts, permits = PowerCuts(history), permits_of(history)
         excused: list[int] = []
-        for found in self._at_once(read, looks):
-            if not cuts.explain(found.operations):
+        for place, found in self._at_once(read, looks):
+            if not cuts.explain(_with_writers(read, place, found.operations)):
                 return convicted(self.name, found, {"looked": {"answers": len(looks)}})
             excused += found.operations
         problem = self._problem(read, looks)
@@ -108,23 +128,22 @@ class _RowsChecker(abc.ABC):
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict
         while result.verdict is Verdict.INVALID:
-            place = tuple(result.details["failure"]["row"])
-            order = self._relaxed(problem, place, end_s) if STALE_READ in permits else None
-            if order is not None and order.order is not None:
-                stale = stale_looks(problem.of_row(place), order.order)
-                counts[STALE_READ] += max(1, len(stale))
-                blamed += [problem.pairs[number].invoke.index for number in stale]
-            elif cuts.explain(result.operations):
-                counts[LOST_AFTER_POWER_CUT] += 1
-                blamed += result.operations
-            elif order is not None and not order.exhausted:
+            table, key = result.details["failure"]["row"]
+            place = (table, key)
+            found = self._relaxed(problem, place, cuts, end_s)
+            if found is None and cuts.explain(_with_writers(read, place, result.operations)):
+                found = Relaxed({LOST_AFTER_POWER_CUT: 1}, exhausted=True)
+            if found is None or (found.counts is None and found.exhausted):
+                return result
+            if found.counts is None:
                 reason = f"{result.reason}; whether the profile permits that could not be decided"
                 details = {**result.details, "rule": UNDECIDED, "limited": True}
                 return msgspec.structs.replace(
                     result, verdict=Verdict.UNKNOWN, reason=reason, details=details
                 )
-            else:
-                return result
+            counts.update(found.counts)
+            blamed += result.operations if LOST_AFTER_POWER_CUT in found.counts else ()
+            blamed += [problem.pairs[number].invoke.index for number in found.operations]
             problem = problem.without(place)
             result = self._judged(read, problem, end_s)
         if result.verdict is not Verdict.VALID or not counts:
@@ -134,18 +153,18 @@ class _RowsChecker(abc.ABC):
         )
 
     def _relaxed(
-        self, problem: RowProblem, place: tuple[str, str], end_s: float
-    ) -> PartialOutcome | None:
-        """The row where leaders have no lease, if that is about this checker."""
-        del problem, place, end_s
+        self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
+    ) -> Relaxed | None:
+        """What permits leave of a row; `None` where this checker knows only of contradictions."""
+        del problem, place, cuts, end_s
         return None
 
     @abc.abstractmethod
     def _judges(self, look: Look) -> bool:
         """Whether it is about this look."""
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
-        """What looks contradict by themselves, before anything is searched."""
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
+        """Rows of which looks contradict each other by themselves, before anything is searched."""
         del read, looks
         yield from ()
 
@@ -231,10 +250,11 @@ class LinearizableRows(_RowsChecker):
         return look.is_latest
 
     def _relaxed(
-        self, problem: RowProblem, place: tuple[str, str], end_s: float
-    ) -> PartialOutcome | None:
-        """Looks may miss what later terms acknowledged."""
-        return without_lease(problem.of_row(place), dict(enumerate(problem.facts)), end_s=end_s)
+        self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
+    ) -> Relaxed | None:
+        """Looks may miss what later terms acknowledged, and power cuts take rows back."""
+        facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
+        return relaxed(problem.of_row(place), facts, cuts.at, stale=stale, end_s=end_s)
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])
@@ -262,7 +282,7 @@ class SnapshotScans(_RowsChecker):
     def _judges(self, look: Look) -> bool:
         return look.timestamp is not None
 
-    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[Told]:
+    def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
         """Two looks at one timestamp that differ."""
         first: dict[tuple[str, str, int | None], tuple[Look, Row]] = {}
         for look, seen in looks:
@@ -277,7 +297,8 @@ class SnapshotScans(_RowsChecker):
                     f"Both are the state at timestamp {look.timestamp}, which is one.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
-                yield Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                told = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                yield (look.table, key), told
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

@@ -6,6 +6,8 @@ and so
 * **read-your-writes**: a scan in that mode is at a timestamp not below it, and shows of every row
   that the process itself wrote that write or a later one;
 * **own-time**: a scan in the mode `snapshot` that named no timestamp is not below it either;
+* **asked-time**: a scan in either mode is at one timestamp in all its tablets, and at that which it
+  named;
 * **causality**: whatever the process writes then has a higher timestamp, on any tablet. That is
   what makes scans at a timestamp causally consistent across tablets.
 
@@ -48,6 +50,27 @@ def _causality(read: RowsHistory, findings: Findings) -> None:
                 f"{wrote(read, part)}, though the process had been answered timestamp {known} "
                 "before it asked: scans in between see effects without their causes.",
                 part.pair.invoke.index,
+            )
+
+
+def _asked_time(read: RowsHistory, findings: Findings) -> None:
+    first: dict[int, Look] = {}
+    for look in read.looks:
+        if look.mode not in _MISSED:
+            continue
+        if look.timestamp is None:
+            findings.exempt["asked-time"] += 1
+            continue
+        findings.looked["asked-time"] += 1
+        at = look.pair.invoke.index
+        other = first.setdefault(at, look)
+        wanted = other.timestamp if look.asked_at is None else look.asked_at
+        if look.timestamp != wanted:
+            why = "" if look.asked_at is None else ", which it named"
+            findings.violate(
+                "asked-time",
+                f"{looked(read, look)}, in tablet {look.tablet}, not at {wanted}{why}.",
+                at,
             )
 
 
@@ -181,5 +204,6 @@ class ReadYourWrites:
         read = rows_history(history)
         findings = Findings(PowerCuts(history))
         _causality(read, findings)
+        _asked_time(read, findings)
         _looks(read, findings)
         return findings.result(self.name)

@@ -2,11 +2,11 @@
 
 Tables are made by `create`, and altered and deleted, as in the vocabulary `ddl`. A row has a key,
 a text, and cells by column; a cell that is null is one that is not there. Tables are cut into
-tablets by key, and every tablet stamps what is written to it with timestamps, whole numbers that
-rise in the order in which its writes took effect. Between tablets they order only what a client
-knew: it passes on the highest timestamp that it was answered, and its next operation has a higher
-one. So a timestamp names one state of all tables, whichever replica is asked for it: all that was
-written at or before it.
+tablets by key, each row is in one of them for ever, and every tablet stamps what is written to it
+with timestamps, whole numbers that rise in the order in which its writes took effect. Between
+tablets they order only what a client knew: it passes on the highest timestamp that it was answered,
+and its next operation has a higher one. So a timestamp names one state of all tables, whichever
+replica is asked for it: all that was written at or before it.
 
 What is written to one tablet by one operation is a *part*: it takes effect at once, under one
 timestamp, row by row in the order given, and rows are refused one by one.

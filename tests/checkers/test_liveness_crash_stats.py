@@ -703,6 +703,40 @@ def test_operations_that_name_nothing_are_about_one_object() -> None:
     assert (load.overlapping, load.overlap_most) == (2, 2)
 
 
+ROW_A = [["upsert", "a", {"v": 1}]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "met"),
+    [
+        (("write", {"table": "r", "rows": ROW_A}), ("read", {"table": "r", "key": "a"}), True),
+        (("write", {"table": "r", "rows": ROW_A}), ("write", {"table": "r", "rows": ROW_A}), True),
+        (("write", {"table": "r", "rows": ROW_A}), ("read", {"table": "r", "key": "b"}), False),
+        (("read", {"table": "r", "key": "a"}), ("read", {"table": "s", "key": "a"}), False),
+        (("scan", {"table": "r"}), ("scan", {"table": "r"}), False),  # it is about all rows
+    ],
+)
+def test_operations_on_rows_meet_on_a_row_of_one_table(one: Any, other: Any, met: bool) -> None:
+    h = Writer()
+    h.fact("phase", {"phase": "chaos"})
+    h.call(1, "get", {"name": "t"})
+    h.call(2, *one)
+    h.call(3, *other)
+    for process in (1, 2, 3):
+        h.ret(process, OpType.OK)
+    load = Load(h.history, case("none"))
+    assert load.overlapping == (2 if met else 0)
+
+
+def test_a_write_of_which_every_row_was_refused_changed_nothing() -> None:
+    h = busy()
+    before = stats(h).details["certificate"]["acknowledged_changes"]
+    for results in (["already-present"], ["already-present", "ok"]):
+        h.call(1, "write", {"table": "r", "nonce": "n", "rows": ROW_A * len(results)})
+        h.ret(1, OpType.OK, {"table_id": "id", "rows": results, "parts": []})
+    assert stats(h).details["certificate"]["acknowledged_changes"] == before + 1
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20), st.sampled_from("ab")), max_size=12)
 )

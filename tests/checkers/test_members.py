@@ -1,5 +1,8 @@
 """Lists of masters follow from what was acknowledged; what nobody can know convicts nobody."""
 
+import random
+from types import SimpleNamespace
+
 import pytest
 
 from checkers.members import MembersChecker
@@ -35,7 +38,7 @@ def test_lists_that_follow_the_changes():
     listed(h, "m1", "m3", "m4")
     result = judged(h)
     assert result.verdict is Verdict.VALID, result
-    assert (result.details["changes"], result.details["looked"]["members"]) == (2, 9)
+    assert (result.details["changes"], result.details["looked"]["members"]) == (2, 12)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +93,105 @@ def test_without_lists_nothing_is_proven():
     h = Writer()
     changed(h, "add-master", "m4")
     assert judged(h).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(("weight", "verdict"), [(2, Verdict.UNKNOWN), (0, Verdict.VALID)])
+def test_members_that_nobody_changed_prove_nothing_unless_nobody_was_to(weight, verdict):
+    h = Writer()
+    for _ in range(2):
+        listed(h, "m1", "m2", "m3")
+    h.fail(2, "add-master", {"node": "m4"}, None)
+    case = SimpleNamespace(workload_options={"members": weight})
+    assert MembersChecker().check(h.history, case, time_limit_s=5.0).verdict is verdict
+
+
+# --- against every order -------------------------------------------------------------------------
+
+NODES = ("m1", "m2", "m3", "m4")
+CHANGES = ("add-master", "remove-master")
+
+
+def random_members(rng: random.Random) -> Writer:
+    """What three clients record of a set: effects lie between call and return, that of a lost
+    change later or never.
+    """
+    h, members, term = Writer(), {"m1", "m2", "m3"}, 1
+    flights: dict[int, list] = {}
+    late: list[tuple[str, str]] = []
+    free, left, newest = [0, 1, 2], rng.randint(4, 10), 3
+
+    def change(f: str, node: str) -> None:
+        (members.add if f == "add-master" else members.discard)(node)
+
+    while left or flights:
+        for item in [one for one in late if rng.random() < 0.2]:
+            late.remove(item)
+            change(*item)
+        term += rng.random() < 0.1
+        if left and free and (not flights or rng.random() < 0.5):
+            process, f = free.pop(), rng.choice([*CHANGES, "list-masters", "list-masters"])
+            node = rng.choice(NODES)
+            h.call(process, f, {} if f == "list-masters" else {"node": node})
+            flights[process], left = [f, node, None], left - 1
+            continue
+        process = rng.choice(sorted(flights))
+        f, node, done = flights[process]
+        if done is not None:
+            del flights[process]
+            is_lost = done == "lost"
+            h.ret(process, OpType.INFO if is_lost else OpType.OK, None if is_lost else done)
+            free.append(newest if is_lost else process)
+            newest += is_lost
+        elif f == "list-masters":
+            masters = [[name, "FOLLOWER", "VOTER"] for name in sorted(members)]
+            flights[process][2] = {"masters": masters, "term": term}
+        elif rng.random() < 0.25:
+            late += [(f, node)] * (rng.random() < 0.6)
+            flights[process][2] = "lost"
+        else:
+            change(f, node)
+            flights[process][2] = {"result": "ok", "term": term}
+    return h
+
+
+def has_order(h: Writer, node: str, is_in: bool) -> bool:
+    """Whether some order explains what is said of one master, tried without any trick."""
+    todo = []
+    for pair in h.history.pairs:
+        end = pair.completion.index if pair.type is OpType.OK else float("inf")
+        if pair.invoke.f in CHANGES and pair.invoke.value["node"] == node:
+            todo.append((pair.invoke.index, end, pair.invoke.f == "add-master", True))
+        elif pair.invoke.f == "list-masters" and pair.type is OpType.OK:
+            seen = any(entry[0] == node for entry in pair.completion.value["masters"])
+            todo.append((pair.invoke.index, end, seen, False))
+
+    def search(todo: list, state: bool) -> bool:
+        first = min((end for _, end, *_ in todo), default=float("inf"))
+        if first == float("inf"):
+            return True
+        return any(
+            search(todo[:place] + todo[place + 1 :], said)
+            for place, (call, _, said, changes) in enumerate(todo)
+            if call < first and (changes or said == state)
+        )
+
+    return search(todo, is_in)
+
+
+def test_nobody_is_blamed_for_what_some_order_explains():
+    caught = missed = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        h = random_members(rng)
+        assert judged(h).verdict is not Verdict.INVALID, seed
+        lists = [op.value["masters"] for op in h.lines if op.f == "list-masters" and op.value]
+        if not lists:
+            continue
+        masters, node = rng.choice(lists), rng.choice(NODES)
+        entry = [node, "FOLLOWER", "VOTER"]
+        (masters.remove if entry in masters else masters.append)(entry)
+        is_wrong = not all(has_order(h, n, True) or has_order(h, n, False) for n in NODES)
+        is_blamed = judged(h).verdict is Verdict.INVALID
+        assert is_wrong or not is_blamed, seed
+        caught, missed = caught + is_blamed, missed + (is_wrong and not is_blamed)
+    assert caught > 3 * missed

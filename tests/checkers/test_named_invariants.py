@@ -226,9 +226,9 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     ),
     "an opid_index that falls": ("I5", by_edits(("masters.m1.tablets.0.consensus.opid_index", 8))),
     "a hole": ("I6", by_edits(*everywhere("tablets.1.start", "90"))),
-    "a tablet where no range is": (
+    "a table whose key space ends early": (
         "I6",
-        by_edits(*everywhere("tables.0.covers", [["", "80"]])),
+        by_edits(*everywhere("tablets.1.end", "f0")),
     ),
     "a replica too many": (
         "I7",
@@ -281,6 +281,18 @@ def test_dumps_of_other_indices_are_not_compared() -> None:
         one = snapshot["tservers"]["t2"]["tablets"][number]
         one["rows"] = {"applied_index": 4, "digest": "older", "live_rows": 6}
     assert blamed(found(good_history(snapshot).history)) == set()
+
+
+def test_replicas_without_rows_prove_nothing_of_rows() -> None:
+    snapshot = good_snapshot()
+    held = [one["rows"] for dump in snapshot["tservers"].values() for one in dump["tablets"]]
+    for rows in held:
+        rows["live_rows"] = 0
+    result = found(good_history(snapshot).history)[0]
+    assert result.verdict is Verdict.VALID
+    assert result.details[KEY]["I8 rows"] == 0
+    held[0]["digest"] = "another"
+    assert blamed(found(good_history(snapshot).history)) == {"I8"}
 
 
 @pytest.mark.parametrize("seed", range(40))

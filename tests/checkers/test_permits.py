@@ -311,8 +311,19 @@ def test_a_loss_in_the_middle_is_never_permitted() -> None:
     h.get(2, "a", None)
     h.get(2, "b", "B")
     result = lin(h, "lost-after-power-cut")
-    assert result.verdict is Verdict.UNKNOWN
-    assert "could not be decided" in result.reason
+    assert result.verdict is Verdict.INVALID
+    assert result.explanation[-1].startswith("Nor does what the profile permits")
+
+
+def test_what_was_made_after_the_cut_is_not_lost_by_it() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    power_cut(h)
+    h.create(1, "b", "B")
+    h.get(2, "b", None)
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is Verdict.INVALID
+    assert result.explanation[-1].startswith("Nor does what the profile permits")
 
 
 # --- other checkers ------------------------------------------------------------------------------
@@ -352,6 +363,26 @@ def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None
     assert "from 7 to 5" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        ("TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE: the name is reserved", {}),
+        ("UNKNOWN_ERROR/INVALID_ARGUMENT: bad", {"refusals": 1}),
+        ("EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT: even", {"refusals": 1}),
+    ],
+)
+def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(
+    error: str, broken: dict[str, int]
+) -> None:
+    h = Writer()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.fact("leader", {"node": "m2", "term": 2})
+    h.call(5, "create", {"name": "a", "nonce": "n", "columns": ["a"], "replicas": 3})
+    h.add(5, OpType.FAIL, "create", None, "m1", error=error)
+    assert invariants(h).details["by_invariant"] == {"refusals": 1}
+    assert invariants(h, "stale-read").details["by_invariant"] == broken
+
+
 def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
     def told(*edits: tuple[str, Any], cut: bool = True) -> CheckResult:
         h = good_history(edit(good_snapshot(), *edits))
@@ -364,6 +395,22 @@ def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
     assert permitted_in(told(other)) == {"lost-after-power-cut": 1}
     twice = ("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED"))
     assert told(other, twice).verdict is Verdict.INVALID
+
+
+def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
+    def told(*, cut_first: bool) -> CheckResult:
+        h = Writer()
+        if cut_first:
+            power_cut(h)
+        for version, ids in enumerate(([1, 2], [1], [1, 2])):  # the id 2 comes back
+            columns = ["a", "b"][: len(ids)]
+            h.get(6, "a", "X", version, column_ids=ids, columns=columns)
+        if not cut_first:
+            power_cut(h)
+        return invariants(h, "lost-after-power-cut")
+
+    assert told(cut_first=False).details["by_invariant"] == {"column-ids": 1}
+    assert told(cut_first=True).details["by_invariant"] == {}
 
 
 def exited(*log: str, **more: Any) -> History:

@@ -448,6 +448,18 @@ def test_time_that_goes_back_for_a_client() -> None:
     assert verdicts(h) == {"read-your-writes": "own-time"}
 
 
+@pytest.mark.parametrize("name", ["r", "t"])
+def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name: str) -> None:
+    h = Rows()
+    h.write(0, [up("a", "0")], 10)
+    h.lose(1, [up("a", "1")])  # its answer would say which table that was
+    h.lost(2, "rename", {"name": name, "new_name": "u", "nonce": "x"})
+    h.call(3, "read", {"table": "s", "key": "a"})
+    h.ret(3, OpType.OK, {"table_id": "other", "tablet": "O", "row": {"v": "1"}}, "t1")
+    found = verdicts(h)
+    assert ("phantom" in found.values()) is (name == "t")
+
+
 def test_what_is_known_of_an_operation_that_is_lost_in_part_counts() -> None:
     h = Rows()
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})

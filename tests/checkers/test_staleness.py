@@ -7,6 +7,7 @@ import pytest
 from checkers.catalog import CatalogInvariantsChecker
 from checkers.linearizable import CatalogLinearizable
 from checkers.staleness import StalenessChecker
+from harness.certificate import weighed
 from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.histories import MS, Writer
 
@@ -122,6 +123,15 @@ def test_refused_reads_prove_nothing():
     h.create(0, "a", "A", revision=4)
     h.fail(5, "get-stale", {"name": "a", "max_staleness_ms": 10}, None)
     assert staleness(h).verdict is Verdict.UNKNOWN
+
+
+def test_answers_that_do_not_say_of_which_state_they_are_prove_too_little():
+    h = made_at_0_and_read_at_100(**FRESH)
+    for _ in range(2):
+        stale_get(h, None, allowed=50, bound=0, revision=-1)
+    result = staleness(h)
+    assert result.details["exempt"] == {"revisions": 2}
+    assert weighed(result).verdict is Verdict.UNKNOWN
 
 
 def test_lists_have_bounds_as_well():

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from targets.kudu.hybrid_clock import HybridClock
-from targets.kudu.messages import WriteResponse
+from targets.kudu.messages import ScanRequest, WriteResponse
 from targets.kudu.tserver._machine import TabletMachine
 from targets.kudu.tserver._results import Results
 from targets.kudu.tserver._safe_time import SafeTime
@@ -66,6 +66,27 @@ def one_row_of_a_write_is_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TabletMachine, "_write_row", write_row)
 
 
+def bounds_of_scans_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for some rows is shown all."""
+    original = Scans._read
+
+    def read(self: Scans, timestamp: int, start: bytes, end: bytes, **limits: int) -> Any:
+        del start, end
+        return original(self, timestamp, b"", b"", **limits)
+
+    patch.setattr(Scans, "_read", read)
+
+
+def timestamps_of_snapshots_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Every tablet chooses a timestamp of its own, and says so."""
+    original = Scans._choose
+
+    async def choose(self: Scans, request: ScanRequest) -> tuple[int, bool]:
+        return await original(self, msgspec.structs.replace(request, snapshot_timestamp=0))
+
+    patch.setattr(Scans, "_choose", choose)
+
+
 DEFECTS = (
     followers_answer_latest,
     requests_are_not_remembered,
@@ -73,4 +94,6 @@ DEFECTS = (
     row_errors_are_lost,
     timestamps_of_clients_are_ignored,
     one_row_of_a_write_is_dropped,
+    bounds_of_scans_are_ignored,
+    timestamps_of_snapshots_are_ignored,
 )

@@ -3,11 +3,13 @@
 import collections
 import dataclasses
 
+import msgspec
 import pytest
 
 from harness.case import Case, stream
 from harness.checking import judge
 from harness.environments.sim import SimEnvironment
+from harness.errors import UsageError
 from harness.generator import Emit, Pending, new_context
 from harness.ops import Op, OpType
 from harness.options import with_defaults
@@ -109,6 +111,27 @@ def test_nobody_is_removed_below_the_least():
     assert step(ops, ctx)[0] is None
     ops = dataclasses.replace(ops, tables=("r0",))
     assert step(ops, ctx)[0].f == "move-replica"
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "target", "words"),
+    [
+        (MixedWorkload(), {}, {"tservers": 3}, "give --tservers 4, or --moved 0"),
+        (MoveWorkload(), {"replicas": 5}, {"tservers": 5}, "--tservers is 5, so no server"),
+        (MembersWorkload(), {}, {"masters": 3}, "give --spare-masters 1"),
+        (MembersWorkload(), {}, {"masters": 3, "spare_masters": 1}, None),
+        (MembersWorkload(), {"least_masters": 1}, {"masters": 3}, None),
+        (MixedWorkload(), {"moved": 0}, {"masters": 5, "tservers": 3}, None),
+        (MixedWorkload(), {"members": 0}, {"tservers": 3}, None),
+    ],
+)
+def test_a_run_in_which_nothing_can_change_is_refused(workload, options, target, words):
+    given = msgspec.structs.replace(case(workload, **options), target_options=target)
+    if words is None:
+        workload.generator(given)
+        return
+    with pytest.raises(UsageError, match=words):
+        workload.generator(given)
 
 
 @pytest.mark.parametrize("workload", ["mixed", "members", "move"])

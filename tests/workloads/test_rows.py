@@ -16,12 +16,14 @@ from harness.planning import plan_case
 from harness.run import conduct
 from tests.workloads.row_defects import (
     DEFECTS,
+    bounds_of_scans_are_ignored,
     followers_answer_latest,
     one_row_of_a_write_is_dropped,
     requests_are_not_remembered,
     row_errors_are_lost,
     safe_time_is_ignored,
     timestamps_of_clients_are_ignored,
+    timestamps_of_snapshots_are_ignored,
 )
 from tests.workloads.test_append import Driver
 from workloads.rows import BANK, SUM, RowsWorkload
@@ -198,6 +200,8 @@ FOUND = {
     row_errors_are_lost: ("none", 1, {"linearizable-rows", "snapshot-scans"}),
     timestamps_of_clients_are_ignored: ("clock-jump", 3, {"read-your-writes"}),
     one_row_of_a_write_is_dropped: ("none", 1, {"linearizable-rows", "bank-sums"}),
+    bounds_of_scans_are_ignored: ("none", 1, {"rows-exactly-once"}),
+    timestamps_of_snapshots_are_ignored: ("none", 1, {"read-your-writes"}),
 }
 TRIES = 4
 

@@ -1,0 +1,136 @@
+"""Where rows are: each in one tablet of one table, and answers are about what was asked for.
+
+| rule       | what must not be                                                              |
+|------------|-------------------------------------------------------------------------------|
+| not-asked  | a scan shows a row that is outside of its bounds                              |
+| two-places | a row is in two tablets, or one name leads to two tables, though nothing      |
+|            | deleted or renamed the first                                                  |
+| no-table   | who asks for a table that was there is told that there is none, though nothing|
+|            | deleted or renamed it                                                         |
+
+The last is not judged where leaders may answer from the past (`harness.permits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.catalog.findings import fields_of, is_ok
+from checkers.rows.findings import Findings
+from checkers.rows.problem import end_of
+from checkers.rows.reading import Look, Part, RowsHistory
+from checkers.rows.words import looked, place_words, wrote
+from harness.ops import History, OpType, Pair
+from harness.permits import STALE_READ
+from harness.vocabularies.ddl import Create, Delete, Rename
+from harness.vocabularies.rows import ROW_CALLS
+
+__all__ = ["check_places"]
+
+_ROWS = frozenset(call.f for call in ROW_CALLS)
+
+
+def check_places(history: History, read: RowsHistory, findings: Findings) -> None:
+    """All rules of the table above."""
+    items: list[Part | Look] = [*(part for part in read.parts if part.is_known), *read.looks]
+    items.sort(key=lambda item: end_of(item.pair))
+    moved = _moved(history)
+    _two_places(read, items, findings)
+    _tables(read, items, moved, findings)
+    if STALE_READ not in findings.cuts.permits:
+        _no_table(history, items, moved, findings)
+
+
+def _moved(history: History) -> frozenset[str]:
+    """The names that a table may have lost."""
+    return frozenset(
+        str(fields_of(pair.invoke).get("name"))
+        for pair in history.pairs
+        if pair.invoke.f in {Delete.f, Rename.f} and pair.type is not OpType.FAIL
+    )
+
+
+def _two_places(read: RowsHistory, items: list[Part | Look], findings: Findings) -> None:
+    """not-asked, and rows in two tablets."""
+    first: dict[tuple[str, str], Part | Look] = {}
+    for item in items:
+        for key in _held(item):
+            if isinstance(item, Look):
+                findings.looked["not-asked"] += 1
+                if not item.covers(key):
+                    what = f"{_place(read, item, key)}, which it did not ask for"
+                    text = f"{looked(read, item)} and was shown {what}."
+                    findings.violate("not-asked", text, item.pair.invoke.index)
+            if item.tablet is None:
+                continue
+            findings.looked["two-places"] += 1
+            other = first.setdefault((item.table, key), item)
+            if other.tablet != item.tablet:
+                findings.violate(
+                    "two-places",
+                    f"{_told(read, other)}, in tablet {other.tablet}; {_told(read, item)}, in "
+                    f"tablet {item.tablet}: {_place(read, item, key)} is in both.",
+                    other.pair.invoke.index,
+                    item.pair.invoke.index,
+                )
+
+
+def _held(item: Part | Look) -> Iterator[str]:
+    """The rows that an answer says to be in its tablet."""
+    if isinstance(item, Look):
+        yield from item.rows
+    else:
+        yield from dict.fromkeys(row.key for row in item.rows if row.result == "ok")
+
+
+def _place(read: RowsHistory, item: Part | Look, key: str) -> str:
+    return place_words(read.name_of(item.table), key)
+
+
+def _told(read: RowsHistory, item: Part | Look) -> str:
+    return wrote(read, item) if isinstance(item, Part) else looked(read, item)
+
+
+def _tables(
+    read: RowsHistory, items: list[Part | Look], moved: frozenset[str], findings: Findings
+) -> None:
+    """Names that lead to two tables."""
+    first: dict[str, Part | Look] = {}
+    for item in items:
+        name = item.pair.invoke.value["table"]
+        other = first.setdefault(name, item)
+        if other.table != item.table and name not in moved:
+            findings.violate(
+                "two-places",
+                f"{_told(read, other)}, in the table with the id {other.table}; "
+                f"{_told(read, item)}, in that with the id {item.table}, though nothing deleted "
+                "or renamed the first.",
+                other.pair.invoke.index,
+                item.pair.invoke.index,
+            )
+
+
+def _no_table(
+    history: History, items: list[Part | Look], moved: frozenset[str], findings: Findings
+) -> None:
+    there: dict[str, Pair] = {}
+    made = [pair for pair in history.pairs if pair.invoke.f == Create.f and is_ok(pair)]
+    for pair in sorted([*made, *(item.pair for item in items)], key=end_of):
+        call = fields_of(pair.invoke)
+        there.setdefault(str(call.get("name", call.get("table"))), pair)
+    for pair in history.pairs:
+        name = str(fields_of(pair.invoke).get("table"))
+        if pair.invoke.f not in _ROWS or fields_of(pair.completion).get("result") != "not-found":
+            continue
+        proof = there.get(name)
+        if proof is None or name in moved or end_of(proof) > pair.invoke.index:
+            continue
+        findings.looked["no-table"] += 1
+        findings.violate(
+            "no-table",
+            f"Process {pair.invoke.process} was told by op {pair.invoke.index} that there is no "
+            f"table {name!r}, which op {proof.invoke.index} had shown to be there; nothing "
+            "deleted or renamed it.",
+            proof.invoke.index,
+            pair.invoke.index,
+        )
