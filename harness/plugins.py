@@ -474,6 +474,7 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     clients: int = 1  # how many there are at once
     ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
     clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may make wrong
+    data: Path | None = None  # a folder a node, with which it starts (`Environment`)
 
 
 class Session(Protocol):
@@ -502,7 +503,8 @@ class Environment(Protocol):
     `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say;
     `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and what else
     it does to them less faithfully; `why_no_faulty_disks()`: what a disk of ours for foreign
-    programs lacks here (as `unavailable`; without it no environment has one).
+    programs lacks here (as `unavailable`; without it no environment has one); `restores_data`,
+    whether nodes of `Env` start on the data of `DeploymentPlan.data`.
     """
 
     api_version: int

@@ -9,6 +9,7 @@
 | `cluster.json` | what stands (`Standing`); it is there once the system serves      |
 | `failure.json` | why its holder ended (`Failure`), unless somebody took it down    |
 | `door`         | the socket of its holder (`harness.standing.door`)                |
+| `kept.json`    | that all its data are in `data/` (`harness.standing.kept`)        |
 | `logs/`        | what its nodes print; `holder.log` beside it                      |
 
 A folder is made under another name and renamed, so of two starters of one name only one has it.
@@ -45,6 +46,7 @@ __all__ = [
     "find_place",
     "is_fault_id",
     "places",
+    "state_folder",
 ]
 
 NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
@@ -60,6 +62,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     case: Case
     run_id: str
+    goes_on: int = 0  # how often the cluster went on from data that were kept
+    data: str = ""  # where they are
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +122,7 @@ class Place:
 
     def own(self) -> None:
         """From now on it belongs to the process that calls."""
-        self._write("owner", str(procfs.this_process()).encode())
+        self.write("owner", str(procfs.this_process()).encode())
 
     def owner(self) -> ProcessId | None:
         """The process it belongs to, if that lives."""
@@ -141,7 +145,8 @@ class Place:
 
     # --- what is written there ---------------------------------------------------------------
 
-    def _write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of the folder, whole or not at all."""
         scratch = self.folder / f"{name}.new"
         scratch.write_bytes(data)
         scratch.replace(self.folder / name)
@@ -154,7 +159,7 @@ class Place:
 
     def write_order(self, order: Order) -> None:
         """Say what to start."""
-        self._write("order.json", msgspec.json.encode(order))
+        self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
         """What it was started from; `None` where that cannot be read."""
@@ -163,7 +168,7 @@ class Place:
     def write_standing(self, standing: Standing) -> None:
         """Say that it serves."""
         text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
-        self._write("cluster.json", text + b"\n")
+        self.write("cluster.json", text + b"\n")
 
     def standing(self) -> Standing | None:
         """What stands; `None` before it serves."""
@@ -172,7 +177,7 @@ class Place:
     def write_failure(self, failure: Failure) -> None:
         """Say why the holder ends; a folder that is gone needs no reason."""
         with contextlib.suppress(OSError):
-            self._write("failure.json", msgspec.json.encode(failure))
+            self.write("failure.json", msgspec.json.encode(failure))
 
     def failure(self) -> Failure | None:
         """Why the holder ended, where it could say so."""
@@ -188,9 +193,14 @@ class Place:
         )
 
 
-def _root() -> Path:
+def state_folder() -> Path:
+    """This user's, for what outlives a command."""
     below = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(below).absolute() / "catalog-harness" / "clusters"
+    return Path(below).absolute() / "catalog-harness"
+
+
+def _root() -> Path:
+    return state_folder() / "clusters"
 
 
 def check_name(name: str) -> None:

@@ -20,6 +20,7 @@ from tests.standing.support import (
     ask_from_outside,
     clusters,
     holder_of,
+    keep_and_go_on,
     kill_with_warden,
     left_of,
     life_of_a_table,
@@ -60,10 +61,16 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up, engine):
     assert healed[broken["id"]]["count"] > 0
     ask_from_outside(addresses_of(cluster))
     up.call("break", name, "pause all")
-    up.down(name, "--keep-data")
+    up.down(name)
     assert left_in(engine, cluster) == []
-    kept = up.home / "catalog-harness" / "kept" / cluster["run_id"] / "data"
-    assert all((kept / node / "instance").is_file() for node in ("m1", "m2", "m3", "t1", "t2"))
+
+
+def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
+    assert keep_and_go_on(up) == []
+    (name,) = up.clusters
+    up.down(name, "--keep-data")
+    processes = up.start("--env", "process", name=name)  # the data are the same
+    assert {node["name"] for node in processes["nodes"]} == {"m1", "t1"}
 
 
 @pytest.mark.parametrize("kill", ["holder", "holder-and-warden"])

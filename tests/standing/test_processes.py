@@ -17,6 +17,7 @@ from tests.standing.support import (
     ask_from_outside,
     clusters,
     holder_of,
+    keep_and_go_on,
     kill_with_warden,
     left_of,
     processes_of,
@@ -115,15 +116,24 @@ def test_a_node_may_be_broken_when_it_is_taken_down(up):
     assert left_of(cluster) == []
 
 
-def test_data_and_logs_are_kept_where_asked_for(up):
-    cluster = up.start(*SMALL)
-    up.call("break", "kill all")
-    up.down(cluster["name"], "--keep-data")
-    assert left_of(cluster) == []
-    kept = up.home / "catalog-harness" / "kept" / cluster["run_id"]
+def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
+    assert keep_and_go_on(up) == []
+    (kept,) = (up.home / "catalog-harness" / "kept").iterdir()
     for node in ("m1", "t1"):
         assert (kept / "data" / node / "instance").is_file()
         assert (kept / "logs" / f"{node}.log").stat().st_size > 0
+    (name,) = up.clusters
+    assert "m1, m2" in up.call("up", "--masters", "3", "--name", name, code=EXIT_USAGE)
+
+
+def test_data_are_kept_or_it_is_said_that_they_are_not(up):
+    cluster = up.start(*SMALL)
+    name = cluster["name"]
+    with only_cleaner():
+        procfs.send(holder_of(cluster), signal.SIGKILL)
+        wait_until(lambda: not procfs.is_alive(holder_of(cluster)))
+        assert "nothing is kept" in up.call("down", name, "--keep-data", code=EXIT_CRASH)
+    assert not (up.home / "catalog-harness" / "kept").exists()
 
 
 def interrupted_start(up, name, moment):
