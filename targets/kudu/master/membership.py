@@ -44,7 +44,7 @@ from targets.kudu.raft.replica import (
     NotAppendedError,
     Replica,
 )
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcError, parse_address
 
 __all__ = ["Membership", "ask_registration", "auto_join"]
 
@@ -83,8 +83,12 @@ class Membership:
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
         for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
-        ServiceUnavailable and Aborted).
+        ServiceUnavailable and Aborted). What is no address is InvalidArgument.
         """
+        try:
+            parse_address(request.address)
+        except ValueError as error:
+            _invalid(str(error))
         replica = self._leader()
         config = replica.committed_config
         if any(peer.address == request.address for peer in config.peers):
