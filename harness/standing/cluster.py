@@ -274,8 +274,10 @@ class StandingCluster(OpenedTarget):
         except (OSError, HarnessError) as error:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             await start_down(self.cluster, self.cluster.nodes)
+            # What `shutil` says is a list with each file of two folders, and why.
+            why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
             raise InfrastructureError(
-                f"data could not be copied to {folder}: {error}; the cluster goes on. Make room "
+                f"data could not be copied to {folder}: {why}; the cluster goes on. Make room "
                 "there, or take it down without --keep-data"
             ) from error
         finally:

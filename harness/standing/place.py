@@ -146,10 +146,14 @@ class Place:
     # --- what is written there ---------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of the folder, whole or not at all."""
+        """Write a file of the folder, whole or not at all; raises `InfrastructureError`."""
+        path = self.folder / name
         scratch = self.folder / f"{name}.new"
-        scratch.write_bytes(data)
-        scratch.replace(self.folder / name)
+        try:
+            scratch.write_bytes(data)
+            scratch.replace(path)
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -176,7 +180,7 @@ class Place:
 
     def write_failure(self, failure: Failure) -> None:
         """Say why the holder ends; a folder that is gone needs no reason."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(InfrastructureError):
             self.write("failure.json", msgspec.json.encode(failure))
 
     def failure(self) -> Failure | None:
@@ -221,22 +225,26 @@ def claim(name: str) -> Place:
     """Make the folder of a new cluster; raises `UsageError` where there is one of this name."""
     check_name(name)
     root = _root()
-    root.mkdir(parents=True, exist_ok=True)
-    scratch = Place(Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=root)))
-    scratch.own()
+    place, scratch = Place(root / name), None
     try:
-        scratch.folder.rename(root / name)
-    except OSError as error:
-        scratch.remove()
-        place = Place(root / name)
-        if not place.folder.exists():
-            raise InfrastructureError(f"cannot make {place.folder}: {error}") from error
+        root.mkdir(parents=True, exist_ok=True)
+        scratch = Place(Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=root)))
+        scratch.own()
+        scratch.folder.rename(place.folder)
+    except (OSError, InfrastructureError) as error:
+        if scratch is not None:
+            scratch.remove()
+        if not place.folder.is_dir():
+            raise InfrastructureError(
+                f"cannot make {place.folder}: {error}; make room there, or name another folder "
+                "with XDG_STATE_HOME"
+            ) from error
         state = "stands already" if place.owner() else "is dead, and not all of it was removed"
         raise UsageError(
             f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "
             "another name"
         ) from None
-    return Place(root / name)
+    return place
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
@@ -244,7 +252,8 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         place = Place(folder)
-        if not folder.name.startswith(_HIDDEN) or (hidden and not place.young):
+        half_made = folder.name.startswith(_HIDDEN) and hidden and not place.young
+        if folder.is_dir() and (half_made or NAME.fullmatch(folder.name)):
             yield place
 
 

@@ -1,6 +1,6 @@
 """Data that are kept: what goes on from them, and what is refused."""
 
-import errno
+import shutil
 from types import SimpleNamespace
 
 import msgspec
@@ -124,13 +124,13 @@ class Saving(Cluster):
         assert self.down == set(self.nodes)
         folder.mkdir()
         if self.full and node == "m2":
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise shutil.Error([("a", "b", "No space left on device"), ("c", "d", "and again")])
 
 
 async def test_data_that_cannot_be_copied_leave_the_cluster_as_it_was(tmp_path):
     here = standing(Saving())
     await here.break_by_hand("kill node:m1", None)
-    with pytest.raises(InfrastructureError, match="No space left"):
+    with pytest.raises(InfrastructureError, match="data: No space left on device; the cluster"):
         await here.save_data(tmp_path / "data")
     assert (here.cluster.down, list(tmp_path.iterdir())) == (set(), [])
     here.cluster.full = False
