@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import signal
 import socket
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from harness.environments import procfs
 from harness.environments.procfs import ProcessId
 from harness.environments.real.env import RealClientEnv
 from harness.environments.warden import RUN_VARIABLE
+from harness.errors import EXIT_CRASH, EXIT_USAGE
 from harness.ops import OpType
 from harness.options import with_defaults
 from harness.plugins import Deployment, Request, TargetSettings
@@ -99,8 +101,23 @@ def processes_of(run_id):
     ]
 
 
-def kill_with_warden(cluster):
-    """Nobody is left who could undo anything."""
+def lose_holder(up, cluster, *, with_warden):
+    """It is killed; `down` removes what is left, or `clean` where nobody could undo anything."""
+    name = cluster["name"]
+    with only_cleaner():
+        if with_warden:
+            _kill_with_warden(cluster)
+        else:
+            procfs.send(holder_of(cluster), signal.SIGKILL)
+        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
+        again = up.call("up", "--env", up.environment, "--name", name, code=EXIT_USAGE)
+        assert "is dead" in again
+        if len(up.clusters) > 1:  # or it is looked at more closely
+            assert f"{name}: dead" in up.call("status")
+        up.call(*(["clean"] if with_warden else ["down", name]))
+
+
+def _kill_with_warden(cluster):
     wardens = [
         process.pid
         for process in processes_of(cluster["run_id"])

@@ -18,8 +18,8 @@ from tests.standing.support import (
     clusters,
     holder_of,
     keep_and_go_on,
-    kill_with_warden,
     left_of,
+    lose_holder,
     processes_of,
     see_pages,
 )
@@ -76,20 +76,11 @@ def test_several_stand_at_once_each_under_its_name(up):
     assert up.call("status", "--json")["cluster"]["name"] == second["name"]
 
 
-@pytest.mark.parametrize(("kill", "verb"), [("holder", "down"), ("holder-and-warden", "clean")])
-def test_a_killed_holder_leaves_nothing_that_is_not_removed(kill, verb, up):
+@pytest.mark.parametrize("with_warden", [False, True])
+def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up):
     cluster, other = up.start(*SMALL), up.start(*SMALL)
-    name = cluster["name"]
-    up.call("break", name, "pause all")
-    with only_cleaner():
-        if kill == "holder":
-            procfs.send(holder_of(cluster), signal.SIGKILL)
-        else:
-            kill_with_warden(cluster)
-        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
-        assert "is dead" in up.call("up", "--env", "process", "--name", name, code=EXIT_USAGE)
-        assert f"{name}: dead" in up.call("status")
-        up.call(*(["down", name] if verb == "down" else ["clean"]))
+    up.call("break", cluster["name"], "pause all")
+    lose_holder(up, cluster, with_warden=with_warden)
     wait_until(lambda: left_of(cluster) == [])  # the warden may be just ending
     assert up.call("status", other["name"], "--json")["status"]["ready"]
 
