@@ -189,13 +189,17 @@ def _end(
 
 
 def clean_places() -> tuple[list[str], list[str]]:
-    """Remove the folders of clusters whose holders are dead; lines for those, and for the others.
+    """Remove the folders of clusters whose holders are dead, but for data that they had saved.
+
+    Lines for those, and for the others.
 
     What the dead left in their environments is no business of this.
     """
     removed, standing = [], []
     for place in places(hidden=True):
-        if place.owner() is None:
+        if place.owner() is None and (kept := keep(place)) is not None:
+            removed.append(f"kept the data that the cluster {place.name} had saved: {kept}")
+        elif place.owner() is None:
             place.remove()
             removed.append(f"removed the folder of the cluster {place.name}, whose holder is dead")
         else:

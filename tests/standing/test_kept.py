@@ -11,6 +11,7 @@ from harness.cli.case_options import parse_target_options, target_case_from
 from harness.cli.parser import Parser
 from harness.cluster import NodeSpec
 from harness.errors import InfrastructureError, UsageError
+from harness.standing.keeping import clean_places, take_down
 from harness.standing.kept import DATA, find_kept, keep, record, refuse_other_nodes, seed_of
 from harness.standing.place import Order, claim
 from tests.standing.fakes import Cluster, standing
@@ -64,6 +65,20 @@ def test_data_that_are_not_all_there_are_not_kept():
     assert keep(half) is None
     assert half.folder.exists()
     assert (before / DATA / "m1" / "log").read_text() == "1"
+
+
+@pytest.mark.parametrize("end", ["clean", "down"])
+def test_what_an_interrupted_command_had_saved_is_kept_by_the_next(end: str, monkeypatch):
+    place = ended()
+    (place.folder / "owner").write_text("1:1")  # nobody: pid 1 began at another time
+    if end == "clean":
+        (said,), standing = clean_places()
+        assert standing == []
+    else:
+        said = " ".join(take_down(place, progress=print))
+    folder, _ = find_kept("dev")
+    assert str(folder) in said
+    assert not place.folder.exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"order": 1}'])
