@@ -85,10 +85,6 @@ class Membership:
         for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
         ServiceUnavailable and Aborted). What is no address is InvalidArgument.
         """
-        try:
-            parse_address(request.address)
-        except ValueError as error:
-            _invalid(str(error))
         replica = self._leader()
         config = replica.committed_config
         if any(peer.address == request.address for peer in config.peers):
@@ -96,6 +92,10 @@ class Membership:
             raise _refused(
                 MasterErrorCode.MASTER_ALREADY_PRESENT, AppStatus.ALREADY_PRESENT, message
             )
+        try:
+            parse_address(request.address)
+        except ValueError as error:
+            _invalid(str(error))
         found = await ask_registration(self._node, request.address)
         if isinstance(found, RpcError):
             message = f"the new master at {request.address} does not answer: {found}"
