@@ -175,10 +175,11 @@ def _end(
             bound_s = ANSWER_TIMEOUT_S if keep_data else DOWN_TIMEOUT_S
             ask(place.folder, Down(keep_data=keep_data), timeout_s=bound_s)
         except HarnessError as error:
-            if keep_data:
-                raise
-            progress(f"{error}; it is killed, and its warden undoes what it did")
-            procfs.send(owner, signal.SIGKILL)
+            if not place.saved:  # else it is about to end
+                if keep_data:
+                    raise
+                progress(f"{error}; it is killed, and its warden undoes what it did")
+                procfs.send(owner, signal.SIGKILL)
     deadline_s = time.monotonic() + GONE_BOUND_S
     while procfs.is_alive(owner):
         if time.monotonic() > deadline_s:

@@ -21,12 +21,11 @@ from harness.case import stream
 from harness.cluster import NodeSpec
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import Environment
-from harness.standing.place import Order, Place, state_folder
+from harness.standing.place import KEPT, Order, Place, state_folder
 
 __all__ = ["DATA", "Kept", "find_kept", "keep", "record", "refuse_other_nodes", "seed_of"]
 
 DATA: Final = "data"
-_RECORD: Final = "kept.json"
 _SEED_BITS: Final = 63
 
 
@@ -43,7 +42,7 @@ def record(place: Place, order: Order, nodes: Sequence[NodeSpec], at: str) -> No
     """Say that all data of a cluster are in its folder."""
     roles = {node.name: node.role for node in nodes}
     kept = Kept(order=order, version=__version__, at=at, nodes=roles)
-    place.write(_RECORD, msgspec.json.encode(kept))
+    place.write(KEPT, msgspec.json.encode(kept))
 
 
 def _kept_folder(name: str) -> Path:
@@ -54,7 +53,7 @@ def keep(place: Place) -> Path | None:
     """Move the folder of a cluster that has ended to where data are kept, in place of those that
     were kept under its name; `None` if not all of its data are there.
     """
-    if not (place.folder / _RECORD).exists():
+    if not place.saved:
         return None
     kept = _kept_folder(place.name)
     kept.parent.mkdir(exist_ok=True)
@@ -76,7 +75,7 @@ def find_kept(name: str) -> tuple[Path, Kept] | None:
     if not folder.exists():
         return None
     try:
-        return folder, msgspec.json.decode((folder / _RECORD).read_bytes(), type=Kept)
+        return folder, msgspec.json.decode((folder / KEPT).read_bytes(), type=Kept)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{folder} cannot be read as kept data: {error}; remove it, or give --fresh to start "

@@ -36,6 +36,7 @@ from harness.environments.procfs import ProcessId
 from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
 
 __all__ = [
+    "KEPT",
     "Failure",
     "NodeRow",
     "Order",
@@ -53,6 +54,7 @@ NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 FAULT_ID: Final = re.compile(r"f[1-9][0-9]{0,8}")
 _HIDDEN: Final = "."
 YOUNG_S: Final = 30.0
+KEPT: Final = "kept.json"
 T = TypeVar("T")
 
 
@@ -139,6 +141,11 @@ class Place:
             return time.time() - self.folder.stat().st_mtime < YOUNG_S
         return False
 
+    @property
+    def saved(self) -> bool:
+        """Whether all its data are here, to be kept: then it has ended, or is about to."""
+        return (self.folder / KEPT).exists()
+
     def remove(self) -> None:
         """Remove the folder; it may be gone already."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -190,6 +197,11 @@ class Place:
     def why_gone(self) -> InfrastructureError:
         """The error of whoever needs a holder that is dead."""
         failure = self.failure()
+        if self.saved:
+            return InfrastructureError(
+                f"the cluster {self.name!r} stands no more: its data were saved, and "
+                f"`harness down {self.name}` keeps them"
+            )
         reason = "its holder was killed" if failure is None else failure.error
         return InfrastructureError(
             f"the cluster {self.name!r} stands no more: {reason}; its logs are in {self.folder}, "

@@ -13,7 +13,7 @@ from harness.cluster import NodeSpec
 from harness.errors import InfrastructureError, UsageError
 from harness.standing.keeping import clean_places, take_down
 from harness.standing.kept import DATA, find_kept, keep, record, refuse_other_nodes, seed_of
-from harness.standing.place import Order, claim
+from harness.standing.place import Order, Place, Standing, claim
 from tests.standing.fakes import Cluster, standing
 
 NODES = [
@@ -67,10 +67,29 @@ def test_data_that_are_not_all_there_are_not_kept():
     assert (before / DATA / "m1" / "log").read_text() == "1"
 
 
+def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(monkeypatch):
+    place = ended()
+    standing = Standing(
+        name="dev", environment="process", target="kudu", profile="strict", bugs=(), seed=1,
+        run_id="up-dev-1", holder="1:1", started="", folder="", nodes=(),
+    )  # fmt: skip
+    place.write_standing(standing)
+
+    def closed(folder, question, *, timeout_s):
+        (place.folder / "owner").write_text("1:1")  # it has ended meanwhile
+        raise InfrastructureError("the door is closed")
+
+    monkeypatch.setattr("harness.standing.keeping.ask", closed)
+    monkeypatch.setattr("harness.standing.keeping.procfs.is_alive", lambda _: False)
+    monkeypatch.setattr(Place, "owner", lambda _: "2:2")
+    assert "goes on from there" in take_down(place, keep_data=True, progress=print)[-1]
+
+
 @pytest.mark.parametrize("end", ["clean", "down"])
 def test_what_an_interrupted_command_had_saved_is_kept_by_the_next(end: str, monkeypatch):
     place = ended()
     (place.folder / "owner").write_text("1:1")  # nobody: pid 1 began at another time
+    assert "saved" in str(place.why_gone())
     if end == "clean":
         (said,), standing = clean_places()
         assert standing == []
