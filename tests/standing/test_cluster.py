@@ -105,6 +105,23 @@ async def test_what_resists_keeps_nothing_else_from_being_healed():
     assert [each.id for each in (await here.status()).faults] == ["f1"]
 
 
+async def test_who_heals_what_is_being_healed_hears_the_same():
+    class Slow(Cluster):
+        async def heal(self, fault):
+            await asyncio.sleep(1.0)
+            return await super().heal(fault)
+
+    here = standing(Slow())
+    await here.break_by_hand("cut leader from members", 10.0)
+    await asyncio.sleep(9.5)
+    hand = asyncio.ensure_future(here.heal_by_hand("f1"))
+    await asyncio.sleep(0.6)  # its time has come meanwhile
+    everything = await here.heal_everything()
+    assert [each.count for each in (*await hand, *everything)] == [7, 7]
+    assert [each.count for each in (await here.status()).healed] == [7]
+    assert here.cluster.calls.count(("heal", "cut-1")) == 1
+
+
 async def test_draws_differ_from_one_fault_to_the_next():
     here = standing()
     hit = set()
