@@ -87,7 +87,11 @@ def refuse_other_nodes(
     folder: Path, kept: Kept, nodes: Sequence[NodeSpec], environment: Environment
 ) -> None:
     """Raise `UsageError` where these nodes cannot go on from kept data."""
-    foreign = [node.name for node in nodes if node.entry is None]
+    foreign = [
+        node.name
+        for node in nodes
+        if node.entry is None or node.setup or node.user or node.image or node.dockerfile
+    ]
     roles = {node.name: node.role for node in nodes}
     lacking = [name for name in roles if not (folder / DATA / name).is_dir()]
     why = fix = ""
@@ -96,7 +100,7 @@ def refuse_other_nodes(
     elif foreign:
         why = (
             f"{', '.join(foreign)} are foreign programs, whose data hold addresses that are gone, "
-            "and whose set-up would run again"
+            "or have an image, a user or a set-up of their own"
         )
     elif not getattr(environment, "restores_data", False):
         why = f"{environment.name!r} cannot bring data back"

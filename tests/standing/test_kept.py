@@ -108,7 +108,10 @@ def test_what_cannot_be_read_is_said(text: str):
         find_kept("dev")
 
 
-@pytest.mark.parametrize("what", ["version", "more", "role", "foreign", "environment", "missing"])
+@pytest.mark.parametrize(
+    "what",
+    ["version", "more", "role", "foreign", "user", "set-up", "environment", "missing"],
+)
 def test_what_cannot_go_on_is_refused(what: str):
     keep(ended())
     folder, kept = find_kept("dev")
@@ -120,6 +123,8 @@ def test_what_cannot_go_on_is_refused(what: str):
         "more": {"nodes": [*NODES, replaced(first, name="m2")]},
         "role": {"nodes": [replaced(first, role="tserver"), NODES[1]]},
         "foreign": {"nodes": [replaced(first, entry=None, command=("x",)), NODES[1]]},
+        "user": {"nodes": [replaced(first, user="postgres"), NODES[1]]},
+        "set-up": {"nodes": [replaced(first, setup=(("mkfs",),)), NODES[1]]},
         "environment": {"environment": SimpleNamespace(name="other")},
         "missing": {"folder": folder / "nowhere"},
     }[what]
