@@ -173,15 +173,15 @@ class World:
         new = await self.leader()
         assert new is not None
         dump = (await self.system.snapshot())["masters"][new]
-        # A request that is on its way to the new leader may be carried out after this look.
+        answered = creation.done()
         found_first = count_of(dump, self.size)
         completion = await creation
         await self.session.cluster.start(killed)
         await self.until("at rest", self.at_rest)
         masters = (await self.system.snapshot())["masters"]
         found_last = {name: count_of(dump, self.size) for name, dump in masters.items()}
-        if found_first is None and completion.type is OpType.OK:
-            found_first = self.size.tablets  # carried out by the new leader
+        if found_first is None and completion.type is OpType.OK and not answered:
+            found_first = self.size.tablets  # it was on its way, and the new leader carried it out
         return Struck(at_ns, completion.type.value, found_first, found_last, self.since_ns() / 1e9)
 
 

@@ -140,13 +140,14 @@ class Migration:
         except (TimeoutError, AssertionError) as error:
             fault.cancel()
             hit, bad = "", [f"not done: {str(error) or 'no end'}"]
-        end_ns = self._env.clock.monotonic_ns()
+        took_s = (self._env.clock.monotonic_ns() - start_ns) / 1e9
+        bad += await self._settled() + self._crashes
+        self._crashes.clear()
+        end_ns = self._env.clock.monotonic_ns()  # a gap does not end with its step
         gaps_s = {k: self._load.longest_gap_s(k, start_ns, end_ns) for k in ("rows", "DDL")}
         if self._way.fault == "none":
             bad += [f"no {k} for {s:.1f} s" for k, s in gaps_s.items() if s > GAP_S_MAX]
-        bad += await self._settled() + self._crashes
-        self._crashes.clear()
-        return Row(name, (end_ns - start_ns) / 1e9, gaps_s, self._members, hit, bad)
+        return Row(name, took_s, gaps_s, self._members, hit, bad)
 
     async def _grow(self, masters: Sequence[str]) -> None:
         for some in self._grouped(masters):

@@ -3,8 +3,8 @@
 Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
 `--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
 until there are `--rows`, after which the resident memory of each tablet server is read. Run it with
-`python -m bench.rows --env process|docker`. Latencies are the clients'. Load and servers share
-the machine.
+`python -m bench.rows --env process|docker`; exit status 1 where a row of the table does not hold.
+Latencies are the clients'. Load and servers share the machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
+from bench.claims import Claim, tell
 from bench.measure import machine
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
@@ -25,6 +26,10 @@ TABLE: Final = "bench"
 BATCH: Final = 100
 CLIENTS: Final = 8
 VALUE: Final = "x" * 90  # with its key about 100 bytes
+RATE_SHARE: Final = 0.99  # of the rate that is wanted
+RESIDENT_MB_MAX: Final = 300
+FAILED_MAX: Final = 100
+"""So many writes that failed end a phase."""
 
 
 class Load:
@@ -65,7 +70,7 @@ class Load:
 
         async def work(client: Any, first: int) -> None:
             due = time.monotonic() + (0.0 if pace is None else pace * first / CLIENTS)
-            while not over():
+            while not over() and self.failed < FAILED_MAX:
                 if pace is not None:
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
                     due += pace
@@ -73,17 +78,19 @@ class Load:
 
         await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
 
-    def told(self, what: str) -> str:
-        """A line on the phase."""
+    def claim(self, what: str, rate: float) -> Claim:
+        """That the phase took so many rows a second, and no write failed."""
         took, ordered = time.monotonic() - self.start, sorted(self.latencies)
         quantiles = ", ".join(
             f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
             for q in (0.5, 0.99)
         )
-        return (
-            f"{what}: {self.rows} rows in {took:.1f} s = {self.rows / took:.0f} rows/s, "
+        found = (
+            f"{self.rows} rows in {took:.1f} s = {self.rows / took:.0f}/s, "
             f"{self.failed} writes failed; {quantiles}"
         )
+        holds = not self.failed and self.rows / took >= rate
+        return Claim(what, f"at least {rate:.0f} rows/s", found, holds)
 
 
 async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
@@ -110,38 +117,42 @@ async def _prepare(system: Any, tablets: int) -> list[Any]:
     return clients
 
 
-def _lines(memory: dict[str, int | None]) -> Iterator[str]:
+def _memory(rows: int, memory: dict[str, int | None]) -> Iterator[Claim]:
     for node, size in memory.items():
-        shown = "not known here" if size is None else f"{size / 2**20:.0f} MiB resident"
-        yield f"  {node}: {shown}"
+        found = "not known here" if size is None else f"{size / 1e6:.0f} MB"
+        holds = size is not None and size <= RESIDENT_MB_MAX * 1e6
+        yield Claim(f"{rows} rows: {node}", f"at most {RESIDENT_MB_MAX} MB resident", found, holds)
 
 
-async def bench(session: Session, system: Any, given: argparse.Namespace) -> None:
+async def bench(session: Session, system: Any, given: argparse.Namespace) -> list[Claim]:
     """All phases."""
     load = Load(await _prepare(system, given.tablets))
     end = time.monotonic() + given.seconds
     await load.until(lambda: time.monotonic() >= end, BATCH, given.rate)
-    print(load.told(f"batches of {BATCH}, {given.rate:g} rows/s wanted"), flush=True)
+    claims = [load.claim(f"batches of {BATCH}", RATE_SHARE * given.rate)]
     total = load.rows
     end = time.monotonic() + given.seconds / 3
     await load.until(lambda: time.monotonic() >= end, 1, None)
-    print(load.told(f"single rows, {CLIENTS} clients"), flush=True)
+    claims.append(load.claim(f"single rows, {CLIENTS} clients", 1))
     total += load.rows
     await load.until(lambda: total + load.rows >= given.rows, BATCH, None)
     total += load.rows
-    print(load.told(f"batches of {BATCH}, as fast as it goes"), flush=True)
+    if load.latencies:
+        claims.append(load.claim(f"batches of {BATCH}, unpaced", 1))
     tservers = [n for n, spec in session.cluster.nodes.items() if spec.role == "tserver"]
     look = getattr(session.cluster, "memory_bytes", None)
     memory = {node: None if look is None else await look(node) for node in tservers}
-    print(f"{total} rows of about 100 bytes, 3 replicas:", *_lines(memory), sep="\n")
+    claims += _memory(total, memory)
     scanned = await system.client(99).invoke(
         Request("scan", {"table": TABLE, "mode": "latest", "replica": "leader"}), timeout_s=120.0
     )
     parts = scanned.value["parts"] if scanned.type is OpType.OK else []
-    print(f"a scan of the whole table: {sum(len(part['rows']) for part in parts)} rows")
+    found = sum(len(part["rows"]) for part in parts)
+    claims.append(Claim("a scan", "all that was acknowledged", f"{found} rows", found >= total))
+    return claims
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="process", choices=["process", "docker"])
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -156,13 +167,13 @@ def main() -> None:
         run_id="bench-rows", nodes=tuple(target.nodes(settings)), seed=1, knobs={}, folder=None
     )
 
-    async def body(session: Session) -> None:
+    async def body(session: Session) -> list[Claim]:
         system = target.open(Deployment(session.env, settings, session.cluster.nodes))
-        await bench(session, system, given)
+        return await bench(session, system, given)
 
-    load_plugin("environments", given.env).execute(plan, body)
     print(f"{given.env}, {machine()}")
+    return tell(load_plugin("environments", given.env).execute(plan, body))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

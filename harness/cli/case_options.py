@@ -24,6 +24,7 @@ from harness.plugins import Option, Target, Workload
 from harness.registry import load_plugin
 
 __all__ = [
+    "DEFAULT_TARGET",
     "PLAIN",
     "case_from",
     "parse_case_options",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _DEFAULTS: Final = Case(seed=0)
+DEFAULT_TARGET: Final = _DEFAULTS.target
 DEFAULT: Final = "default"
 PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag -> field of Case, type, help
@@ -86,7 +88,7 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
         "their clocks and disks (repeatable; a nemesis, or a fault in words)",
     )
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
-    name = chosen.target or _DEFAULTS.target
+    name = chosen.target or DEFAULT_TARGET
     target: Target = load_plugin("targets", name)
     _add_plugin_options(parser, "target", name, target.options)
     parsed = parser.parse_args(list(arguments))
@@ -94,15 +96,33 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
     return parsed
 
 
-def target_case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
-    """The case of a system that was asked for with `parse_target_options`."""
-    given = {name: getattr(parsed, name) for name in ("target", "profile", "damage")}
-    return Case(
+def target_case_from(
+    parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
+) -> Case:
+    """The case of a system that was asked for with `parse_target_options`.
+
+    What was not given is as in the case `before`. Raises `UsageError` where that is of another
+    target, whose options are others.
+    """
+    target = parsed.target or DEFAULT_TARGET
+    if before is None:
+        before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target)
+    elif before.target != target:
+        raise UsageError(
+            f"the data that are kept are of the target {before.target!r}, not {target!r}; give "
+            f"--target {before.target} to go on from them, or --fresh to start without"
+        )
+    given = {
+        "profile": parsed.profile,
+        "damage": parsed.damage,
+        "seed": seed,
+        "bugs": parsed.bug and tuple(parsed.bug),
+        "nemeses": parsed.fault and tuple(parsed.fault),
+    }
+    return msgspec.structs.replace(
+        before,
         **{name: value for name, value in given.items() if value is not None},
-        seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed,
-        bugs=tuple(parsed.bug or ()),
-        nemeses=tuple(parsed.fault or ("none",)),
-        target_options=_plugin_options(parsed, "target"),
+        target_options={**before.target_options, **_plugin_options(parsed, "target")},
     )
 
 

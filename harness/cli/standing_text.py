@@ -88,8 +88,11 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 
 def healed_text(healed: Healed) -> str:
     """What a fault did, in a line."""
-    did = "how much it did cannot be measured here"
-    if healed.count is not None:
+    if healed.count is None:
+        did = "how much it did cannot be measured here"
+    elif healed.unit == "ms":
+        did = f"clocks moved by {healed.count} ms in all, there and back"
+    else:
         did = f"it hit {measured(healed.count, healed.unit)}"
     return f"{healed.id}: {healed.fault!r} on {listed(healed.targets, limit=10)} is over; {did}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ import msgspec
 from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite, Capability, NodeState
 from harness.deployment import start_down
-from harness.errors import HarnessError, TargetError, UsageError
+from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
 from harness.faults.aimed import AimedNemesis, load_nemesis
 from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Reset
@@ -115,6 +116,7 @@ class StandingCluster(OpenedTarget):
         self._numbers = itertools.count(1)
         self._active: dict[str, _Active] = {}
         self._healed: list[Healed] = []
+        self._saving = False
 
     # --- break -------------------------------------------------------------------------------
 
@@ -127,6 +129,7 @@ class StandingCluster(OpenedTarget):
             raise UsageError(
                 f"--for is {for_s:g} s; it must be in {FOR_S_MIN:g} .. {WITHOUT_END_S:g} s"
             )
+        self._refuse_while_saving()
         if len(self._active) >= ACTIVE_MAX:
             raise UsageError(f"{ACTIVE_MAX} faults are on, the limit; heal some of them first")
         nemesis = self._checked(text)
@@ -218,6 +221,7 @@ class StandingCluster(OpenedTarget):
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
         """Undo this fault, or the only one; raises `UsageError` where that is not clear."""
+        self._refuse_while_saving()
         known = ", ".join(self._active) or "none"
         if fault_id is None:
             if len(self._active) != 1:
@@ -237,6 +241,7 @@ class StandingCluster(OpenedTarget):
 
         Raises what the first raised that could not be undone, once all else was.
         """
+        self._refuse_while_saving()
         answers = await asyncio.gather(
             *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
         )
@@ -252,17 +257,36 @@ class StandingCluster(OpenedTarget):
     async def save_data(self, folder: Path) -> None:
         """Stop all nodes in order, and copy the data of each below `folder`.
 
-        Raises `UsageError` where the environment cannot.
+        Raises `UsageError` where the environment cannot. Where they cannot be copied, the nodes are
+        started again, nothing stays in the folder, and `InfrastructureError` says why.
         """
         save = getattr(self.cluster, "save_data", None)
         if save is None:
             raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
-        await asyncio.to_thread(folder.mkdir, exist_ok=True)
         await self.heal_everything()
-        for node in reversed(list(self.cluster.nodes)):
-            await self.cluster.stop(node)
-        for node in self.cluster.nodes:
-            await save(node, folder / node)
+        self._saving = True
+        try:
+            for node in reversed(list(self.cluster.nodes)):
+                await self.cluster.stop(node)
+            await asyncio.to_thread(folder.mkdir)
+            for node in self.cluster.nodes:
+                await save(node, folder / node)
+        except (OSError, HarnessError) as error:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await start_down(self.cluster, self.cluster.nodes)
+            # What `shutil` says is a list with each file of two folders, and why.
+            why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+            raise InfrastructureError(
+                f"data could not be copied to {folder}: {why}; the cluster goes on. Make room "
+                "there, or take it down without --keep-data"
+            ) from error
+        finally:
+            self._saving = False
+
+    def _refuse_while_saving(self) -> None:
+        """Nothing may start a node whose data are being copied."""
+        if self._saving:
+            raise UsageError("its data are being copied; wait until `harness down` is done")
 
     # --- administer --------------------------------------------------------------------------
 

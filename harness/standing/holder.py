@@ -28,6 +28,7 @@ from harness.plugins import DeploymentPlan, Environment, Session
 from harness.registry import load_plugin
 from harness.standing.cluster import StandingCluster
 from harness.standing.door import Break, Down, Heal, Question, Status, UseTool, open_door
+from harness.standing.kept import DATA, record, seed_of
 from harness.standing.place import Failure, NodeRow, Order, Place, Standing
 
 __all__ = ["STAY", "main"]
@@ -56,10 +57,11 @@ class _Holder:
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
             nodes=nodes_for(plan.nodes, plan.nemeses),
-            seed=plan.case.seed,
+            seed=seed_of(self._order),
             knobs=plan.case.knobs,
             folder=self._place.folder,
             clocks=self._clocks,
+            data=Path(self._order.data) if self._order.data else None,
         )
         return self._environment.execute(deployment, self._main)
 
@@ -112,7 +114,8 @@ class _Holder:
                 return await cluster.use_tool(arguments)
             case Down(keep_data=keep_data):
                 if keep_data:
-                    await cluster.save_data(self._place.folder / "data")
+                    await cluster.save_data(self._place.folder / DATA)
+                    record(self._place, self._order, self._plan.nodes, _now())
                 self._down.set()
                 return None
 
@@ -144,10 +147,14 @@ class _Holder:
             seed=plan.case.seed,
             run_id=self._order.run_id,
             holder=(self._place.folder / "owner").read_text(encoding="ascii"),
-            started=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
+            started=_now(),
             folder=str(self._place.folder),
             nodes=tuple(row(name) for name in session.cluster.nodes),
         )
+
+
+def _now() -> str:
+    return dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
 
 
 def _watch_starter(deployed: threading.Event) -> None:

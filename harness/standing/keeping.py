@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from harness.case import Case
 from harness.environments import procfs
 from harness.errors import HarnessError, InfrastructureError
@@ -19,6 +21,7 @@ from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.standing.door import ANSWER_TIMEOUT_S, Down, Question, ask
 from harness.standing.holder import STAY
+from harness.standing.kept import DATA, Kept, keep
 from harness.standing.place import Order, Place, Standing, claim, places
 
 __all__ = ["clean_places", "question", "start", "take_down"]
@@ -31,8 +34,10 @@ DOWN_TIMEOUT_S: Final = 20.0
 LOG_LINES: Final = 10
 
 
-def start(name: str, environment: str, case: Case) -> Standing:
-    """Start a cluster of this name and return once it serves.
+def start(
+    name: str, environment: str, case: Case, *, kept: tuple[Path, Kept] | None = None
+) -> Standing:
+    """Start a cluster of this name, from what is kept or anew, and return once it serves.
 
     Whatever is raised, nothing of it is left. Raises `UsageError` where the name is taken, and what
     its holder failed with.
@@ -41,7 +46,13 @@ def start(name: str, environment: str, case: Case) -> Standing:
     run_id = f"up-{name}-{secrets.token_hex(2)}"
     holder: subprocess.Popen[bytes] | None = None
     try:
-        place.write_order(Order(environment=environment, case=case, run_id=run_id))
+        order = Order(environment=environment, case=case, run_id=run_id)
+        if kept is not None:
+            folder, before = kept
+            order = msgspec.structs.replace(
+                order, goes_on=before.order.goes_on + 1, data=str(folder / DATA)
+            )
+        place.write_order(order)
         holder = _start_holder(place)
         standing = _wait_standing(place, holder)
         assert holder.stdin is not None
@@ -131,17 +142,19 @@ def take_down(
     owner = place.owner()
     if owner is not None:
         _end(place, owner, keep_data=keep_data, progress=progress)
-    elif keep_data:
-        progress("its holder is dead, so its data are gone or about to go; logs are kept")
     order = place.order()
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
         lines += environment.clean()  # nothing, where its holder could do its work
-    if keep_data:
-        kept = place.folder.parent.parent / "kept" / (order.run_id if order else place.name)
-        kept.parent.mkdir(exist_ok=True)
-        place.folder.rename(kept)
-        lines.append(f"kept: {kept}/data/NODE, {kept}/logs/NODE.log")
+    kept = keep(place)
+    if kept is not None:
+        lines.append(f"kept: {kept}/{DATA}/NODE, {kept}/logs/NODE.log")
+        lines.append(f"`harness up --name {place.name}` goes on from there")
+    elif keep_data:
+        raise InfrastructureError(
+            f"the data of {place.name!r} are not all there, since its holder is dead: nothing is "
+            f"kept. Its logs are in {place.folder}; `harness down {place.name}` removes them"
+        )
     else:
         place.remove()
     return lines
@@ -162,10 +175,11 @@ def _end(
             bound_s = ANSWER_TIMEOUT_S if keep_data else DOWN_TIMEOUT_S
             ask(place.folder, Down(keep_data=keep_data), timeout_s=bound_s)
         except HarnessError as error:
-            if keep_data:
-                raise
-            progress(f"{error}; it is killed, and its warden undoes what it did")
-            procfs.send(owner, signal.SIGKILL)
+            if not place.saved:  # else it is about to end
+                if keep_data:
+                    raise
+                progress(f"{error}; it is killed, and its warden undoes what it did")
+                procfs.send(owner, signal.SIGKILL)
     deadline_s = time.monotonic() + GONE_BOUND_S
     while procfs.is_alive(owner):
         if time.monotonic() > deadline_s:
@@ -176,13 +190,17 @@ def _end(
 
 
 def clean_places() -> tuple[list[str], list[str]]:
-    """Remove the folders of clusters whose holders are dead; lines for those, and for the others.
+    """Remove the folders of clusters whose holders are dead, but for data that they had saved.
+
+    Lines for those, and for the others.
 
     What the dead left in their environments is no business of this.
     """
     removed, standing = [], []
     for place in places(hidden=True):
-        if place.owner() is None:
+        if place.owner() is None and (kept := keep(place)) is not None:
+            removed.append(f"kept the data that the cluster {place.name} had saved: {kept}")
+        elif place.owner() is None:
             place.remove()
             removed.append(f"removed the folder of the cluster {place.name}, whose holder is dead")
         else:

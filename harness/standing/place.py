@@ -9,6 +9,7 @@
 | `cluster.json` | what stands (`Standing`); it is there once the system serves      |
 | `failure.json` | why its holder ended (`Failure`), unless somebody took it down    |
 | `door`         | the socket of its holder (`harness.standing.door`)                |
+| `kept.json`    | that all its data are in `data/` (`harness.standing.kept`)        |
 | `logs/`        | what its nodes print; `holder.log` beside it                      |
 
 A folder is made under another name and renamed, so of two starters of one name only one has it.
@@ -35,6 +36,7 @@ from harness.environments.procfs import ProcessId
 from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
 
 __all__ = [
+    "KEPT",
     "Failure",
     "NodeRow",
     "Order",
@@ -45,12 +47,14 @@ __all__ = [
     "find_place",
     "is_fault_id",
     "places",
+    "state_folder",
 ]
 
 NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 FAULT_ID: Final = re.compile(r"f[1-9][0-9]{0,8}")
 _HIDDEN: Final = "."
 YOUNG_S: Final = 30.0
+KEPT: Final = "kept.json"
 T = TypeVar("T")
 
 
@@ -60,6 +64,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     environment: str
     case: Case
     run_id: str
+    goes_on: int = 0  # how often the cluster went on from data that were kept
+    data: str = ""  # where they are
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +124,7 @@ class Place:
 
     def own(self) -> None:
         """From now on it belongs to the process that calls."""
-        self._write("owner", str(procfs.this_process()).encode())
+        self.write("owner", str(procfs.this_process()).encode())
 
     def owner(self) -> ProcessId | None:
         """The process it belongs to, if that lives."""
@@ -135,16 +141,26 @@ class Place:
             return time.time() - self.folder.stat().st_mtime < YOUNG_S
         return False
 
+    @property
+    def saved(self) -> bool:
+        """Whether all its data are here, to be kept: then it has ended, or is about to."""
+        return (self.folder / KEPT).exists()
+
     def remove(self) -> None:
         """Remove the folder; it may be gone already."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- what is written there ---------------------------------------------------------------
 
-    def _write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of the folder, whole or not at all; raises `InfrastructureError`."""
+        path = self.folder / name
         scratch = self.folder / f"{name}.new"
-        scratch.write_bytes(data)
-        scratch.replace(self.folder / name)
+        try:
+            scratch.write_bytes(data)
+            scratch.replace(path)
+        except OSError as error:
+            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -154,7 +170,7 @@ class Place:
 
     def write_order(self, order: Order) -> None:
         """Say what to start."""
-        self._write("order.json", msgspec.json.encode(order))
+        self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
         """What it was started from; `None` where that cannot be read."""
@@ -163,7 +179,7 @@ class Place:
     def write_standing(self, standing: Standing) -> None:
         """Say that it serves."""
         text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
-        self._write("cluster.json", text + b"\n")
+        self.write("cluster.json", text + b"\n")
 
     def standing(self) -> Standing | None:
         """What stands; `None` before it serves."""
@@ -171,8 +187,8 @@ class Place:
 
     def write_failure(self, failure: Failure) -> None:
         """Say why the holder ends; a folder that is gone needs no reason."""
-        with contextlib.suppress(OSError):
-            self._write("failure.json", msgspec.json.encode(failure))
+        with contextlib.suppress(InfrastructureError):
+            self.write("failure.json", msgspec.json.encode(failure))
 
     def failure(self) -> Failure | None:
         """Why the holder ended, where it could say so."""
@@ -181,6 +197,11 @@ class Place:
     def why_gone(self) -> InfrastructureError:
         """The error of whoever needs a holder that is dead."""
         failure = self.failure()
+        if self.saved:
+            return InfrastructureError(
+                f"the cluster {self.name!r} stands no more: its data were saved, and "
+                f"`harness down {self.name}` keeps them"
+            )
         reason = "its holder was killed" if failure is None else failure.error
         return InfrastructureError(
             f"the cluster {self.name!r} stands no more: {reason}; its logs are in {self.folder}, "
@@ -188,9 +209,14 @@ class Place:
         )
 
 
-def _root() -> Path:
+def state_folder() -> Path:
+    """This user's, for what outlives a command."""
     below = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(below).absolute() / "catalog-harness" / "clusters"
+    return Path(below).absolute() / "catalog-harness"
+
+
+def _root() -> Path:
+    return state_folder() / "clusters"
 
 
 def check_name(name: str) -> None:
@@ -211,22 +237,26 @@ def claim(name: str) -> Place:
     """Make the folder of a new cluster; raises `UsageError` where there is one of this name."""
     check_name(name)
     root = _root()
-    root.mkdir(parents=True, exist_ok=True)
-    scratch = Place(Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=root)))
-    scratch.own()
+    place, scratch = Place(root / name), None
     try:
-        scratch.folder.rename(root / name)
-    except OSError as error:
-        scratch.remove()
-        place = Place(root / name)
-        if not place.folder.exists():
-            raise InfrastructureError(f"cannot make {place.folder}: {error}") from error
+        root.mkdir(parents=True, exist_ok=True)
+        scratch = Place(Path(tempfile.mkdtemp(prefix=_HIDDEN, dir=root)))
+        scratch.own()
+        scratch.folder.rename(place.folder)
+    except (OSError, InfrastructureError) as error:
+        if scratch is not None:
+            scratch.remove()
+        if not place.folder.is_dir():
+            raise InfrastructureError(
+                f"cannot make {place.folder}: {error}; make room there, or name another folder "
+                "with XDG_STATE_HOME"
+            ) from error
         state = "stands already" if place.owner() else "is dead, and not all of it was removed"
         raise UsageError(
             f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "
             "another name"
         ) from None
-    return Place(root / name)
+    return place
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
@@ -234,7 +264,8 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         place = Place(folder)
-        if not folder.name.startswith(_HIDDEN) or (hidden and not place.young):
+        half_made = folder.name.startswith(_HIDDEN) and hidden and not place.young
+        if folder.is_dir() and (half_made or NAME.fullmatch(folder.name)):
             yield place
 
 

@@ -37,6 +37,19 @@ def test_sections_come_in_order_and_end_with_ok() -> None:
     assert not any("matrix" in line for line in lines)
 
 
+def test_states_of_tablet_servers_come_between_the_masters_and_them() -> None:
+    states = {uuid("t1"): "NONE", uuid("t2"): "MAINTENANCE_MODE"}
+    seen = cluster(HEALTHY, tserver_states=states)
+    lines = plain_report(judge(seen), tserver_states=states).splitlines()
+    place = lines.index("Tablet Server States")
+    assert lines.index("Master Summary") < place < lines.index("Tablet Server Summary")
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines[place + 1 : place + 4]]
+    assert rows[0] == ["Server", "State"]
+    assert rows[2] == [uuid("t2"), "MAINTENANCE_MODE"]
+    assert lines[place + 4] == ""  # the usual state is not worth a line
+    assert "Tablet Server States" not in _lines(HEALTHY)
+
+
 def test_a_bad_tablet_is_shown_between_servers_and_tables() -> None:
     lines = _lines(PENDING)
     place = next(i for i, line in enumerate(lines) if line.startswith(f"Tablet {HEALTHY.id}"))

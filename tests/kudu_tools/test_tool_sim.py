@@ -9,6 +9,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plugins import Convergence
+from targets.kudu import messages as m
+from targets.kudu.rpc import RpcClient
+from targets.kudu.tools.admin import Admin
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 
@@ -81,11 +84,41 @@ async def test_lists(cluster: Deployed):
     described = (await _kudu(cluster, "table describe metrics")).text
     assert "key STRING NOT NULL" in described
     assert "REPLICAS 3" in described
+    assert "\nHASH (key) PARTITIONS 2\n" in described  # no RANGE comes, and so no comma
     await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
     scanned = (await _kudu(cluster, "table scan metrics")).text.splitlines()
     assert scanned[-1] == "Total count 5"
     assert sum('string a="v3"' in line for line in scanned) == 1
     assert (await _kudu(cluster, "table scan none")).exit_code == 1
+
+
+@on(deploy)
+async def test_what_a_scan_may_print_is_bounded(cluster: Deployed, monkeypatch: Any):
+    client = await _with_table(cluster)
+    await cluster.ok(client, "write", table="metrics", nonce="w", rows=ROWS)
+    said = (await _kudu(cluster, "table scan metrics --limit 2")).text.splitlines()
+    assert (len(said), said[-1]) == (3, "Stopped at 2 rows (--limit)")
+    assert (await _kudu(cluster, "table scan metrics --limit 5")).text.endswith("Total count 5")
+    for limit in ("-1", "0", "1000001", "1e3"):
+        with pytest.raises(UsageError, match="--limit"):
+            await _kudu(cluster, f"table scan metrics --limit {limit}")
+    monkeypatch.setattr("targets.kudu.tools.tool.TEXT_BYTES_MAX", 10)
+    cut = await _kudu(cluster, "table scan metrics")
+    assert (len(cut.text), cut.exit_code, "limit" in cut.error) == (10, 1, True)
+
+
+@on(deploy)
+async def test_a_tablet_server_in_maintenance_is_named(cluster: Deployed):
+    def states(text: str) -> bool:
+        return "Tablet Server States" in text and "MAINTENANCE_MODE" in text
+
+    assert not states((await _kudu(cluster, "ksck")).text)
+    servers = await _json(cluster, "tserver list --format json")
+    admin = Admin(RpcClient(cluster.env), [f"{name}:7051" for name in ("m1", "m2", "m3")])
+    mode = m.TServerStateChange.ENTER_MAINTENANCE_MODE
+    change = m.ChangeTServerStateRequest(servers[0]["uuid"], mode)
+    await admin.ask_leader("MasterService.ChangeTServerState", change)
+    assert states((await _kudu(cluster, "ksck")).text)
 
 
 @on(deploy, spare_masters=1)
@@ -146,7 +179,9 @@ async def test_a_tablets_leader_steps_down(cluster: Deployed):
     assert (said.exit_code, said.error.split(":")[0]) == (1, "Not found")
 
 
-@pytest.mark.parametrize("line", ["", "ksck --format xml", "tablet", "table scan", "master burn"])
+@pytest.mark.parametrize(
+    "line", ["", "ksck --format xml", "ksck --check", "tablet", "table scan", "master burn"]
+)
 @on(deploy)
 async def test_other_arguments_are_refused(cluster: Deployed, line: str):
     with pytest.raises(UsageError):

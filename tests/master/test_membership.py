@@ -112,7 +112,10 @@ async def test_what_is_refused(cluster: Deployed) -> None:
     assert await refused("RemoveMaster", f"{leader}:7051") == (unknown, status.INVALID_ARGUMENT)
     wrong = await refused("RemoveMaster", f"{other}:7051", "f" * 32)
     assert wrong == (unknown, status.INVALID_ARGUMENT)
-    assert await refused("AddMaster", "t1:7051") == (unknown, status.NETWORK_ERROR)
+    for nowhere in ("t1:7051", "nobody:7051"):
+        assert await refused("AddMaster", nowhere) == (unknown, status.NETWORK_ERROR)
+    for address in ("m9", "m9:", ":7051", "m9:x", ""):  # and the leader lives
+        assert await refused("AddMaster", address) == (unknown, status.INVALID_ARGUMENT)
     for method in ("AddMaster", "RemoveMaster"):
         found = await refused(method, "m9:7051", node=other)
         assert found == (code.NOT_THE_LEADER, status.ILLEGAL_STATE)

@@ -8,7 +8,7 @@ from targets.kudu.messages import PeerConfig, RaftConfig
 
 START_NS = 1_700_000_000_000_000_000
 UUIDS = [f"{number:032x}" for number in range(1, 10)]
-HOSTILE = "<script>alert('&\"')</script>"
+HOSTILE = "<script>alert('&\"')</script>" + "x" * 200
 
 
 def page_of(address, port):

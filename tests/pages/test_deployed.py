@@ -176,6 +176,8 @@ def test_pages_in_a_browser_light_and_dark(browser_page):
                 papers.add((scheme, body.evaluate("e => getComputedStyle(e).backgroundColor")))
                 wide = "document.documentElement.scrollWidth <= innerWidth"
                 assert browser_page.evaluate(wide), url
+                cut_off = "es => es.filter(e => e.scrollWidth > e.clientWidth).length"
+                assert browser_page.locator(".scroll").evaluate_all(cut_off) == 0, url
         assert len(papers) == 2, papers
         # One look at each of another node's pages, by its link.
         browser_page.open(next(url for url in urls if url.endswith("/masters")))

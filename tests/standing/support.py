@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import signal
 import socket
 import sys
 import tempfile
@@ -16,9 +17,10 @@ from harness.environments import procfs
 from harness.environments.procfs import ProcessId
 from harness.environments.real.env import RealClientEnv
 from harness.environments.warden import RUN_VARIABLE
+from harness.errors import EXIT_CRASH, EXIT_USAGE
 from harness.ops import OpType
 from harness.options import with_defaults
-from harness.plugins import Deployment, TargetSettings
+from harness.plugins import Deployment, Request, TargetSettings
 from harness.registry import load_plugin
 from tests.cleaning import kill_at_once, only_cleaner
 from tests.programs import run_program
@@ -99,8 +101,23 @@ def processes_of(run_id):
     ]
 
 
-def kill_with_warden(cluster):
-    """Nobody is left who could undo anything."""
+def lose_holder(up, cluster, *, with_warden):
+    """It is killed; `down` removes what is left, or `clean` where nobody could undo anything."""
+    name = cluster["name"]
+    with only_cleaner():
+        if with_warden:
+            _kill_with_warden(cluster)
+        else:
+            procfs.send(holder_of(cluster), signal.SIGKILL)
+        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
+        again = up.call("up", "--env", up.environment, "--name", name, code=EXIT_USAGE)
+        assert "is dead" in again
+        if len(up.clusters) > 1:  # or it is looked at more closely
+            assert f"{name}: dead" in up.call("status")
+        up.call(*(["clean"] if with_warden else ["down", name]))
+
+
+def _kill_with_warden(cluster):
     wardens = [
         process.pid
         for process in processes_of(cluster["run_id"])
@@ -142,14 +159,41 @@ def left_of(cluster):
     return found
 
 
-def life_of_a_table():
+def life_of_a_table(*, replicas=3):
     """One operation of each kind, on a table that is dropped at the end."""
-    case = Case(seed=1, workload_options={"replicas": 3})
+    case = Case(seed=1, workload_options={"replicas": replicas})
     return load_plugin("workloads", "ddl").probe(case, 0, 0)
 
 
-def ask_from_outside(addresses, requests=None):
-    """What a client is answered that knows nothing but these addresses; all is answered well."""
+def keep_and_go_on(up, *words):
+    """What is left in the folder of a cluster of one table that was kept and goes on from there.
+
+    It serves its table, and nothing that is made now has an id that was given before.
+    """
+    cluster = up.start("--masters", "1", "--tservers", "1")
+    name = cluster["name"]
+    one = {"masters": 1, "tservers": 1}
+    created, done, *_ = life_of_a_table(replicas=1)
+    before, _ = ask_from_outside(addresses_of(cluster), [created, done], **one)
+    up.call("break", name, "kill all")
+    up.down(name, "--keep-data")
+    left = left_of(cluster)
+    again = up.start(*words, name=name)
+    got = Request("get", {"name": created.value["name"]})
+    other = Request("create", {**created.value, "name": "other", "nonce": "other"})
+    found, made = ask_from_outside(addresses_of(again), [got, other], **one)
+    assert found["table_id"] == before["table_id"] != made["table_id"]
+    up.down(name)
+    fresh = up.start("--masters", "1", "--tservers", "1", "--fresh", name=name)
+    (listed,) = ask_from_outside(addresses_of(fresh), [Request("list", {})], **one)
+    assert listed["tables"] == []
+    return left
+
+
+def ask_from_outside(addresses, requests=None, **options):
+    """What a client is answered that knows nothing but these addresses, and how the target's
+    options are; all is answered well.
+    """
 
     async def main():
         with tempfile.TemporaryDirectory() as folder:
@@ -160,7 +204,7 @@ def ask_from_outside(addresses, requests=None):
                 on_event=lambda kind, data: None,
                 on_panic=lambda task, error: None,
             )
-            settings = TargetSettings(profile="strict", bugs=(), options=OPTIONS)
+            settings = TargetSettings(profile="strict", bugs=(), options={**OPTIONS, **options})
             target = load_plugin("targets", "kudu")
             specs = {spec.name: spec for spec in target.nodes(settings)}
             system = target.open(Deployment(env, settings, specs))

@@ -1,59 +1,15 @@
 """Faults by hand: what they hit, when they end, and what is refused, in virtual time."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
-from harness.case import Case
 from harness.cluster import Bite, NodeState
-from harness.environments.process import ProcessEnvironment
-from harness.environments.process.cluster import CAPABILITIES
 from harness.errors import InfrastructureError, TargetError, UsageError
-from harness.planning import TargetPlan
-from harness.plugins import Convergence, TargetSettings
-from harness.standing.cluster import StandingCluster
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+from tests.standing.fakes import Cluster, standing
 from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
-
-
-class Cluster(FakeCluster):
-    environment = "process"
-    capabilities = CAPABILITIES
-    failing = False
-
-    async def heal(self, fault):
-        if self.failing:
-            raise InfrastructureError("it resists")
-        return await super().heal(fault)
-
-    async def heal_all(self):
-        self.calls.append(("heal-all",))
-
-
-class System(FakeSystem):
-    async def ready(self):
-        return Convergence(ok=False, pending=("a leader",))
-
-
-def standing(cluster=None):
-    """A cluster that stays, on a fake one in which m2 leads."""
-    target = SimpleNamespace(
-        name="fake", groups=("catalog",), operations=("step-down",), open=lambda _: System()
-    )
-    plan = TargetPlan(
-        case=Case(seed=1, target="fake"),
-        target=target,
-        settings=TargetSettings(profile="strict", bugs=(), options={}),
-        nodes=(),
-        nemeses={},
-    )
-    session = SimpleNamespace(
-        cluster=cluster or Cluster(), env=FakeEnv(), interrupted=asyncio.Event()
-    )
-    return StandingCluster(plan, session, ProcessEnvironment())
 
 
 async def test_a_fault_stays_until_it_is_healed():
@@ -147,6 +103,23 @@ async def test_what_resists_keeps_nothing_else_from_being_healed():
         await here.heal_everything()
     assert here.cluster.down == set()
     assert [each.id for each in (await here.status()).faults] == ["f1"]
+
+
+async def test_who_heals_what_is_being_healed_hears_the_same():
+    class Slow(Cluster):
+        async def heal(self, fault):
+            await asyncio.sleep(1.0)
+            return await super().heal(fault)
+
+    here = standing(Slow())
+    await here.break_by_hand("cut leader from members", 10.0)
+    await asyncio.sleep(9.5)
+    hand = asyncio.ensure_future(here.heal_by_hand("f1"))
+    await asyncio.sleep(0.6)  # its time has come meanwhile
+    everything = await here.heal_everything()
+    assert [each.count for each in (*await hand, *everything)] == [7, 7]
+    assert [each.count for each in (await here.status()).healed] == [7]
+    assert here.cluster.calls.count(("heal", "cut-1")) == 1
 
 
 async def test_draws_differ_from_one_fault_to_the_next():

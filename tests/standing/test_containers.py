@@ -3,26 +3,23 @@
 import json
 import secrets
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 import yaml
 
-from harness.environments import procfs
 from harness.environments.docker.image import NEWEST, build_image, image_tag
 from harness.environments.docker.labels import RUN_LABEL
-from harness.errors import EXIT_CRASH, EXIT_USAGE
-from tests.cleaning import only_cleaner
+from harness.errors import EXIT_USAGE
 from tests.programs import run_program
 from tests.standing.support import (
     addresses_of,
     ask_from_outside,
     clusters,
-    holder_of,
-    kill_with_warden,
+    keep_and_go_on,
     left_of,
     life_of_a_table,
+    lose_holder,
     see_pages,
 )
 from tests.waiting import wait_until
@@ -60,24 +57,23 @@ def test_it_stays_is_broken_and_healed_and_leaves_nothing(up, engine):
     assert healed[broken["id"]]["count"] > 0
     ask_from_outside(addresses_of(cluster))
     up.call("break", name, "pause all")
-    up.down(name, "--keep-data")
+    up.down(name)
     assert left_in(engine, cluster) == []
-    kept = up.home / "catalog-harness" / "kept" / cluster["run_id"] / "data"
-    assert all((kept / node / "instance").is_file() for node in ("m1", "m2", "m3", "t1", "t2"))
 
 
-@pytest.mark.parametrize("kill", ["holder", "holder-and-warden"])
-def test_a_killed_holder_leaves_nothing_that_is_not_removed(kill, up, engine):
+def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
+    assert keep_and_go_on(up) == []
+    (name,) = up.clusters
+    up.down(name, "--keep-data")
+    processes = up.start("--env", "process", name=name)  # the data are the same
+    assert {node["name"] for node in processes["nodes"]} == {"m1", "t1"}
+
+
+@pytest.mark.parametrize("with_warden", [False, True])
+def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up, engine):
     cluster = up.start(*SMALL)
-    name = cluster["name"]
-    up.call("break", name, "cut node:m1 from others")
-    with only_cleaner():
-        if kill == "holder":
-            procfs.send(holder_of(cluster), signal.SIGKILL)
-        else:
-            kill_with_warden(cluster)
-        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
-        up.call(*(["down", name] if kill == "holder" else ["clean"]))
+    up.call("break", cluster["name"], "cut node:m1 from others")
+    lose_holder(up, cluster, with_warden=with_warden)
     # The warden, which saw the holder die as well, may be just ending.
     wait_until(lambda: left_in(engine, cluster) == [])
 

@@ -1,5 +1,6 @@
 """Where clusters are written down: one name, one cluster, and whose it is."""
 
+import errno
 import subprocess
 import sys
 
@@ -113,3 +114,34 @@ def test_a_failure_is_raised_as_what_it_was(kind, error):
 
 def test_a_failure_of_what_is_gone_is_no_error(tmp_path):
     Place(tmp_path / "gone").write_failure(Failure(error="x"))
+
+
+def test_what_is_no_folder_of_ours_is_left_alone(home):
+    claim("alive")
+    (home / "stray").write_text("x")
+    (home / "Not A Name").mkdir()
+    assert [place.name for place in places(hidden=True)] == ["alive"]
+    assert clean_places()[0] == []
+    assert sorted(each.name for each in home.iterdir()) == ["Not A Name", "alive", "stray"]
+
+
+def test_a_full_disk_is_said_with_its_folder_and_leaves_nothing(home, monkeypatch):
+    def full(place, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Place, "write", full)
+    with pytest.raises(InfrastructureError, match=f"{home}.*No space left"):
+        claim("dev")
+    assert list(home.iterdir()) == []
+
+
+def test_a_state_folder_that_cannot_be_made_is_said(home):
+    home.parent.write_text("a file")
+    with pytest.raises(InfrastructureError, match="XDG_STATE_HOME"):
+        claim("dev")
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    place = Place(tmp_path / "gone")
+    with pytest.raises(InfrastructureError, match=r"order\.json.*No such file"):
+        place.write_order(Order(environment="sim", case=Case(seed=3), run_id="up-dev-1"))

@@ -17,8 +17,9 @@ from tests.standing.support import (
     ask_from_outside,
     clusters,
     holder_of,
-    kill_with_warden,
+    keep_and_go_on,
     left_of,
+    lose_holder,
     processes_of,
     see_pages,
 )
@@ -75,20 +76,11 @@ def test_several_stand_at_once_each_under_its_name(up):
     assert up.call("status", "--json")["cluster"]["name"] == second["name"]
 
 
-@pytest.mark.parametrize(("kill", "verb"), [("holder", "down"), ("holder-and-warden", "clean")])
-def test_a_killed_holder_leaves_nothing_that_is_not_removed(kill, verb, up):
+@pytest.mark.parametrize("with_warden", [False, True])
+def test_a_killed_holder_leaves_nothing_that_is_not_removed(with_warden, up):
     cluster, other = up.start(*SMALL), up.start(*SMALL)
-    name = cluster["name"]
-    up.call("break", name, "pause all")
-    with only_cleaner():
-        if kill == "holder":
-            procfs.send(holder_of(cluster), signal.SIGKILL)
-        else:
-            kill_with_warden(cluster)
-        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
-        assert "is dead" in up.call("up", "--env", "process", "--name", name, code=EXIT_USAGE)
-        assert f"{name}: dead" in up.call("status")
-        up.call(*(["down", name] if verb == "down" else ["clean"]))
+    up.call("break", cluster["name"], "pause all")
+    lose_holder(up, cluster, with_warden=with_warden)
     wait_until(lambda: left_of(cluster) == [])  # the warden may be just ending
     assert up.call("status", other["name"], "--json")["status"]["ready"]
 
@@ -115,15 +107,24 @@ def test_a_node_may_be_broken_when_it_is_taken_down(up):
     assert left_of(cluster) == []
 
 
-def test_data_and_logs_are_kept_where_asked_for(up):
-    cluster = up.start(*SMALL)
-    up.call("break", "kill all")
-    up.down(cluster["name"], "--keep-data")
-    assert left_of(cluster) == []
-    kept = up.home / "catalog-harness" / "kept" / cluster["run_id"]
+def test_a_cluster_goes_on_from_the_data_that_were_kept(up):
+    assert keep_and_go_on(up) == []
+    (kept,) = (up.home / "catalog-harness" / "kept").iterdir()
     for node in ("m1", "t1"):
         assert (kept / "data" / node / "instance").is_file()
         assert (kept / "logs" / f"{node}.log").stat().st_size > 0
+    (name,) = up.clusters
+    assert "m1, m2" in up.call("up", "--masters", "3", "--name", name, code=EXIT_USAGE)
+
+
+def test_data_are_kept_or_it_is_said_that_they_are_not(up):
+    cluster = up.start(*SMALL)
+    name = cluster["name"]
+    with only_cleaner():
+        procfs.send(holder_of(cluster), signal.SIGKILL)
+        wait_until(lambda: not procfs.is_alive(holder_of(cluster)))
+        assert "nothing is kept" in up.call("down", name, "--keep-data", code=EXIT_CRASH)
+    assert not (up.home / "catalog-harness" / "kept").exists()
 
 
 def interrupted_start(up, name, moment):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-__all__ = ["tar_files", "tar_folder", "unpack"]
+__all__ = ["pack", "tar_files", "tar_folder", "unpack"]
 
 
 def tar_files(
@@ -32,6 +32,19 @@ def tar_folder(name: str, mode: int) -> bytes:
         info.type, info.mode = tarfile.DIRTYPE, mode
         tar.addfile(info)
     return buffer.getvalue()
+
+
+def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
+    """Write an archive with what is below a folder, under `top`; all of it is this user's."""
+
+    def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.uid = info.gid = owner
+        info.uname = info.gname = ""
+        return info
+
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, f"{top}/{path.name}", filter=owned)
 
 
 def unpack(archive: IO[bytes], to: Path) -> None:

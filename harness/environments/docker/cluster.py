@@ -184,6 +184,7 @@ class DockerCluster(RealCluster[DockerNode]):
                 f"the engine published {published}"
             )
         await self._in_thread(self._containers.create, name)
+        await self._in_thread(self._containers.restore, name)
         return {f"{name}:{port}": ("127.0.0.1", published[port]) for port in ports}
 
     async def _set_up(self, name: str) -> None:

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 from harness.cluster import BASE
 from harness.environments.docker import clocks
 from harness.environments.docker.attachment import Attachment
-from harness.environments.docker.deploy import Blueprint
+from harness.environments.docker.deploy import USER_ID, Blueprint
 from harness.environments.docker.engine import ContainerSpec, Engine
+from harness.environments.docker.sources import DATA_FOLDER
 from harness.environments.real import probe
 from harness.environments.real.readiness import COMMAND_S, SETUP_S
 from harness.errors import InfrastructureError
@@ -34,7 +35,7 @@ _TIMED: Final = (
     "timed",
 )
 _TIMED_OUT: Final = 124  # the exit code of timeout(1)
-_PROBE_USER: Final = "65532:65532"
+_PROBE_USER: Final = f"{USER_ID}:{USER_ID}"
 
 
 class Failed(NamedTuple):
@@ -88,6 +89,13 @@ class Containers:
             volume = self._blueprint.places[node].volume
             self.engine.create_volume(volume, self._blueprint.labels(node))
         self._fill(node, self._blueprint.container(node, variant))
+
+    def restore(self, node: str) -> None:
+        """Have the node begin with the data that it is given, if any."""
+        kept = self._blueprint.kept_data(node)
+        if kept is not None:
+            container = self._blueprint.places[node].container
+            self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
         """Create a container with all that does not change from start to start."""

@@ -50,14 +50,15 @@ from harness.environments.real.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import DeploymentPlan
 
-__all__ = ["NODES_MAX", "Blueprint", "Place", "check_plan", "create_network"]
+__all__ = ["NODES_MAX", "USER_ID", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
 """The engine runs a process for each published port."""
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.proxy)(?<!\.setup)")
 _NODE_FILE: Final = "/harness/node.json"
-_USER: Final = "65532:65532"
+USER_ID: Final = 65532
+_USER: Final = f"{USER_ID}:{USER_ID}"
 _PROXY_PROGRAM: Final = "/harness/toxiproxy-server"
 _PROXY_MEMORY_BYTES_MAX: Final = 256 << 20
 _RELAY_HOST: Final = 2  # .1 is the gateway
@@ -331,6 +332,10 @@ class Blueprint:
             for name, template in spec.files.items()
         }
         return tar_files(filled) if filled else None
+
+    def kept_data(self, node: str) -> Path | None:
+        """The data with which a node begins; `None` where it begins with none."""
+        return None if self._plan.data is None else self._plan.data / node
 
     def node_file(
         self,

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, Param
 import msgspec
 
 from harness.environments import procfs
-from harness.environments.docker.archives import unpack
+from harness.environments.docker.archives import pack, unpack
 from harness.environments.docker.attachment import Attachment
 from harness.errors import InfrastructureError
 
@@ -586,6 +586,17 @@ class Engine:
         """Unpack a tar archive in a container, whether it runs or not."""
         with self._translated(f"copy files to {folder} of", container):
             self._api.put_archive(container, folder, archive)
+
+    @_repeated
+    def copy_in(self, folder: Path, container: str, to: str, owner: int) -> None:
+        """Copy what is in a folder of ours to one of a container, for this user there."""
+        with (
+            self._translated(f"copy to {to} of", container),
+            tempfile.TemporaryFile() as spool,
+        ):
+            pack(folder, to.strip("/"), owner, spool)
+            spool.seek(0)
+            self._api.put_archive(container, "/", spool)
 
     def copy_out(self, container: str, folder: str, to: Path) -> None:
         """Copy what is in a folder of a container to a new one of ours."""

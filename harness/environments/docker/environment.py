@@ -51,6 +51,7 @@ class DockerEnvironment:
     doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
     reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
+    restores_data = True
 
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""

@@ -69,6 +69,7 @@ class ProcessEnvironment:
     doc = "local processes, links through a user-space proxy; no root, no containers"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
     reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
+    restores_data = True
 
     def unavailable(self) -> str | None:
         """Linux only: pidfds and /proc."""
@@ -213,6 +214,7 @@ class _Run(RealRun):
                 callers=callers,
                 faked_clock=spec.name in plan.clocks,
             )
+        await self._restore()
         await self._mount_disks()
         await start_in_order(
             {spec.name: spec for spec in plan.nodes},
@@ -233,6 +235,16 @@ class _Run(RealRun):
             look_interval_s=_WATCH_INTERVAL_S,
             pids=self._pids,
         )
+
+    async def _restore(self) -> None:
+        """Have nodes begin on copies of the data that they are given."""
+        given = self._plan.data
+        if given is None:
+            return
+        for name, node in self._nodes.items():
+            await asyncio.to_thread(
+                shutil.copytree, given / name, node.data_folder, dirs_exist_ok=True
+            )
 
     async def _mount_disks(self) -> None:
         """Those of foreign programs that declare one, where it can be had."""

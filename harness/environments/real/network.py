@@ -251,7 +251,10 @@ class RealNetwork:
 
     async def connect(self, address: Address) -> Conn:
         """Connect and greet; waits as long as the caller lets it."""
-        host, port = self.endpoint(address)
+        try:
+            host, port = self.endpoint(address)
+        except UsageError as error:  # nodes may be told any address, and nobody is there
+            raise ConnectionRefusedError(str(error)) from error
         try:
             reader, writer = await asyncio.open_connection(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:

@@ -51,7 +51,7 @@ from targets.kudu.raft.replica import (
     NotAppendedError,
     Replica,
 )
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcError, parse_address
 
 __all__ = ["LISTS_DIFFER", "Membership", "ask_registration", "auto_join", "check_told"]
 
@@ -111,7 +111,7 @@ class Membership:
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
         for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
-        ServiceUnavailable and Aborted).
+        ServiceUnavailable and Aborted). What is no address is InvalidArgument.
         """
         self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
@@ -121,6 +121,10 @@ class Membership:
             raise _refused(
                 MasterErrorCode.MASTER_ALREADY_PRESENT, AppStatus.ALREADY_PRESENT, message
             )
+        try:
+            parse_address(request.address)
+        except ValueError as error:
+            _invalid(str(error))
         found = await ask_registration(self._node, request.address)
         if isinstance(found, RpcError):
             message = f"the new master at {request.address} does not answer: {found}"

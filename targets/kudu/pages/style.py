@@ -56,6 +56,7 @@ h2 { font-size: 16px; margin: 26px 0 8px; }
 .count { color: var(--soft); font-weight: 400; font-size: 13px; }
 p { margin: 8px 0; }
 code { font-family: ui-monospace, monospace; font-size: 12px; overflow-wrap: anywhere; }
+td { max-width: 26em; overflow-wrap: break-word; }
 td code { white-space: nowrap; }
 time { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .muted { color: var(--soft); }

@@ -17,7 +17,7 @@ from harness.plugins import Said
 from targets.kudu import messages as m
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
-from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError
+from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.data_table import data_table
 from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
@@ -32,12 +32,14 @@ Action = Callable[[Admin, argparse.Namespace], Awaitable[Said]]
 
 
 async def _ksck(admin: Admin, given: argparse.Namespace) -> Said:
-    results = judge(await gather(admin, checksum=given.checksum))
+    seen = await gather(admin, checksum=given.checksum)
+    results = judge(seen)
     if given.format.startswith("json"):
         indent = 4 if given.format == "json_pretty" else None
         text = json.dumps(msgspec.to_builtins(results), indent=indent)
     else:
-        text = plain_report(results, full=given.format == "plain_full").rstrip("\n")
+        full = given.format == "plain_full"
+        text = plain_report(results, tserver_states=seen.tserver_states, full=full).rstrip("\n")
     if results.ok:
         return Said(text)
     return Said(text, 1, "Runtime error: ksck discovered errors")
@@ -95,7 +97,7 @@ async def _tserver_list(admin: Admin, given: argparse.Namespace) -> Said:
             "uuid": server.uuid,
             "rpc-addresses": server.address,
             "heartbeat": f"{server.millis_since_heartbeat}ms",
-            "state": "MAINTENANCE_MODE" if server.in_maintenance else "NONE",
+            "state": state_of(server),
         }
         for server in answer.servers
     ]
@@ -162,10 +164,12 @@ async def _table_describe(admin: Admin, given: argparse.Namespace) -> Said:
     partitions = table.partition_schema
     hashed = ", ".join(partitions.hash_columns) or keys
     lines = [f"TABLE {table.name} (", ",\n".join([*columns, f"    PRIMARY KEY ({keys})"]), ")"]
+    split = []
     if partitions.num_hash_buckets > 1:
-        lines.append(f"HASH ({hashed}) PARTITIONS {partitions.num_hash_buckets},")
+        split.append(f"HASH ({hashed}) PARTITIONS {partitions.num_hash_buckets}")
     if partitions.range_columns:
-        lines.append(f"RANGE ({', '.join(partitions.range_columns)})")
+        split.append(f"RANGE ({', '.join(partitions.range_columns)})")
+    lines += [",\n".join(split)] if split else []
     lines += [f"OWNER {table.owner}", f"REPLICAS {table.num_replicas}", f"COMMENT {table.comment}"]
     return Said("\n".join(lines))
 

@@ -15,7 +15,7 @@ from targets.kudu import messages as m
 from targets.kudu.client._caller import Caller
 from targets.kudu.rpc import RpcError
 
-__all__ = ["LOCATIONS_MAX", "Admin", "ToolError"]
+__all__ = ["LOCATIONS_MAX", "Admin", "ToolError", "state_of"]
 
 LOCATIONS_MAX: Final = 100_000
 """Tablets of a table that are asked for; there are no more."""
@@ -31,6 +31,11 @@ class ToolError(Exception):
 
     The tool then ends with 1, as Kudu's does.
     """
+
+
+def state_of(server: m.TabletServerEntry) -> str:
+    """The state that an administrator gave a tablet server, in Kudu's words."""
+    return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 
 class Admin:

@@ -12,10 +12,14 @@ __all__ = ["parse"]
 
 KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
 LIST_FORMATS: Final = ("pretty", "json")
+ROWS_MAX: Final = 1_000_000
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complaints are `UsageError`s."""
+    """Complaints are `UsageError`s, and names of options are written out."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(allow_abbrev=False, **named)
 
     def error(self, message: str) -> Any:
         """See the class."""
@@ -63,7 +67,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         described.set_defaults(action=f"table {name}")
         described.add_argument("table", metavar="TABLE")
         if name == "scan":
-            described.add_argument("--limit", type=int, default=10_000, metavar="ROWS")
+            described.add_argument("--limit", type=_row_count, default=10_000, metavar="ROWS")
 
     tablet = modes.add_parser("tablet", help="tablets").add_subparsers(required=True)
     step_down = tablet.add_parser("leader_step_down", help="have the leader give up its role")
@@ -81,6 +85,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if name != "remove_replica":
             kind.add_argument("replica_type", choices=["VOTER", "NON_VOTER"])
     return parser.parse_args(list(arguments))
+
+
+def _row_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= ROWS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows, 1 to {ROWS_MAX}")
+    return int(text)
 
 
 def _lists(parser: argparse.ArgumentParser, action: str) -> None:

@@ -14,7 +14,7 @@ from targets.kudu import messages as m
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.raft.messages import GetConsensusStateRequest, GetConsensusStateResponse
 from targets.kudu.rpc import RpcError
-from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError
+from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.ksck_judge import Observed, ObservedTable, ObservedTablet
 from targets.kudu.tools.ksck_results import (
     ChecksumResults,
@@ -60,6 +60,7 @@ async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
         masters=masters,
         master_states=states,
         tservers=tservers,
+        tserver_states={entry.uuid: state_of(entry) for entry in known.servers},
         tables=found,
         unread=tuple(replicas.unread),
         checksums=await replicas.checksums(found) if checksum else None,

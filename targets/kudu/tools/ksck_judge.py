@@ -68,6 +68,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]
     tservers: tuple[ServerSummary, ...] = ()
+    tserver_states: dict[str, str] = {}
+    """By uuid. Kudu's JSON report does not have them, so neither have the results."""
     tables: tuple[ObservedTable, ...] | None = None
     unread: tuple[str, ...] = ()
     """Why tables could not be looked at, a sentence each."""

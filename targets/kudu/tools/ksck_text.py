@@ -31,10 +31,16 @@ _HEALTH_WORDS = {
 _RULE = "=" * 18
 
 
-def plain_report(results: KsckResults, *, full: bool = False) -> str:
-    """The whole report."""
+_USUAL_STATE = "NONE"
+
+
+def plain_report(
+    results: KsckResults, *, tserver_states: Mapping[str, str] | None = None, full: bool = False
+) -> str:
+    """The whole report; `tserver_states` are those of tablet servers, by uuid."""
     parts = [
         _masters(results, full=full),
+        _states(tserver_states or {}),
         _servers("Tablet Server", results.tserver_summaries),
         _versions(results),
         _tablets(results, full=full),
@@ -69,6 +75,13 @@ def _servers(kind: str, servers: Sequence[ServerSummary]) -> Iterator[str]:
     for server in servers:
         if server.health is not ServerHealth.HEALTHY:
             yield f"Error from {server.address}: {server.status} ({server.health})"
+
+
+def _states(states: Mapping[str, str]) -> Iterator[str]:
+    rows = [[uuid, state] for uuid, state in sorted(states.items()) if state != _USUAL_STATE]
+    if rows:
+        yield "Tablet Server States"
+        yield from data_table(["Server", "State"], rows)
 
 
 def _versions(results: KsckResults) -> Iterator[str]:

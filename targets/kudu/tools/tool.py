@@ -23,6 +23,8 @@ async def use_tool(rpc: Caller, masters: Sequence[str], arguments: Sequence[str]
         said = await ACTIONS[given.action](Admin(rpc, masters), given)
     except ToolError as error:
         return Said("", 1, str(error))
-    if len(said.text) > TEXT_BYTES_MAX:
-        return Said(said.text[:TEXT_BYTES_MAX], 1, f"cut: the limit is {TEXT_BYTES_MAX} characters")
+    text = said.text.encode()
+    if len(text) > TEXT_BYTES_MAX:
+        kept = text[:TEXT_BYTES_MAX].decode(errors="ignore")
+        return Said(kept, 1, f"cut: the limit is {TEXT_BYTES_MAX} bytes")
     return said

@@ -1,0 +1,78 @@
+"""What a plug-in is: the protocols of all groups (`harness.registry` finds them)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.options import Option
+from harness.plugins._runs import (
+    Checker,
+    Diagnosis,
+    HistoryModel,
+    Nemesis,
+    PreparedCheck,
+    Reporter,
+    SoakExecutor,
+    Verb,
+    Workload,
+)
+from harness.plugins._systems import (
+    Client,
+    Completion,
+    Convergence,
+    Deployment,
+    NodeRole,
+    Operation,
+    Request,
+    Roles,
+    Said,
+    Scene,
+    System,
+    Target,
+    TargetSettings,
+    Tool,
+    roles_of,
+)
+from harness.plugins._worlds import (
+    DeploymentPlan,
+    Environment,
+    Session,
+)
+
+__all__ = [
+    "API_VERSION",
+    "NEMESIS_API_VERSION",
+    "TARGET_API_VERSION",
+    "Checker",
+    "Client",
+    "Completion",
+    "Convergence",
+    "Deployment",
+    "DeploymentPlan",
+    "Diagnosis",
+    "Environment",
+    "HistoryModel",
+    "Nemesis",
+    "NodeRole",
+    "Operation",
+    "Option",
+    "PreparedCheck",
+    "Reporter",
+    "Request",
+    "Roles",
+    "Said",
+    "Scene",
+    "Session",
+    "SoakExecutor",
+    "System",
+    "Target",
+    "TargetSettings",
+    "Tool",
+    "Verb",
+    "Workload",
+    "roles_of",
+]
+
+API_VERSION: Final = 1
+NEMESIS_API_VERSION: Final = 2
+TARGET_API_VERSION: Final = 2

@@ -1,0 +1,211 @@
+"""What drives, breaks, judges and shows: workloads, nemeses, checkers, reports."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from harness.case import Case, Fault
+from harness.cluster import Capability
+from harness.faults.kinds import Aim
+from harness.ops import (
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+)
+from harness.options import Option
+from harness.plugins._systems import Request, Scene
+
+if TYPE_CHECKING:
+    from harness.generator import Generator
+
+
+class Workload(Protocol):
+    """What clients ask for, in one vocabulary that targets speak.
+
+    Optional: `usual`, values of fields of the case that are its defaults: {"rate": 120.0}.
+    """
+
+    api_version: int
+    name: str
+    doc: str
+    vocabulary: str
+    options: tuple[Option, ...]
+    checkers: tuple[str, ...]  # names of checkers to run on its histories
+
+    def generator(self, case: Case) -> Generator:
+        """An endless generator of client operations; rate and time limit are added around it."""
+        ...
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """One operation of every kind, in an order in which all can succeed; run one by one.
+
+        Another `attempt` works on other names. A `retry` repeats a request that definitely did
+        nothing: the same names, but whatever must be unique in a history (nonces) is new.
+        """
+        ...
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """The reads that end a run."""
+        ...
+
+
+class Nemesis(Protocol):
+    """One way to break a cluster, aimed by role at the moment of the fault.
+
+    Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
+    With methods `check_args(args)` and `check_target(specs, target)`, which raise `UsageError`,
+    faults that were written by hand are refused before anything starts. `needs_leader` is false
+    for a nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says
+    it of one fault, by a bool or the name of the group.
+    `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
+    (default: all).
+    `suits_all` is false for one that only some targets name in `nemeses`.
+    `clients_min` says how many clients there must be at once (default: it names none).
+    """
+
+    api_version: int
+    name: str
+    doc: str
+    requires: frozenset[Capability]
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """The schedule over a chaos phase of `horizon_ns`; pure."""
+        ...
+
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
+        """What to break now, and of whom; pure. `harness.faults.ledger` breaks and heals it.
+
+        `scene.it` is the node whose event `trigger_of(fault)` asked to wait for, which is optional.
+        """
+        ...
+
+
+class Checker(Protocol):
+    """A pure function of a history.
+
+    Reports look for three more things, all optional: `CHECKER_VERSION`, whose change makes them
+    judge again (without it, any change of the checker's package, or of the bundled checkers, does);
+    `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search; and
+    `check_columns(columns, case)`, which judges the keys of a keyed history from columns (see
+    `results.columns.Columns`) and returns, by key, `valid` for those it proved, their `reasons` and
+    `configurations`; the others are then given to `check`, one by one. A result that a larger
+    budget could decide says so by a true `limited` in its details.
+    """
+
+    api_version: int
+    name: str
+    doc: str
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge; `unknown` with the reason where a bound is hit."""
+        ...
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+class PreparedCheck(Protocol):
+    """One history, understood by one model and ready to be judged."""
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        ...
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; with `draw`, an invalid history comes with its counterexample.
+
+        Entries of `details` that the command shows: `configurations` (states of the search),
+        `proof` (an object, the certificate of the verdict), and Elle's `anomalies` and `not` (the
+        weakest consistency models violated), both lists of names.
+        """
+        ...
+
+
+class HistoryModel(Protocol):
+    """What a history is checked against, by the name that `--model` or `--elle` takes.
+
+    `kind` is "model" or "elle". The model reads ops in its own vocabulary of `f` and values.
+    """
+
+    api_version: int
+    name: str
+    doc: str
+    kind: str
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        """Understand all ops, executing nothing.
+
+        Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
+        `UsageError` for settings that mean nothing to this model.
+        """
+        ...
+
+
+# --- what comes after a run ------------------------------------------------------------------
+
+
+class Reporter(Protocol):
+    """Makes one artefact of a finished run, such as a page to look at.
+
+    A class with `default = False` is used only where `--reporters` names it.
+    """
+
+    api_version: int
+    name: str
+    doc: str
+
+    def write(self, folder: Path) -> Path:
+        """Make the artefact from the run in `folder` and return where it is, inside the folder.
+
+        Called after `run.json` is in place: whatever this raises becomes a note to the user and
+        changes no verdict.
+        """
+        ...
+
+
+class SoakExecutor(Protocol):
+    """Runs the seeds of a soak somewhere else than in workers on this machine."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def run(
+        self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
+    ) -> None:
+        """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
+
+        Calls `take` with each `harness.soak.SeedResult` as JSON, as soon as it is known, and stops
+        where it returns false. Raises `UsageError` or `InfrastructureError`.
+        """
+        ...
+
+
+class Diagnosis(Protocol):
+    """Looks for one thing that some of the harness can use and none of it needs (a Java, say)."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def look(self) -> tuple[bool, str]:
+        """Whether it is there, and which it is or how to get it; for `harness doctor`."""
+        ...
+
+
+class Verb(Protocol):
+    """A module that is a verb of the command line."""
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run the verb with the arguments after its name, and return the exit code."""
+        ...
