@@ -30,11 +30,17 @@ def at(ms: int) -> int:
 FORGOTTEN = [("a", 1, 0, 0), ("a", 1, 0, 10), ("a", 2, 1, 8), ("a", 3, 2, 8), ("a", 4, 3, 0)]
 
 
-@example([(*step, False) for step in FORGOTTEN], (CLIENTS_MS, TTL_MS))
-@given(STEPS, st.sampled_from([(TTL_MS, CLIENTS_MS), (CLIENTS_MS, TTL_MS)]))
-def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps, ttls):
+@example([(*step, False) for step in FORGOTTEN], (CLIENTS_MS, TTL_MS), 0)
+@given(STEPS, st.sampled_from([(TTL_MS, CLIENTS_MS), (CLIENTS_MS, TTL_MS)]), st.integers(0, 2))
+def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps, ttls, clients_kept):
     results_ms, clients_ms = ttls
-    results = Results(results_ttl_ms=results_ms, clients_ttl_ms=clients_ms)
+
+    def fresh() -> Results:
+        return Results(
+            results_ttl_ms=results_ms, clients_ttl_ms=clients_ms, clients_kept=clients_kept
+        )
+
+    results = fresh()
     kept: dict[tuple[str, int], WriteResult] = {}
     stale: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -42,7 +48,7 @@ def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps, ttls):
     for index, (client, number, open_below, passed_ms, reload) in enumerate(steps):
         if reload:
             stored = results.store()
-            results = Results(results_ttl_ms=results_ms, clients_ttl_ms=clients_ms)
+            results = fresh()
             results.load(stored)
             assert stored == results.store()
         now_ms += passed_ms + 1
@@ -51,7 +57,8 @@ def test_a_write_is_new_known_or_stale_as_its_client_and_time_say(steps, ttls):
             if result.timestamp <= at(now_ms - results_ms):
                 stale[key[0]] = max(stale.get(key[0], 0), key[1] + 1)
         kept = {k: r for k, r in kept.items() if k[1] >= stale.get(k[0], 0)}
-        for one in [c for c, seen_ms in last.items() if seen_ms <= now_ms - clients_ms]:
+        forgettable = sorted(last, key=last.__getitem__)[: max(0, len(last) - clients_kept)]
+        for one in [c for c in forgettable if last[c] <= now_ms - clients_ms]:
             del last[one]
             stale.pop(one, None)
             kept = {key: result for key, result in kept.items() if key[0] != one}

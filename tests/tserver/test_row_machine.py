@@ -255,6 +255,14 @@ def test_results_and_history_expire_by_the_time_of_the_log():
     assert rows_of(log.tablet) == {"x": {1: "2"}}
 
 
+def test_a_log_that_jumps_ahead_for_hours_has_nothing_written_twice():
+    log, hour = Log(machine()), from_micros(3_600_000_000)
+    log(write(hour, row("UPSERT", "x", a="1"), number=1))
+    log(write(3 * hour, row("UPSERT", "x", a="2"), by="another"))
+    assert log(write(3 * hour, row("UPSERT", "x", a="1"), number=1)).result is None
+    assert rows_of(log.tablet) == {"x": {1: "2"}}
+
+
 def test_snapshots_hold_what_changed_until_that_is_more_than_what_is_alive():
     log = Log(machine(tablet_history_max_kb=16))
     sizes, whole = [], []

@@ -5,8 +5,10 @@ all replicas know the same, a new leader knows what the old one did, and it all 
 log and its snapshots. Two copies of a request may both stand in the log; only the first one counts.
 
 A result is kept for `remember_responses_ttl_ms` and a client for `remember_clients_ttl_ms` after
-its last write. A client tells below which number it has all its answers; those go at once. What
-comes with a number whose result is gone is stale: whether it happened is not known here any more.
+its last write. Those that wrote last are kept always: else one clock that is hours ahead, and the
+log with it, would have all of them forgotten at once, and late copies act again. A client tells
+below which number it has all its answers; those go at once. What comes with a number whose result
+is gone is stale: whether it happened is not known here any more.
 
 Results must not go early, or a late copy would act again. So where there are too many of them,
 `is_full` has the leader turn new writes away (THROTTLED). But time passes here with the log alone,
@@ -61,8 +63,13 @@ class _Client:
 class Results:
     """The results of one tablet. Timestamps must rise from call to call."""
 
-    def __init__(self, *, results_ttl_ms: int, clients_ttl_ms: int) -> None:
-        """How long results, and clients without a new write, are remembered."""
+    def __init__(
+        self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
+    ) -> None:
+        """How long results, and clients without a new write, are remembered; the `clients_kept`
+        that wrote last are not forgotten.
+        """
+        self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
         self._clients: dict[str, _Client] = {}  # by their last write
@@ -128,7 +135,7 @@ class Results:
                 self._forget_below(self._clients[client_id], seq_no + 1)
         if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
-        while self._clients:
+        while len(self._clients) > self._clients_kept:
             client_id = next(iter(self._clients))
             client = self._clients[client_id]
             if client.last_timestamp > timestamp - self._clients_ttl:

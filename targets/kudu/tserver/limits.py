@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CLIENTS_KEPT",
     "CLIENTS_MAX",
     "READS_WAITING_MAX",
     "RESULTS_MAX",
@@ -19,6 +20,8 @@ ROW_ERRORS_MAX: Final = 500_000
 """Errors of rows in these results."""
 CLIENTS_MAX: Final = 50_000
 """Clients that are remembered."""
+CLIENTS_KEPT: Final = 1000
+"""Clients that are remembered however long ago they wrote last."""
 WRITES_WAITING_MAX: Final = 256
 """Writes that wait for their commit."""
 WRITES_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
