@@ -25,6 +25,7 @@ Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 COPY: Final = "ConsensusService.StartTabletCopy"
 CHANGE: Final = "ConsensusService.ChangeConfig"
+CHANGES: Final = (CHANGE, "ConsensusService.BulkChangeConfig")
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
@@ -137,7 +138,7 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
-        "configuration changed": calls.get(CHANGE, 0),
+        "configuration changed": sum(calls.get(method, 0) for method in CHANGES),
         "replica copied": calls.get(COPY, 0),
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
