@@ -7,12 +7,14 @@ breaks a promise. A target says so before anything comes of it, by the event `co
 {group, term, index, kept, left_out}; it is written into the history as the fact `unsafe-change`.
 
 After it nothing is proven by what is missing or told twice, so what would convict is `unknown`, and
-says why. A violation of which all evidence is older convicts as ever; and to serve and to come to
-rest again is what the change was for.
+says why. What happened before is judged once more, alone, and convicts as ever: the operations that
+a result names do not tell, since what they mean may have been inferred from later ones. And to
+serve and to come to rest again is what the change was for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -25,13 +27,21 @@ UNSAFE_CHANGE: Final = "unsafe-change"
 _STILL_PROMISED: Final = frozenset({"liveness"})
 
 
-def temper(history: History, result: CheckResult) -> CheckResult:
-    """`result`, unknown where it convicts of what an administrator may have done."""
+def temper(
+    history: History, result: CheckResult, check: Callable[[History], CheckResult]
+) -> CheckResult:
+    """`result`, unknown where it convicts of what an administrator may have done.
+
+    `check` judges a history as `history` was judged.
+    """
     if result.verdict is not Verdict.INVALID or result.checker in _STILL_PROMISED:
         return result
     forced = next(history.facts(UNSAFE_CHANGE), None)
-    if forced is None or (result.operations and max(result.operations) < forced.index):
+    if forced is None:
         return result
+    before = check(History(op for op in history if op.index < forced.index))
+    if before.verdict is Verdict.INVALID:
+        return before
     value = forced.value if isinstance(forced.value, dict) else {}
     left_out = ", ".join(map(str, value.get("left_out") or ())) or "somebody"
     why = (

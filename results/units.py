@@ -330,9 +330,12 @@ def judge_history(
     try:
         with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
-            found = checker.check(history, case, time_limit_s=budget.cpu_s)
-            result = temper(history, checked_result(name, found, whole=key is None))
-            (told,) = explained(history, [result])
+
+            def check(part: History) -> CheckResult:
+                found = checker.check(part, case, time_limit_s=budget.cpu_s)
+                return checked_result(name, found, whole=key is None)
+
+            (told,) = explained(history, [temper(history, check(history), check)])
             _fill(row, told, history)
     except UserInterrupt:
         raise

@@ -12,6 +12,8 @@ from harness.ops import CheckResult, OpType, Verdict
 from harness.overruled import UNSAFE_CHANGE, temper
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
+from results.budgets import Budget
+from results.units import judge_history
 from tests.checkers.histories import Writer
 
 FORCED = {
@@ -34,34 +36,59 @@ def convicts(*operations: int, checker: str = "linearizable-rows") -> CheckResul
     )
 
 
+FINE = CheckResult("linearizable-rows", Verdict.VALID, "fine")
+
+
 def test_what_may_have_been_given_up_is_unknown_and_says_why():
-    for operations in ((0, 3), (4,), ()):
-        found = temper(history(), convicts(*operations))
-        assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "overruled")
-        assert found.details["broken"] == "lost"
-        assert found.reason.startswith("a row is gone; but ")
-        assert "t1:1 out of the group 'g'" in found.reason
-        assert found.operations == operations
+    seen = []
+
+    def check(part):
+        seen.append([op.index for op in part])
+        return FINE
+
+    found = temper(history(), convicts(0, 3), check)
+    assert seen == [[0, 1]]  # what was before the change
+    assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "overruled")
+    assert found.details["broken"] == "lost"
+    assert found.reason.startswith("a row is gone; but ")
+    assert "t1:1 out of the group 'g'" in found.reason
+    assert found.operations == (0, 3)
+
+
+def test_what_was_broken_before_convicts():
+    before = convicts(0)
+    assert temper(history(), convicts(0, 3), lambda _: before) == before
 
 
 @pytest.mark.parametrize(
     ("result", "forced"),
     [
-        (convicts(0, 1), True),  # all of it was before
         (convicts(0, 3), False),
         (convicts(3, checker="liveness"), True),  # to serve again was what it was for
         (CheckResult("rows", Verdict.VALID, "fine"), True),
         (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
     ],
 )
-def test_all_else_stays_as_it_is(result, forced):
-    assert temper(history(forced=forced), result) == result
+def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
+    assert temper(history(forced=forced), result, lambda _: pytest.fail("judged")) == result
 
 
-def test_every_judgement_is_tempered():
-    checker = SimpleNamespace(name="mine", check=lambda *_, **__: convicts(0, 3, checker="mine"))
-    for forced, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INVALID)):
-        assert judge(history(forced=forced), Case(seed=1), [checker]).verdict is verdict
+@pytest.mark.parametrize(
+    ("forced", "whole", "verdict"),
+    [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
+)
+def test_every_judgement_is_tempered(forced, whole, verdict):
+    """A checker that convicts histories of so many ops."""
+
+    def check(part, *_, **__):
+        found = convicts(0, checker="mine")
+        return found if len(part) >= whole else CheckResult("mine", Verdict.VALID, "fine")
+
+    checker = SimpleNamespace(name="mine", check=check)
+    checkers = SimpleNamespace(bounded=lambda *_: checker)
+    assert judge(history(forced=forced), Case(seed=1), [checker]).verdict is verdict
+    row = judge_history("mine", history(forced=forced), Case(seed=1), Budget(), checkers)
+    assert row.verdict == verdict
 
 
 def scribe():
