@@ -11,19 +11,25 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | measure   | what is held against the limit                                                    |
 |-----------|-----------------------------------------------------------------------------------|
 | counter   | the counter `of`, of each node, once all has settled                              |
-| memory    | the MiB that each node's processes hold at the end, where that is measured        |
+| memory    | the MiB that each node's processes hold at the end, or with `of` = `any time`     |
+|           | whenever that was measured (`usage`), where it is                                 |
+| disk      | the MiB that each node's files hold, whenever that was measured                   |
+| written   | the MiB that each node wrote in any minute, where that is measured                |
 | calls     | the calls of the method `of`                                                      |
 | elections | the terms in which a leader was heard of                                          |
 | leaders   | the nodes that announced to lead in one term                                      |
 | diverged  | places of a group of which replicas told differently (`harness.checkpoints`)      |
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
-Units: operation, fault, second, and the target's amounts. An outage may take the limits of all the
-faults that it meets together, and the time for which half of the quorum at once, or the links of
-all clients, were hit. One that meets a disturbance, by the harness, its host or its engine, is not
-held against the target, unless it is known when that was, and the limit passed before or after it;
-for elections and calls a disturbance counts as a fault, and each second in which nodes starved as
-one.
+Units: operation, fault, second, and the target's amounts. For what is written in a minute, those of
+that minute: operations, also of the minute before, since what they asked for may come late; faults,
+if they last into it. A node that nobody measured is not judged, and that is said.
+
+An outage may take the limits of all the faults that it meets together, and the time for which half
+of the quorum at once, or the links of all clients, were hit. One that meets a disturbance, by the
+harness, its host or its engine, is not held against the target, unless it is known when that was,
+and the limit passed before or after it; for elections and calls a disturbance counts as a fault,
+and each second in which nodes starved as one.
 A limit that grows by a unit of which the target did not say how much there was convicts nobody:
 what stays below its fixed part holds, and what exceeds that is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
@@ -33,6 +39,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +56,7 @@ from checkers._disturbances import (
 from checkers._permitted import permit_rules, permitted_exits
 from checkers._sentences import seconds
 from checkers.catalog.findings import Findings
-from harness.ops import NEMESIS, CheckResult, History, OpType, Verdict
+from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.permits import permits_of
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
@@ -57,6 +64,9 @@ __all__ = ["BoundsChecker"]
 
 NS_PER_S: Final = 1_000_000_000
 MIB: Final = 1024 * 1024
+MINUTE_NS: Final = 60 * NS_PER_S
+HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
+"""By measure: the numbers of a fact `usage`, and what they are of."""
 CALM: Final = "none"
 """The kind of fault of an outage that met none."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
@@ -115,6 +125,8 @@ class _Judged(Findings):
     """What was looked at, and what exceeded its limit. `units` are those of known amount."""
 
     units: frozenset[str] = frozenset()
+    unmeasured: list[str] = field(default_factory=list)
+    """Limits of what nobody measured of any node, as memory in a simulation."""
     text: list[str] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     operations: list[int] = field(default_factory=list)
@@ -168,9 +180,7 @@ class BoundsChecker:
         for limit in declared["limits"]:
             measure = limit["measure"]
             units = amounts | disturbed if measure in {"elections", "calls"} else amounts
-            bound = limit["limit"] + sum(
-                share * units.get(unit, 0) for unit, share in (limit.get("per") or {}).items()
-            )
+            bound = _bound(limit, units)
             if measure == "outage":
                 continue  # below: they are added up
             if measure == "elections":
@@ -183,8 +193,12 @@ class BoundsChecker:
                 judged.hold(limit, len(found), bound, what, *(op.index for op in found[:SHOWN_MAX]))
             elif measure == "calls":
                 _calls(limit, bound, declared, judged)
-            elif measure == "memory":
+            elif measure == "memory" and not limit["of"]:
                 _memory(history, limit, bound, judged)
+            elif measure in HELD:
+                _held(history, limit, bound, judged)
+            elif measure == "written":
+                _written(history, limit, amounts, faults, judged)
             elif measure == "counter" and at_rest:
                 _counters(limit, bound, declared, judged)
             elif measure == "counter" and may_not_settle:
@@ -204,6 +218,7 @@ class BoundsChecker:
         details: dict[str, Any] = {
             "looked": dict(sorted(judged.looked.items())),
             "exempt": dict(sorted(judged.exempt.items())),
+            "unmeasured": judged.unmeasured,
             "gaps": judged.gaps[:SHOWN_MAX],
             "exceeded": len(judged.text),
         }
@@ -229,6 +244,8 @@ class BoundsChecker:
         reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
         if exempt:
             reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
+        if judged.unmeasured:
+            reason += f"; nobody measured for {', '.join(judged.unmeasured)}"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 
@@ -251,6 +268,12 @@ def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[
         "fault": len(faults),
         "second": last / NS_PER_S,
     }
+
+
+def _bound(limit: Json, units: Mapping[str, float]) -> float:
+    """The limit, with what it grew by."""
+    per = (limit.get("per") or {}).items()
+    return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))
 
 
 def _elections(history: History, limit: Json, bound: float, judged: _Judged) -> None:
@@ -277,13 +300,93 @@ def _calls(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:
 
 def _memory(history: History, limit: Json, bound: float, judged: _Judged) -> None:
     """In simulation nobody measures it, and a node that was not measured is not judged."""
-    for op in history.facts("memory"):
+    measured = list(history.facts("memory"))
+    if not measured:
+        judged.unmeasured.append(limit["name"])
+    for op in measured:
         for node, held in op.value["bytes"].items():
             if held is None:
                 judged.excuse(limit["name"])
             else:
                 what = f"{node} ended with {held / MIB:.0f} MiB of memory"
                 judged.hold(limit, held / MIB, bound, what, op.index)
+
+
+def _held(history: History, limit: Json, bound: float, judged: _Judged) -> None:
+    """What was measured of each node, each time; those that never were are not judged."""
+    what, words = HELD[limit["measure"]]
+    worst: dict[str, tuple[float, Op]] = {}
+    for op in history.facts("usage"):
+        for node, held in op.value.get(what, {}).items():
+            if held is not None and (node not in worst or held > worst[node][0]):
+                worst[node] = (held, op)
+    for node, (held, op) in sorted(worst.items()):
+        text = f"{node} held {held / MIB:.1f} MiB {words} at {seconds(op.time)} s"
+        judged.hold(limit, held / MIB, bound, text, op.index)
+    _not_measured(history, what, frozenset(worst), limit, judged)
+
+
+def _not_measured(
+    history: History, what: str, measured: frozenset[str], limit: Json, judged: _Judged
+) -> None:
+    """Those nodes that were never measured, or that none was."""
+    if not measured:
+        judged.unmeasured.append(limit["name"])
+        return
+    nodes = {node for op in history.facts("usage") for node in op.value.get(what, ())}
+    for _ in nodes - measured:
+        judged.excuse(limit["name"])
+
+
+def _written(
+    history: History,
+    limit: Json,
+    amounts: Mapping[str, float],
+    faults: Sequence[Fault],
+    judged: _Judged,
+) -> None:
+    """The most that each node wrote from one look to another, a minute later at most.
+
+    Where looks are further apart, the limit is for as many minutes. What a process wrote after the
+    last look before it ended is not known, and not held against anybody: a number less than the one
+    before is that of a new process, which began with nought.
+    """
+    called = sorted(pair.invoke.time for pair in history.pairs)
+    looks: dict[str, list[tuple[Op, int]]] = {}
+    for op in history.facts("usage"):
+        for node, written in op.value.get("written_bytes", {}).items():
+            if written is not None:
+                looks.setdefault(node, []).append((op, written))
+
+    def bound(begin: int, end: int) -> float:
+        own = {
+            "operation": bisect_right(called, end) - bisect_left(called, begin - MINUTE_NS),
+            "fault": sum(fault.start < end and _end(fault) > begin for fault in faults),
+            "second": (end - begin) / NS_PER_S,
+        }
+        return _bound(limit, {**amounts, **own}) * max(1.0, (end - begin) / MINUTE_NS)
+
+    for node, found in sorted(looks.items()):
+        total, totals, first = 0, [0], 0
+        for (_, before), (_, after) in itertools.pairwise(found):
+            total += after - before if after >= before else after
+            totals.append(total)
+        for last in range(1, len(found)):
+            end = found[last][0]
+            while first < last - 1 and end.time - found[first][0].time > MINUTE_NS:
+                first += 1
+            begin, value = found[first][0], (totals[last] - totals[first]) / MIB
+            when = f"from {seconds(begin.time)} to {seconds(end.time)} s"
+            judged.hold(
+                limit,
+                value,
+                bound(begin.time, end.time),
+                f"{node} wrote {value:.1f} MiB {when}",
+                begin.index,
+                end.index,
+            )
+    several = frozenset(node for node, found in looks.items() if len(found) > 1)
+    _not_measured(history, "written_bytes", several, limit, judged)
 
 
 def _counters(limit: Json, bound: float, declared: Json, judged: _Judged) -> None:

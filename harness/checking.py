@@ -19,6 +19,7 @@ from harness.certificate import certified, weighed
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
 from harness.interrupts import UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict, worst
+from harness.overruled import temper
 from harness.plugins import Checker, Workload
 from harness.registry import load_plugin
 from harness.signatures import sign
@@ -91,11 +92,13 @@ def judge(
     Each is told to take `time_limit_s` at most. Nothing here ends one that does not look at the
     clock: that takes the user's Ctrl-C, or the alarms of the workers that judge a whole store.
     """
+
+    def judged(checker: Checker, part: History) -> CheckResult:
+        check = functools.partial(checker.check, part, case, time_limit_s=time_limit_s)
+        return result_of_check(checker_name(checker), check)
+
     found = [
-        result_of_check(
-            checker_name(checker),
-            functools.partial(checker.check, history, case, time_limit_s=time_limit_s),
-        )
+        temper(history, judged(checker, history), functools.partial(judged, checker))
         for checker in checkers
     ]
     try:

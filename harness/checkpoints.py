@@ -61,9 +61,18 @@ class Checkpoints:
         self._compared = 0
         self._forgotten = 0
         self._elections = 0
+        self._given_up: dict[str, None] = {}
+
+    def give_up(self, group: str) -> None:
+        """An administrator overruled the votes of this group: there may be two of it from now on,
+        so nothing more is compared.
+        """
+        self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
         """`node` leads `group` in `term`, which nobody else may: one more thing to compare."""
+        if group in self._given_up:
+            return []
         key = (group, term, LEADER)
         first = self._first.get(key)
         if first is None:
@@ -89,6 +98,8 @@ class Checkpoints:
             if isinstance(value, int) and what != "index":
                 self._reach(what, group, value, said_ns)
             if what == "group" or not isinstance(value, str) or not isinstance(index, int):
+                continue
+            if group in self._given_up:
                 continue
             key = (group, index, what)
             first = self._first.get(key)

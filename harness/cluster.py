@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -54,6 +54,7 @@ __all__ = [
     "ReadyPort",
     "Spring",
     "StreamQuality",
+    "Usage",
     "Variant",
     "check_clock",
     "check_links",
@@ -123,6 +124,18 @@ class NodeState(enum.Enum):
     RUNNING = "running"
     PAUSED = "paused"
     DOWN = "down"
+
+
+class Usage(NamedTuple):
+    """What a node uses; each is `None` where nobody tells, which is not the same as nought."""
+
+    memory_bytes: int | None = None
+    """What its processes hold now, but for files that the kernel caches. None if it is down."""
+    disk_bytes: int | None = None
+    """What its files hold now, by their visible sizes."""
+    written_bytes: int | None = None
+    """What it has written to its disk, not less than at any time before; a process that starts
+    anew may begin with nought again."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -452,11 +465,8 @@ class Cluster(Protocol):
         """
         ...
 
-    async def memory_bytes(self, node: str) -> int | None:
-        """What the node's processes hold now, but for files that the kernel caches.
-
-        `None` where nobody tells: a node that is down, a simulation.
-        """
+    async def usage(self, node: str) -> Usage:
+        """What the node holds now, and what it has written."""
         ...
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:

@@ -256,7 +256,8 @@ class Env(Protocol):
         """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
 
         Roles are announced this way: kind `leader` or `follower` with `group` and `term`; and where
-        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.checkpoints`).
+        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.checkpoints`);
+        kind `config-forced` says that an administrator overruled votes (`harness.overruled`).
         """
         ...
 

@@ -23,6 +23,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | log         | a message of a generator, or of a client that did not close |
 | "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
+| "harness" | usage       | what each node uses now, as `{quantity: {node: n or null}}`   |
+| "harness" | unsafe-change  | an administrator overruled votes (`harness.overruled`)   |
 | "harness" | divergence  | two replicas that told of one place differently             |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |

@@ -17,6 +17,7 @@ from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
+from harness.overruled import UNSAFE_CHANGE
 from harness.plugins import Completion, Roles
 from harness.store.oplog import OpLog
 
@@ -175,6 +176,9 @@ class EventScribe:
             self._recorder.fact("infrastructure", value)
         elif event.kind == "starvation" and not event.node:
             self._starved(event)
+        elif event.kind == "config-forced":
+            self._checkpoints.give_up(str(event.data.get("group")))
+            self._recorder.fact(UNSAFE_CHANGE, {"node": event.node, **event.data})
         elif event.kind == "leader":
             self._led(event)
 

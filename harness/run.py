@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from harness.case import NS_PER_S, stream
-from harness.cluster import Capability, Link
+from harness.cluster import Capability, Link, Usage
 from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
 from harness.errors import InfrastructureError
@@ -47,6 +47,8 @@ FINAL_BOUND_S: Final = 120.0
 FINALS_MAX: Final = 5
 """How often all is read again, where the target did not stay at rest meanwhile."""
 """All final reads together; what is still unread then is said in the history."""
+USAGE_POLL_S: Final = 10.0
+"""How often it is looked at what nodes use."""
 LEADER_POLL_S: Final = 1.0
 """How often it is asked who leads, where no node announces it."""
 PATIENCE_S_MIN: Final = 2.0
@@ -158,6 +160,7 @@ class _Run(OpenedTarget):
         watching = None
         if not self.scribe.announced:
             watching = self.env.spawn(self._watch_leaders(), name="leaders")
+        measuring = self.env.spawn(self._watch_usage(), name="usage")
         await self._workload_under_faults()
         if self._cut_short:
             self.recorder.fact("interrupted", {"phase": "chaos"})
@@ -168,7 +171,7 @@ class _Run(OpenedTarget):
         self._phase("converge")
         settled = await self._converge()
         self._phase("final")
-        await self._final(settled)
+        await self._final(settled, measuring)
         if watching is not None:
             watching.cancel()
 
@@ -275,7 +278,7 @@ class _Run(OpenedTarget):
         )
         return state
 
-    async def _final(self, settled: Convergence) -> None:
+    async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
         """Read everything, then have every node dumped: of the rest that was found, if it lasts.
 
         The network may have kept a call, or an operation for which nobody waits any more. Where one
@@ -288,21 +291,36 @@ class _Run(OpenedTarget):
                 break
             settled = await self._converge()
         self.scribe.summarize()
-        await self._measure()
+        measuring.cancel()
+        await self._measure(at_rest=True)
         self.recorder.fact("snapshot", snapshot)
         await self._driver.close()
 
-    async def _measure(self) -> None:
-        """How much memory each node holds at rest, where the environment tells."""
-        held: dict[str, int | None] = {}
+    async def _watch_usage(self) -> None:
+        while True:
+            await asyncio.sleep(USAGE_POLL_S)
+            await self._measure()
+
+    async def _measure(self, *, at_rest: bool = False) -> None:
+        """What each node uses, where the environment tells; at rest also as the fact `memory`."""
+        found: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:
-                held[name] = await self.cluster.memory_bytes(name)
+                found[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
-                held[name] = None
-                self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
-        if any(each is not None for each in held.values()):
-            self.recorder.fact("memory", {"bytes": held})
+                found[name] = Usage()
+                # A look in between is missed, and the next one may see; the last one has no next.
+                if at_rest:
+                    self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
+        told = {
+            what: {name: getattr(each, what) for name, each in found.items()}
+            for what in Usage._fields
+            if any(getattr(each, what) is not None for each in found.values())
+        }
+        if told:
+            self.recorder.fact("usage", told)
+        if at_rest and "memory_bytes" in told:
+            self.recorder.fact("memory", {"bytes": told["memory_bytes"]})
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)

@@ -28,6 +28,7 @@ from harness.checking import checked_result
 from harness.errors import CheckerLimitError, HarnessError
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.ops import CheckResult, History, Verdict
+from harness.overruled import temper
 from harness.permits import permitted_in
 from harness.plugins import Checker
 from harness.registry import load_plugin
@@ -329,8 +330,12 @@ def judge_history(
     try:
         with telling_interrupts(), cpu_limit(budget.cpu_s):
             checker = checkers.bounded(name, budget)
-            found = checker.check(history, case, time_limit_s=budget.cpu_s)
-            (told,) = explained(history, [checked_result(name, found, whole=key is None)])
+
+            def check(part: History) -> CheckResult:
+                found = checker.check(part, case, time_limit_s=budget.cpu_s)
+                return checked_result(name, found, whole=key is None)
+
+            (told,) = explained(history, [temper(history, check(history), check)])
             _fill(row, told, history)
     except UserInterrupt:
         raise

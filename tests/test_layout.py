@@ -63,12 +63,13 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
+    "checkers/bounds.py": (480, "one measure after another, each against its limit"),
     "checkers/catalog_passes/passes.py": (480, "one pass after another, on the same zones"),
     "checkers/elle/append.py": (440, "inference for one data type"),
     "checkers/elle/columns.py": (420, "one form of history, and how it is built"),
     "checkers/elle/versions.py": (460, "one order, from all its sources"),
     "checkers/history_models/engine.py": (420, "proof, reason and drawing of one verdict"),
-    "harness/cluster.py": (470, "one protocol and the structs that it speaks in"),
+    "harness/cluster.py": (480, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
     "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine.py": (640, "the only place that speaks to Docker's SDK"),
@@ -80,9 +81,9 @@ LARGE = {
     "results/facts.py": (440, "one table of facts after another"),
     "results/perfetto.py": (500, "one format, lane by lane"),
     "results/units.py": (420, "one unit of work, the same for all executors"),
-    "targets/kudu/raft/core.py": (470, "terms, votes and roles, which change together"),
+    "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),
     "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),
-    "targets/kudu/raft/replica.py": (600, "the owner's door, and the order of all effects"),
+    "targets/kudu/raft/replica.py": (640, "the owner's door, and the order of all effects"),
     "targets/kudu/raft/replica.py:__init__": (85, "an argument a line, and the parts they go to"),
     "targets/kudu/rpc/client.py": (440, "one connection and its calls"),
 }

@@ -36,6 +36,7 @@ __all__ = [
     "state",
     "this_process",
     "threads",
+    "written_bytes",
 ]
 
 STOPPED = frozenset("Tt")
@@ -164,6 +165,20 @@ def memory_bytes(process: ProcessId) -> int | None:
         return None
     held = re.search(r"^RssAnon:\s+(\d+) kB$", text, re.MULTILINE)  # a zombie has none
     return int(held[1]) * 1024 if held is not None and is_alive(process) else None
+
+
+def written_bytes(process: ProcessId) -> int | None:
+    """What a process made the kernel write to disks, in whole pages (`write_bytes`); see proc(5).
+
+    `None` once it is gone, where it may not be read, and for nought: what is written to a file
+    system in memory is not counted, and who wrote nothing at all has no need to be.
+    """
+    try:
+        text = _read(f"/proc/{process.pid}/io")
+    except OSError:
+        return None
+    written = re.search(r"^write_bytes: (\d+)$", text, re.MULTILINE)
+    return int(written[1]) or None if written is not None and is_alive(process) else None
 
 
 def is_of_container(pid: int, container_id: str) -> bool:

@@ -5,7 +5,8 @@ Counters are of nodes, as their dumps say; calls are those that nodes served sin
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
 election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
 and 3.3 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
-files a tablet, 16 MiB and a kilobyte an operation), and below what a storm, a leak or a cluster
+files a tablet, 16 MiB and a kilobyte an operation, 0.3 MiB on a disk, 2 to 4 KiB an operation
+written to it), and below what a storm, a leak or a cluster
 that sits out a fault shows.
 """
 
@@ -23,11 +24,18 @@ __all__ = ["describe_accepted", "describe_bounds"]
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 COPY: Final = "ConsensusService.StartTabletCopy"
+CHANGE: Final = "ConsensusService.ChangeConfig"
+CHANGES: Final = (CHANGE, "ConsensusService.BulkChangeConfig")
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
 """Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
 USUAL: Final = Flags()
 """Kudu's own flags, for which the limits of calls were measured."""
+REPLICAS_OF_MASTERS: Final = 7
+CATALOG_KIB_REPLICA: Final = 0.2
+"""What masters keep in their snapshots for each replica that was ever made: 0.07 were measured."""
+ENTRIES_OF_OPERATION: Final = 3
+"""So many entries of the masters' log one operation may take: a create takes three."""
 USUAL_PAIRS: Final = 20
 """So many pairs of a tablet server and a master that it heartbeats to were measured: 4 times 5."""
 
@@ -41,16 +49,18 @@ def describe_bounds(
     run under `changed` flags, a limit is the larger one.
     """
     pairs = len(masters) * len(tservers)
-    limits = _limits(flags, pairs)
-    if changed is not None:
-        limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs), strict=True)]
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
     calls = _calls_of(dumps)
+    amounts = _amounts(masters, calls)
+    made = amounts.get("replica made", 0)
+    limits = _limits(flags, pairs, made)
+    if changed is not None:
+        limits = [_larger(*two) for two in zip(limits, _limits(changed, pairs, made), strict=True)]
     return {
         "limits": limits,
         "counters": {name: _counters(dump) for name, dump in sorted(dumps.items())},
         "calls": calls,
-        "amounts": _amounts(masters, calls.get(COPY, 0)),
+        "amounts": amounts,
         "quorum": sorted(masters),
     }
 
@@ -111,8 +121,8 @@ def _counters(dump: Json) -> dict[str, int]:
     return found
 
 
-def _amounts(masters: Json, copies: int) -> dict[str, int]:
-    """How much there ever was, by the rows of the master that has applied most, and `copies`: each
+def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
+    """How much there ever was, by the rows of the master that has applied most, and by calls: each
     new replica of a tablet that is there already is copied, and one that it replaces goes.
 
     Nothing where no master answered: how much there was is then unknown, not nought.
@@ -128,14 +138,16 @@ def _amounts(masters: Json, copies: int) -> dict[str, int]:
     return {
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
-        "replica copied": copies,
+        "configuration changed": sum(calls.get(method, 0) for method in CHANGES),
+        "replica copied": calls.get(COPY, 0),
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
 
 
-def _limits(flags: Flags, pairs: int) -> list[dict[str, Any]]:
-    return [*_times(flags), *_calls(flags, pairs), *_kept(flags)]
+def _limits(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
+    """`made`: the replicas that were ever made."""
+    return [*_times(flags), *_calls(flags, pairs, made), *_kept(flags), *_used(flags, made)]
 
 
 def _larger(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +200,7 @@ def _scaled(number: int, factor: Fraction) -> float:
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 
 
-def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
+def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     """Each call is made once for what it is about, and again where an answer was lost.
 
     Heartbeats and votes also come with time: as often as the flags say, and heartbeats from each
@@ -200,6 +212,7 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
     beats = Fraction(USUAL.heartbeat_interval_ms, flags.heartbeat_interval_ms)
+    beats_of_leaders = Fraction(USUAL.raft_heartbeat_interval_ms, flags.raft_heartbeat_interval_ms)
     beats *= max(Fraction(1), Fraction(pairs, USUAL_PAIRS))
     return [
         _limit(
@@ -229,6 +242,50 @@ def _calls(flags: Flags, pairs: int) -> list[dict[str, Any]]:
             "calls of TSHeartbeat", "calls", "MasterService.TSHeartbeat", 500,
             "a heartbeat comes in its interval, or at once with news",
             replica_made=10, replica_copied=10, tablet_altered=20, second=_scaled(60, beats),
+        ),
+        _limit(
+            "calls of StartTabletCopy", "calls", COPY, 100,
+            "a replica is copied when it is added, and again where that was cut short",
+            replica_made=1, configuration_changed=2, fault=30,
+        ),
+        _limit(
+            "calls of ChangeConfig", "calls", CHANGE, 100,
+            "a configuration changes when somebody asks for it, or a replica is lost", operation=2,
+            replica_made=1, fault=60,
+        ),
+        _limit(
+            "calls of UpdateConsensus", "calls", "ConsensusService.UpdateConsensus", 1000,
+            "a leader speaks to each of its followers in its interval, or at once with news",
+            operation=20, fault=1000, replica_copied=20,
+            second=_scaled(4 * (made + REPLICAS_OF_MASTERS), beats_of_leaders),
+        ),
+    ]  # fmt: skip
+
+
+def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
+    """What a node may use while it runs. A MiB of a tablet is one that it has or copies.
+
+    An operation is worth a hundred rows of a hundred bytes, in the log, in history and in a row
+    file, each of which is written more than once. Real disks write whole pages of 4 KiB, one for
+    each sync. Masters write all that they know anew with every so many entries of their log.
+    """
+    kib = 1 / 1024
+    known = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every
+    return [
+        _limit(
+            "memory at any time", "memory", "any time", 320,
+            "what is under way is bounded, and a copy of at most 256 MiB is held whole",
+            operation=0.005,
+        ),
+        _limit(
+            "disk", "disk", "", 8, "logs are collected, and what is deleted is gone",
+            operation=64 * kib, live_tablet=1, replica_made=4 * kib, replica_copied=1,
+        ),
+        _limit(
+            "written in a minute", "written", "", 8,
+            "who has nothing to do writes little, and each write is written a few times",
+            operation=(64 + known) * kib, second=64 * kib, fault=1, replica_made=32 * kib,
+            replica_copied=1,
         ),
     ]  # fmt: skip
 

@@ -129,8 +129,12 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "tablet_snapshot_every": (2, 4, 50),
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
     "log_segment_size_kb": (512, 8),
+    # Kudu's own would only be over when most runs are. Others of the workload's replicas are then
+    # made anew while a server is away, if there is one that has none yet.
+    "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
 }
-"""Drawn in soaks: how much is in a log or an append, and how often snapshots take its place."""
+"""Drawn in soaks: how much is in a log or an append, how often snapshots take its place, and when a
+replica is given up. A new one stands last: the others are drawn as before."""
 
 
 def draw_flags(rng: random.Random, given: str) -> str:

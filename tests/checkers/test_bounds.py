@@ -460,6 +460,128 @@ def test_memory_is_held_of_each_node_that_was_measured() -> None:
     assert len(over.explanation) == 1
     assert over.details["exempt"] == {"memory": 1}
     assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # nobody measured
+    h = Timeline()
+    h.served(*steady())
+    beside = judge(h, limit("memory"), *ALL)
+    assert beside.verdict is Verdict.VALID
+    assert beside.reason.endswith("; nobody measured for memory")
+
+
+MIB = 1 << 20
+
+
+def used(h: Timeline, at_s: float, **told: Json) -> None:
+    """What was measured in MiB, by kind and node; `None` where nobody told."""
+    h.now_s = at_s
+    bytes_of = {
+        f"{kind}_bytes": {node: mib and int(mib * MIB) for node, mib in nodes.items()}
+        for kind, nodes in told.items()
+    }
+    h.fact("usage", bytes_of)
+
+
+@pytest.mark.parametrize(
+    ("measure", "of", "kind"), [("disk", "", "disk"), ("memory", "any time", "memory")]
+)
+def test_what_nodes_hold_is_held_whenever_it_was_measured(measure: str, of: str, kind: str) -> None:
+    def judged(*looks: Json, number: float = 40) -> CheckResult:
+        h = Timeline()
+        for second, nodes in enumerate(looks, 1):
+            used(h, second, **{kind: nodes})
+        return judge(h, limit(measure, of, number, operation=0.5), *ALL[:1])
+
+    name = f"{measure} {of}".strip()
+    assert judged({"m1": 40, "t1": 1}, {"m1": 3, "t1": 40}).verdict is Verdict.VALID
+    over = judged({"m1": 41}, {"m1": 50, "t1": 1}, {"m1": 3, "t1": None})
+    assert (over.verdict, over.details["rule"]) == (Verdict.INVALID, name)
+    assert over.operations == (1,)  # the worst look
+    assert len(over.explanation) == 1
+    missed = judged({"m1": 4, "m2": None}, {"m1": 4, "m2": None})
+    assert (missed.verdict, missed.details["exempt"]) == (Verdict.VALID, {name: 1})
+    for nothing in ([], [{"m1": None}]):
+        assert judged(*nothing).verdict is Verdict.UNKNOWN  # never valid by silence
+        assert judged(*nothing).details["unmeasured"] == [name]
+
+
+def test_a_limit_of_what_is_held_grows_with_operations() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    used(h, 20, disk={"m1": 45, "m2": 44})
+    assert judge(h, limit("disk", number=40, operation=0.5)).verdict is Verdict.VALID
+    used(h, 21, disk={"m1": 45, "m2": 45.5})
+    assert judge(h, limit("disk", number=40, operation=0.5)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict"),
+    [
+        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # what was there before is not of it
+        ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
+        ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
+        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
+        ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),  # no minute of which that is known
+        ([(0, 0), (120, 20)], Verdict.VALID),  # the limit is for two minutes
+        ([(0, 0), (120, 21)], Verdict.INVALID),
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process begins with nought
+        ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
+        ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
+        ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
+        ([(0, 50)], Verdict.UNKNOWN),  # one look is none
+        ([(0, None), (10, None)], Verdict.UNKNOWN),
+        ([], Verdict.UNKNOWN),
+    ],
+)
+def test_what_a_node_writes_is_held_for_each_minute(
+    looks: list[tuple[float, float | None]], verdict: Verdict
+) -> None:
+    h = Timeline()
+    for at_s, mib in looks:
+        used(h, at_s, written={"t1": mib})
+    result = judge(h, limit("written", number=10), end_s=200)
+    assert result.verdict is verdict, result
+    assert result.details["unmeasured"] == (["written"] if verdict is Verdict.UNKNOWN else [])
+
+
+@pytest.mark.parametrize(
+    ("mib", "verdict"),
+    # 10, 60 seconds of 0.1, the four operations from 61 s on, and one fault of two that lasted
+    [(10 + 6 + 4 + 3, Verdict.VALID), (10 + 6 + 4 + 3.5, Verdict.INVALID)],
+)
+def test_a_limit_of_what_is_written_grows_with_what_its_minute_met(
+    mib: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(10, 59, 61, 90, 130, 180)
+    h.fault("kill", 100, 125, "m1")
+    h.fault("kill", 30, 40, "m1")
+    h.served(181, 190, 200)
+    used(h, 120, written={"t1": 1})
+    used(h, 180, written={"t1": 1 + mib})
+    grows = limit("written", number=10, operation=1, second=0.1, fault=3)
+    assert judge(h, grows, end_s=240).verdict is verdict
+
+
+def test_a_limit_of_what_is_written_that_grows_by_who_knows_what_convicts_nobody() -> None:
+    h = Timeline()
+    used(h, 10, written={"t1": 0.5})
+    used(h, 20, written={"t1": 100})
+    grows = limit("written", number=10, replica=1)
+    assert judge(h, grows).verdict is Verdict.UNKNOWN
+    assert judge(h, grows, amounts={"replica": 89}).verdict is Verdict.INVALID
+
+
+def test_what_masters_write_of_what_they_know_is_expected_of_them() -> None:
+    def share(made: int, **flags: int) -> float:
+        table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
+        rows = [{"table_id": "A", "state": "RUNNING"}] * made
+        master = {"revision": 1, "tables": [table], "tablets": rows}
+        limits = describe_bounds({"m1": master}, {"t1": None}, Flags(**flags))["limits"]
+        (found,) = [each for each in limits if each["measure"] == "written"]
+        return found["per"]["operation"] * 1024 - 64
+
+    assert share(0) == 0
+    assert share(1000) == pytest.approx(10)  # 200 kB and three entries, of each sixty
+    assert share(1000, master_snapshot_every=10) == pytest.approx(60)
 
 
 def test_nothing_is_valid_without_limits_or_a_snapshot() -> None:
@@ -514,8 +636,8 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
     }  # fmt: skip
     assert found["amounts"] == {
-        "live table": 1, "live tablet": 2, "replica copied": 0, "replica made": 10,
-        "tablet altered": 7,
+        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 0,
+        "replica made": 10, "tablet altered": 7,
     }  # fmt: skip
     assert found["quorum"] == ["m1", "m2", "m3"]
     kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}

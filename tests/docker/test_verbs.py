@@ -248,10 +248,10 @@ async def kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(session):
     cluster.subscribe(lambda event: events.append((event.node, event.kind, event.data)))
     await ask(session, "n1", "append", "kept")
     boot = (await ask(session, "n1", "who"))["boot"]
-    assert 1 << 20 < await cluster.memory_bytes("n1") < 1 << 30
+    assert 1 << 20 < (await cluster.usage("n1")).memory_bytes < 1 << 30
     assert [await cluster.kill("n1"), await cluster.kill("n1")] == [True, False]
     assert cluster.state("n1") is NodeState.DOWN
-    assert not await cluster.memory_bytes("n1")
+    assert not (await cluster.usage("n1")).memory_bytes
     with pytest.raises(ConnectionRefusedError):
         await ask(session, "n1", "who")
     assert [await cluster.start("n1"), await cluster.start("n1")] == [True, False]

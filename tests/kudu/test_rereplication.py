@@ -249,6 +249,27 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
     assert {"TOMBSTONED"} == set((await held_by(cluster, "t1")).values())
 
 
+@on(deploy, tservers=4, flags=SOON)
+async def test_a_replica_moves_only_where_none_is_on_its_way(cluster: Deployed):
+    """Two on their way out of four servers could never both be replaced."""
+    client, world = cluster.new_client(), cluster.session.cluster
+    await cluster.ok(client, "create", name="t", partitions=1)
+    await cluster.until_converged()
+    (found,) = (await of_leader(cluster))["tablets"]
+    held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]
+    (free,) = (node for node in ("t1", "t2", "t3", "t4") if node not in held)
+    await world.kill(free)
+    first = await cluster.ok(client, "move-replica", table="t")
+    assert first["target"] == free
+    await asyncio.sleep(20)  # the newcomer is given up, and there is no other
+    assert len((await members(cluster))[found["id"]]) == 3
+    second = await cluster.do(client, "move-replica", table="t")
+    assert (second.type, second.error.partition(":")[0]) == (OpType.FAIL, "NOT_WELL")
+    await world.start(free)
+    await until_whole(cluster, 1, 3, await uuid_of(cluster, first["source"]))
+    await cluster.until_converged()
+
+
 @on(deploy, tservers=4)
 async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster: Deployed):
     """As `kudu tablet change_config move_replica` asks for it, while nothing has failed."""

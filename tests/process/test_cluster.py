@@ -185,12 +185,14 @@ def process_of(role):
 async def kill_and_start_on_the_same_disk(driver):
     await driver.ask("a", {"remember": "one"})
     boot = (await driver.ask("a", {"echo": "?"}))["boot"]
-    assert 1 << 20 < await driver.cluster.memory_bytes("a") < 1 << 30
+    assert 1 << 20 < (await driver.cluster.usage("a")).memory_bytes < 1 << 30
     assert await driver.cluster.kill("a")
     assert not await driver.cluster.kill("a")
-    assert await driver.cluster.memory_bytes("a") is None
+    down = await driver.cluster.usage("a")
+    assert (down.memory_bytes, down.written_bytes) == (None, None)
+    assert down.disk_bytes >= len("one")
     with pytest.raises(UsageError):
-        await driver.cluster.memory_bytes("nobody")
+        await driver.cluster.usage("nobody")
     assert driver.cluster.state("a") is NodeState.DOWN
     exited = await driver.wait_event("node-exited", "a")
     assert (exited.data["code"], exited.data["expected"]) == (-signal.SIGKILL, True)

@@ -1,7 +1,11 @@
 """What nodes hold at the end of a run is a fact of its history, where somebody can tell."""
 
+import itertools
+
+from harness.cluster import Usage
 from harness.errors import InfrastructureError
 from harness.registry import load_plugin
+from harness.run import USAGE_POLL_S
 from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 
@@ -13,14 +17,14 @@ class Measuring:
         self._held = held
 
     def execute(self, plan, main):
-        async def memory_bytes(node):
+        async def usage(node):
             held = self._held.get(node)
             if isinstance(held, Exception):
                 raise held
-            return held
+            return Usage(memory_bytes=held)
 
         async def measured(session):
-            cluster = Behaving(session.cluster, memory_bytes=memory_bytes)
+            cluster = Behaving(session.cluster, usage=usage)
             return await main(Behaving(session, cluster=cluster))
 
         return self._sim.execute(plan, measured)
@@ -30,9 +34,17 @@ def facts(history, f):
     return [op.value for op in history.facts(f)]
 
 
-def test_a_simulation_has_none():
-    _, outcome = run(toy(12, time_limit_s=3.0))
+def test_a_simulation_has_none_and_tells_of_disks():
+    _, outcome = run(toy(12, time_limit_s=25.0))
     assert facts(outcome.history, "memory") == []
+    looks = list(outcome.history.facts("usage"))
+    assert {frozenset(op.value) for op in looks} == {frozenset({"disk_bytes", "written_bytes"})}
+    gaps_s = [(b.time - a.time) / 1e9 for a, b in itertools.pairwise(looks)]
+    assert gaps_s[:-1] == [USAGE_POLL_S] * (len(gaps_s) - 1)
+    assert len(gaps_s) >= 2
+    written = [op.value["written_bytes"] for op in looks]
+    assert all(a[node] <= b[node] for a, b in itertools.pairwise(written) for node in a)
+    assert all(sum(op.value["disk_bytes"].values()) > 0 for op in looks)
 
 
 def test_one_that_cannot_be_measured_costs_nothing_but_its_number():

@@ -295,3 +295,18 @@ def test_what_the_device_was_doing_ends_with_the_node():
 
     nodes = specs("a", entry="tests.sim.test_disk:replacer")
     assert all(run(main, nodes, seed=seed) for seed in range(10))
+
+
+def test_what_a_disk_holds_and_what_was_ever_written_to_it():
+    async def work(disk, store):
+        file = await disk.open("log")
+        await file.append(b"12345")
+        await file.truncate(3)
+        await disk.replace("state", b"1234")
+        await disk.replace("state", b"12")
+        assert (store.held_bytes(), store.written_bytes) == (5, 11)
+        await disk.remove("log")
+        store.crash(lose_unsynced=True, torn=False)
+        return store.held_bytes(), store.written_bytes
+
+    assert in_world(work) == (2, 11)

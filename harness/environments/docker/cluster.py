@@ -24,6 +24,7 @@ from harness.cluster import (
     LinkQuality,
     NodeState,
     StreamQuality,
+    Usage,
     known_ends,
 )
 from harness.deployment import as_variant, start_in_order
@@ -139,9 +140,12 @@ class DockerCluster(RealCluster[DockerNode]):
         }
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
-    async def memory_bytes(self, node: str) -> int | None:
-        """What the processes in the node's container hold now."""
-        return await self._in_thread(self._engine.memory_bytes, self._node(node).container)
+    async def usage(self, node: str) -> Usage:
+        """What the processes in the node's container hold now and have written.
+
+        The engine does not tell what is in a volume.
+        """
+        return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
         """Where the data of a node are, for people."""

@@ -15,12 +15,13 @@ import contextlib
 import functools
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
+from harness.cluster import Usage
 from harness.environments import procfs
 from harness.environments.docker.archives import pack, unpack
 from harness.environments.docker.attachment import Attachment
@@ -36,6 +37,7 @@ __all__ = [
     "EngineUnreachableError",
     "ExecResult",
     "Found",
+    "usage_of",
 ]
 
 CALL_TIMEOUT_S: Final = 60
@@ -149,6 +151,20 @@ class _Unless(contextlib.AbstractContextManager[None, bool]):
         import docker.errors
 
         return isinstance(error, docker.errors.APIError) and error.status_code in self._statuses
+
+
+def usage_of(stats: Mapping[str, Any]) -> Usage:
+    """What the engine's statistics of a container say, of control groups of version 1 or 2.
+
+    No bytes written are as good as none counted: those to a file system in memory are not.
+    """
+    held = (stats.get("memory_stats") or {}).get("stats") or {}
+    anonymous = held.get("anon", held.get("rss"))
+    requests = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
+    written = sum(each["value"] for each in requests if each["op"].lower() == "write")
+    return Usage(
+        memory_bytes=None if anonymous is None else int(anonymous), written_bytes=written or None
+    )
 
 
 class Engine:
@@ -525,14 +541,12 @@ class Engine:
             )
 
     @_repeated
-    def memory_bytes(self, container: str) -> int | None:
-        """What its processes hold now, but for files that the kernel caches; `None` when down."""
-        found: dict[str, Any] = {"memory_stats": {}}
+    def usage(self, container: str) -> Usage:
+        """What its processes hold, but for files that the kernel caches, and wrote to devices."""
+        found: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             found = self._api.stats(container, stream=False, one_shot=True)
-        held = found["memory_stats"].get("stats") or {}
-        anonymous = held.get("anon", held.get("rss"))  # control groups of version 2, and 1
-        return None if anonymous is None else int(anonymous)
+        return usage_of(found)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
         """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""

@@ -17,6 +17,7 @@ from harness.cluster import (
     Link,
     LinkQuality,
     StreamQuality,
+    Usage,
     check_links,
     known_ends,
     unsupported,
@@ -73,9 +74,12 @@ class ProcessCluster(RealCluster[ProcessNode]):
         """`CAPABILITIES`; some are only approximate by a real Toxiproxy."""
         return self._capabilities
 
-    async def memory_bytes(self, node: str) -> int | None:
-        """What the node's process holds now."""
-        return self._node(node).memory_bytes()
+    async def usage(self, node: str) -> Usage:
+        """What the node's process and its data folder hold now, and what the process has written.
+
+        What its children hold and write is not counted.
+        """
+        return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:
         """Where the data of a node are, for people."""

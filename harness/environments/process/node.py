@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
 import signal
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from harness.cluster import NodeSpec, NodeState
+from harness.cluster import NodeSpec, NodeState, Usage
 from harness.deployment import as_variant
 from harness.environments import procfs
 from harness.environments.callers import CallerBook
@@ -52,6 +54,19 @@ _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
+
+
+def _held_bytes(folder: Path) -> int | None:
+    """The sizes of all files; `None` where nobody can tell. What goes meanwhile is left out."""
+    held = 0
+    try:
+        for path in folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.lstat()
+                held += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    except OSError:  # also if a folder goes while it is listed
+        return None
+    return held
 
 
 def python_path() -> str:
@@ -151,9 +166,18 @@ class ProcessNode(RealNode):
             return None
         return interference(self.spec.name, wanted=self.state, stopped=state in procfs.STOPPED)
 
-    def memory_bytes(self) -> int | None:
-        """What its process holds now; `None` while it is down."""
-        return None if self._child is None else procfs.memory_bytes(self._child.identity)
+    def usage(self) -> Usage:
+        """What its process and its data folder hold; safe in another thread.
+
+        A disk of ours is not looked at: to look would be a request that meets its faults.
+        """
+        child = self._child
+        disk_bytes = _held_bytes(self._data) if self.disk is None else None
+        if child is None:
+            return Usage(disk_bytes=disk_bytes)
+        return Usage(
+            procfs.memory_bytes(child.identity), disk_bytes, procfs.written_bytes(child.identity)
+        )
 
     # --- starting ----------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from harness.cluster import (
     NodeState,
     Spring,
     StreamQuality,
+    Usage,
     check_clock,
     check_links,
     known_ends,
@@ -293,10 +294,10 @@ class SimCluster:
         self._note("worsen-disk", node, **msgspec.to_builtins(quality))
         return machine.trouble.set(quality)
 
-    async def memory_bytes(self, node: str) -> int | None:
-        """Nobody tells: all nodes share one process."""
-        self._machine(node)
-        return None
+    async def usage(self, node: str) -> Usage:
+        """Of its disk. Nobody tells of its memory: all nodes share one process."""
+        disk = self._machine(node).disk
+        return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
         """The end of the node's log."""

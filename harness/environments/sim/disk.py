@@ -86,6 +86,8 @@ class DiskStore:
     ) -> None:
         self.world = world
         self.files: dict[str, _Inode] = {}
+        self.written_bytes = 0
+        """What was ever appended, or written anew in place of a file, over all incarnations."""
         self._random = random
         self._latency_ns = latency_ns
         self._append_ns_max = append_ns_max
@@ -94,10 +96,15 @@ class DiskStore:
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._requests = 0
 
+    def held_bytes(self) -> int:
+        """What is visible in all files together."""
+        return sum(len(inode.visible) for inode in self.files.values())
+
     # --- timing -----------------------------------------------------------------------------
 
-    def appended(self) -> None:
-        """An append was served by the page cache."""
+    def appended(self, size: int) -> None:
+        """An append of so many bytes was served by the page cache."""
+        self.written_bytes += size
         self._appends_ns += int(self._random.random() * self._append_ns_max)
 
     def quick(
@@ -221,6 +228,7 @@ class SimDisk:
         _check(self._loop, path)
         store, content = self._store, bytes(data)
         store.world.note(self._loop.name, f"replace {path}", content)
+        store.written_bytes += len(content)
 
         def rename() -> None:
             inode = _Inode()
@@ -270,7 +278,7 @@ class SimFile:
         offset, content = len(self._inode.visible), bytes(data)
         self._store.world.note(self._loop.name, f"append {self._path} at {offset}", content)
         self._inode.do(content)
-        self._store.appended()
+        self._store.appended(len(content))
         return offset
 
     async def sync(self) -> None:

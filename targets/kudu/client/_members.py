@@ -7,7 +7,8 @@ answer, is no attempt at all: the next leader is asked, and so it is for what on
 
 A replica moves as `kudu tablet change_config move_replica` has it: one change of the tablet's
 configuration adds the new server without a vote, to be promoted, and marks the old one to be
-replaced; the masters see to the rest.
+replaced; the masters see to the rest. As there, the tablet must be well before: no replica of it is
+on its way in or out. A second one on its way out may never be replaced, for want of a server.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class _Move(NamedTuple):
     leader: m.ReplicaLocation
     source: m.ReplicaLocation
     target: m.TabletServerEntry
+
+
+def _stays(peer: m.PeerConfig) -> bool:
+    return peer.member_type == "VOTER" and not peer.replace
 
 
 class _AskAnotherError(Exception):
@@ -175,7 +180,20 @@ class MembersClient:
             raft.PeerChange(raft.ChangeType.ADD_PEER, newcomer),
             raft.PeerChange(raft.ChangeType.MODIFY_PEER, leaving),
         )
-        request = raft.BulkChangeConfigRequest(move.leader.ts_uuid, move.tablet_id, changes)
+        method, state = "ConsensusService.GetConsensusState", raft.GetConsensusStateResponse
+        look = raft.GetConsensusStateRequest(move.leader.ts_uuid, move.tablet_id)
+        try:
+            seen = await self._ask(move.leader.address, method, look, state, deadline_ns)
+        except RpcError as failure:
+            return ended(OpType.FAIL, rpc_error_text(failure))
+        config: m.RaftConfig | None = seen.committed_config
+        if seen.error is not None or config is None:
+            return ended(OpType.FAIL, "NO_LEADER: the tablet's leader does not know its members")
+        if seen.pending_config is not None or not all(map(_stays, config.peers)):
+            return ended(OpType.FAIL, "NOT_WELL: a replica of the tablet is on its way in or out")
+        request = raft.BulkChangeConfigRequest(
+            move.leader.ts_uuid, move.tablet_id, changes, config.opid_index
+        )
         method = "ConsensusService.BulkChangeConfig"
         try:
             answer = await self._ask(

@@ -171,6 +171,12 @@ class ConsensusCalls:
         self._step(ev.ChangeConfig(changes, cas, waiter))
         return self._outcome(waiter.answer)
 
+    def unsafe_change_config(self, request: msg.UnsafeChangeConfigRequest) -> Answer:
+        """Leave all other members out; answered when that is durable here."""
+        waiter = _ForceWaiter()
+        self._step(ev.ForceConfig(request.member_uuids, waiter))
+        return self._outcome(waiter.answer)
+
     def read_index(self, request: msg.ReadIndexRequest) -> Answer:
         """Confirm leadership for a follower's read; answered once a majority has."""
         del request
@@ -218,6 +224,19 @@ class _ReadWaiter:
         self.answer.set(msg.ReadIndexResponse(error=error))
 
 
+class _ForceWaiter:
+    """The answer to an administrator who overrules votes (see `machine.Waiter`)."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self.term = 0
+
+    def finish(self, outcome: Any) -> None:
+        """It is durable, or `outcome` is the error."""
+        error = _error_of(outcome) if isinstance(outcome, RaftError) else None
+        self.answer.set(msg.UnsafeChangeConfigResponse(error))
+
+
 class _ChangeWaiter:
     """The answer to a change, as somebody who waits for it (see `machine.Waiter`)."""
 
@@ -231,11 +250,15 @@ class _ChangeWaiter:
         if not isinstance(outcome, RaftError):
             self.answer.set(msg.ChangeConfigResponse(self._core.configs.committed))
             return
-        if isinstance(outcome, ConfigRefusedError):
-            code = outcome.code
-        elif isinstance(outcome, IndeterminateError):
-            code = msg.ConsensusErrorCode.ABORTED
-        else:
-            code = msg.ConsensusErrorCode.NOT_THE_LEADER
-        error = msg.ConsensusError(code, str(outcome))
-        self.answer.set(msg.ChangeConfigResponse(error=error))
+        self.answer.set(msg.ChangeConfigResponse(error=_error_of(outcome)))
+
+
+def _error_of(outcome: RaftError) -> msg.ConsensusError:
+    """Why a configuration was not changed, or may not have been."""
+    if isinstance(outcome, ConfigRefusedError):
+        code = outcome.code
+    elif isinstance(outcome, IndeterminateError):
+        code = msg.ConsensusErrorCode.ABORTED
+    else:
+        code = msg.ConsensusErrorCode.NOT_THE_LEADER
+    return msg.ConsensusError(code, str(outcome))

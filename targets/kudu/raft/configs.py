@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -15,6 +15,7 @@ __all__ = [
     "changed_config",
     "decode_config",
     "encode_config",
+    "forced_config",
     "voters_of",
 ]
 
@@ -64,6 +65,25 @@ def changed_config(
     votes = sorted(set(voters_of(config)) ^ set(voters_of(after)))
     if len(votes) > 1:
         raise BadChangeError(f"one vote may change at a time, not those of {', '.join(votes)}")
+    return after
+
+
+def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: str) -> RaftConfig:
+    """`config` with these members alone, which an administrator forces upon a replica whose group
+    has lost its majority for good; raises `BadChangeError`.
+
+    After Kudu's `RaftConsensus::UnsafeChangeConfig`: it only leaves members out, never the replica
+    itself, and never all votes.
+    """
+    known = [peer.uuid for peer in config.peers]
+    strangers = [uuid for uuid in members if uuid not in known]
+    if strangers:
+        raise BadChangeError(f"{', '.join(strangers)} is not in the committed configuration here")
+    after = RaftConfig(config.opid_index, tuple(p for p in config.peers if p.uuid in members))
+    if local_uuid not in voters_of(after):
+        raise BadChangeError(f"{local_uuid}, which is asked, would not be a voter")
+    if after == config:
+        raise BadChangeError("the change changes nothing")
     return after
 
 

@@ -19,6 +19,8 @@ What it guarantees, and where:
 * **A follower commits only what it has matched** with this leader (KUDU-639).
 * **Reads**: a leader answers after a majority has answered a request that left after the read
   arrived, and after an entry of its own term has committed (dissertation 6.4).
+* **An administrator may overrule votes** where a majority is lost for good (`ForceConfig`). Members
+  that were left out may live on in a history of their own; what contradicts this one is refused.
 * **A leader without a majority steps down** after one longest election timeout (profile `strict`;
   Kudu's stays leader for ever).
 
@@ -35,6 +37,7 @@ from typing import Any, Final
 
 from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import events as ev
+from targets.kudu.raft.configs import BadChangeError, encode_config, forced_config
 from targets.kudu.raft.follower import Follower
 from targets.kudu.raft.leader import Leader
 from targets.kudu.raft.log import MemoryLog
@@ -42,6 +45,7 @@ from targets.kudu.raft.messages import (
     ConsensusError,
     ConsensusErrorCode,
     Entry,
+    EntryKind,
     InstallSnapshotResponse,
     OpId,
     PeerHealth,
@@ -128,6 +132,7 @@ class RaftCore:
             ev.CopyStarted: self._leader.copy_started,
             ev.Propose: self._on_propose,
             ev.ChangeConfig: self._on_change_config,
+            ev.ForceConfig: self._on_force_config,
             ev.ReadRequested: self._on_read_requested,
             ev.Synced: self._on_synced,
             ev.Compact: self._on_compact,
@@ -242,12 +247,12 @@ class RaftCore:
         term = self._state.term
         if caller_term < term:
             return False
-        assert caller_term > term or self.role is not Role.LEADER, (
-            f"{self.uuid} and {caller_uuid} both lead term {caller_term}"
-        )
-        assert caller_term > term or self.leader_uuid is None or self.leader_uuid == caller_uuid, (
-            f"{self.leader_uuid} and {caller_uuid} both lead term {caller_term}"
-        )
+        if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
+            # Only who was left out by force may lead a term that has a leader here.
+            assert self._state.is_stranger(caller_uuid), (
+                f"{self.leader_uuid} and {caller_uuid} both lead term {caller_term}"
+            )
+            return False
         if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:
             self._become_follower(caller_term, caller_uuid)
         self.leader_uuid = caller_uuid
@@ -456,6 +461,24 @@ class RaftCore:
             self._leader.change_config(event)
         else:
             self._refuse_proposal(event.token)
+
+    def _on_force_config(self, event: ev.ForceConfig) -> None:
+        """Append the configuration as if a leader of a new term had sent it, and run with it.
+
+        It is active from its append, like any other, so the members that are left decide alone.
+        """
+        try:
+            config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)
+        except BadChangeError as error:
+            code = ConsensusErrorCode.INVALID_CONFIG
+            self._state.effects.append(ev.ProposalRejected(event.token, str(error), code))
+            return
+        self._become_follower(self.term + 1, None)
+        opid = OpId(self.term, self.log.last_index + 1)
+        self._state.effects.append(ev.ConfigForced(event.token, opid, config))
+        self._state.append((Entry(opid.term, opid.index, EntryKind.CONFIG, encode_config(config)),))
+        self._config = self.configs.active
+        self._run(is_pre=False, ignore_live_leader=True)
 
     def _refuse_proposal(self, token: Any) -> None:
         reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"

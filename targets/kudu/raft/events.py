@@ -35,10 +35,12 @@ __all__ = [
     "ChangeConfig",
     "Committed",
     "Compact",
+    "ConfigForced",
     "CopyStarted",
     "Effect",
     "ElectionTimeout",
     "Event",
+    "ForceConfig",
     "HealthChanged",
     "HeartbeatDue",
     "InstallSnapshot",
@@ -184,6 +186,13 @@ class ChangeConfig(Event, frozen=True):
     token: Any
 
 
+class ForceConfig(Event, frozen=True):
+    """Leave all but these members out, by the word of an administrator and nobody's vote."""
+
+    members: tuple[str, ...]
+    token: Any
+
+
 class ReadRequested(Event, frozen=True):
     """Confirm leadership and find the read index (Raft dissertation, 6.4)."""
 
@@ -313,6 +322,16 @@ class ProposalAccepted(Effect, frozen=True):
 
     token: Any
     opid: OpId
+
+
+class ConfigForced(Effect, frozen=True):
+    """A configuration was forced upon this replica, as the entry `opid`: what the members that were
+    left out alone have is given up. It holds once it is durable.
+    """
+
+    token: Any
+    opid: OpId
+    config: RaftConfig
 
 
 class ProposalRejected(Effect, frozen=True):

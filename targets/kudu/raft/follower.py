@@ -24,6 +24,8 @@ from targets.kudu.raft.state import RaftState
 
 __all__ = ["Follower"]
 
+_LEFT_OUT = "you were left out of this group"
+
 
 class Follower:
     """Takes entries and snapshots from leaders whose term the core has accepted.
@@ -45,7 +47,20 @@ class Follower:
         """Take entries; the answer leaves once they are durable."""
         request = event.request
         preceding, entries = self._above_base(request)
-        if not self._matches(preceding):
+        matches = self._matches(preceding)
+        if (
+            (entries or not matches)
+            and self._state.is_stranger(request.caller_uuid)
+            and self._contradicts(preceding, entries)
+        ):
+            # It leads those that were left out by force: what it sends is nothing to us.
+            self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
+            return
+        if not matches:
+            assert preceding.index > self._log.commit_index, (
+                f"{COMMITTED_LOST}: the leader of {self._state.term} has {preceding}, "
+                f"here {self._log}"
+            )
             message = f"preceding {preceding}, here {self._log!r}"
             self.refuse(event.reply, ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, message)
             return
@@ -72,12 +87,12 @@ class Follower:
 
     def _matches(self, preceding: OpId) -> bool:
         """The log matching check (Raft 5.3)."""
-        if self._log.holds(preceding):
-            return True
-        assert preceding.index > self._log.commit_index, (
-            f"{COMMITTED_LOST}: the leader of {self._state.term} has {preceding}, here {self._log}"
-        )
-        return False
+        return self._log.holds(preceding)
+
+    def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
+        """Whether a request has another entry where one is committed here."""
+        opids = (preceding, *(OpId(entry.term, entry.index) for entry in entries))
+        return any(o.index <= self._log.commit_index and not self._log.holds(o) for o in opids)
 
     def _append_missing(self, entries: tuple[Entry, ...]) -> None:
         for position, entry in enumerate(entries):
@@ -126,6 +141,12 @@ class Follower:
     def install(self, event: ev.SnapshotReceived) -> None:
         """Take a whole snapshot, unless what it covers is committed here."""
         state, last = self._state, event.last_included
+        committed = self._log.term_at(self._log.commit_index)
+        if last.term < committed and state.is_stranger(event.caller_uuid):
+            error = ConsensusError(ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
+            response = InstallSnapshotResponse(state.uuid, state.term, error=error)
+            state.effects.append(ev.Reply(event.reply, response))
+            return
         if last.index > self._log.commit_index:
             self.fail_acks("a snapshot took the log's place")
             keep_log = self._log.install(last, event.config)

@@ -45,6 +45,8 @@ __all__ = [
     "StartTabletCopyRequest",
     "StartTabletCopyResponse",
     "StepDownMode",
+    "UnsafeChangeConfigRequest",
+    "UnsafeChangeConfigResponse",
     "UpdateConsensusRequest",
     "UpdateConsensusResponse",
 ]
@@ -344,6 +346,22 @@ class ChangeConfigResponse(_Message, frozen=True):
     """
 
     config: RaftConfig | None = None
+    error: ConsensusError | None = None
+
+
+class UnsafeChangeConfigRequest(_Message, frozen=True):
+    """Have a replica go on with these members alone, itself among them: all others are given up,
+    with whatever they alone have. For a group that has lost its majority for good.
+    """
+
+    dest_uuid: str
+    tablet_id: str
+    member_uuids: tuple[str, ...]
+
+
+class UnsafeChangeConfigResponse(_Message, frozen=True):
+    """Without an error the new configuration is durable there; it commits with a leader."""
+
     error: ConsensusError | None = None
 
 

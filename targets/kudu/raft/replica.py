@@ -120,6 +120,7 @@ class Replica:
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
         self._busy = False
+        self._forced: deque[ev.ConfigForced] = deque()  # not durable yet
         self._announced: tuple[Role, int] | None = None
         self._elections = {"started": 0, "won": 0}  # since the start of the node
         self._tasks: dict[int, asyncio.Task[Any]] = {}
@@ -274,11 +275,14 @@ class Replica:
         self._wal.close()
         stopped = NotLeaderError("the replica was stopped")
         for event in self._events:
-            if isinstance(event, ev.Propose | ev.ChangeConfig | ev.ReadRequested):
+            if isinstance(event, ev.Propose | ev.ChangeConfig | ev.ForceConfig | ev.ReadRequested):
                 event.token.finish(stopped)
         self._events.clear()
         self._effects.clear()
         self._applier.fail("the replica was stopped")
+        for effect in self._forced:
+            effect.token.finish(IndeterminateError("the replica was stopped"))
+        self._forced.clear()
         if self._calls is not None:
             self._calls.stop()
 
@@ -364,6 +368,11 @@ class Replica:
         if self._trace_steps:
             self._trace("synced")
         self.step(ev.Synced(sequence))
+        log = self.core.log
+        while self._forced and self._forced[0].opid.index <= log.durable_index:
+            effect = self._forced.popleft()
+            lost = IndeterminateError("another leader's entry took its place")
+            effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
         """Announce a step; only to be called where that is wanted."""
@@ -383,6 +392,7 @@ class Replica:
             ev.SendRunElection: senders.send_run_election,
             ev.Reply: self._reply,
             ev.Committed: self._committed,
+            ev.ConfigForced: self._config_forced,
             ev.ProposalAccepted: self._applier.accept,
             ev.ProposalRejected: self._proposal_rejected,
             ev.ReadReady: self._read_ready,
@@ -425,6 +435,20 @@ class Replica:
         if effect.code is not msg.ConsensusErrorCode.NOT_THE_LEADER:
             error = ConfigRefusedError(effect.code, effect.reason)
         effect.token.finish(error)
+
+    def _config_forced(self, effect: ev.ConfigForced) -> None:
+        """Say so before anything comes of it: from now on, promises to others may be broken."""
+        self._forced.append(effect)
+        kept = [peer.uuid for peer in effect.config.peers]
+        before = self.core.configs.committed.peers
+        self._env.event(
+            "config-forced",
+            group=self._group_label,
+            term=effect.opid.term,
+            index=effect.opid.index,
+            kept=[peer.address for peer in effect.config.peers],
+            left_out=[peer.address for peer in before if peer.uuid not in kept],
+        )
 
     def _read_ready(self, effect: ev.ReadReady) -> None:
         assert effect.index <= self._applier.journal.index, "a read is ready before it was applied"

@@ -65,6 +65,11 @@ _METHODS: Final[dict[str, tuple[type[msgspec.Struct], _Handle, _Refuse]]] = {
         ConsensusCalls.bulk_change_config,
         lambda _, error: msg.ChangeConfigResponse(error=error),
     ),
+    "UnsafeChangeConfig": (
+        msg.UnsafeChangeConfigRequest,
+        ConsensusCalls.unsafe_change_config,
+        lambda _, error: msg.UnsafeChangeConfigResponse(error),
+    ),
     "ReadIndex": (
         msg.ReadIndexRequest,
         ConsensusCalls.read_index,

@@ -48,6 +48,10 @@ class RaftState:
         self.now_ns = 0
         self.effects: list[ev.Effect] = []
 
+    def is_stranger(self, uuid: str) -> bool:
+        """Whether somebody is no member by the active configuration, as far as it is known here."""
+        return all(peer.uuid != uuid for peer in self.log.configs.active.peers)
+
     def save_meta(self) -> None:
         """Make term, vote and committed configuration durable."""
         meta = ev.SaveMeta(self.term, self.voted_for, self.log.configs.committed)

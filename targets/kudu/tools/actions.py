@@ -15,6 +15,7 @@ import msgspec
 
 from harness.plugins import Said
 from targets.kudu import messages as m
+from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
@@ -236,12 +237,17 @@ async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
 
 
 async def _ask_tablet(admin: Admin, leader: m.ReplicaLocation, method: str, request: Any) -> Any:
+    return await _ask_replica(admin, leader.address, method, request)
+
+
+async def _ask_replica(admin: Admin, address: str, method: str, request: Any) -> Any:
     response_type = {
         "LeaderStepDown": raft.LeaderStepDownResponse,
         "ChangeConfig": raft.ChangeConfigResponse,
+        "UnsafeChangeConfig": raft.UnsafeChangeConfigResponse,
     }[method]
     answer: Any = await admin.must_answer(
-        leader.address, f"ConsensusService.{method}", request, response_type
+        address, f"ConsensusService.{method}", request, response_type
     )
     if answer.error is not None:
         raise ToolError(f"{answer.error.code.name}: {answer.error.message}")
@@ -278,6 +284,24 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
     return Said("")
 
 
+async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
+    """The server is asked itself: the tablet may have no leader, and will not get one otherwise."""
+    if given.tablet == SYSTEM_TABLET_ID:
+        asked = m.GetMasterRegistrationRequest()
+        method = "MasterService.GetMasterRegistration"
+        uuid = (await admin.ask_master(given.server, method, asked)).meta.master_uuid
+    else:
+        listed = await admin.ask_leader(
+            "MasterService.ListTabletServers", m.ListTabletServersRequest()
+        )
+        uuid = next((s.uuid for s in listed.servers if s.address == given.server), "")
+        if not uuid:
+            raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
+    request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
+    await _ask_replica(admin, given.server, "UnsafeChangeConfig", request)
+    return Said("")
+
+
 ACTIONS: Final[Mapping[str, Action]] = {
     "ksck": _ksck,
     "master list": _master_list,
@@ -289,4 +313,5 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "table scan": _table_scan,
     "tablet leader_step_down": _leader_step_down,
     "tablet change_config": _change_config,
+    "remote_replica unsafe_change_config": _unsafe_change_config,
 }

@@ -84,6 +84,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         kind.add_argument("ts_uuid", metavar="TS_UUID")
         if name != "remove_replica":
             kind.add_argument("replica_type", choices=["VOTER", "NON_VOTER"])
+    replicas = modes.add_parser("remote_replica", help="replicas, on their own server")
+    unsafe = replicas.add_subparsers(required=True).add_parser(
+        "unsafe_change_config",
+        help="force a configuration of some of its members upon a replica whose tablet has lost "
+        "its majority for good; what the others alone have is lost",
+    )
+    unsafe.set_defaults(action="remote_replica unsafe_change_config")
+    unsafe.add_argument("server", metavar="NODE:PORT")
+    unsafe.add_argument("tablet", metavar="TABLET_ID")
+    unsafe.add_argument("peer_uuids", metavar="PEER_UUID", nargs="+")
     return parser.parse_args(list(arguments))
 
 

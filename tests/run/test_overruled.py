@@ -1,0 +1,133 @@
+"""After an administrator overruled votes nothing convicts of what was given up."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from checkers.bounds import BoundsChecker
+from harness.case import Case
+from harness.checking import judge
+from harness.cluster import ClusterEvent
+from harness.ops import CheckResult, OpType, Verdict
+from harness.overruled import UNSAFE_CHANGE, temper
+from harness.plugins import NodeRole, Roles
+from harness.recorder import EventScribe, Recorder
+from results.budgets import Budget
+from results.units import judge_history
+from tests.checkers.histories import Writer
+
+FORCED = {
+    "node": "t3", "group": "g", "term": 4, "index": 9, "kept": ["t3:1"], "left_out": ["t1:1"],
+}  # fmt: skip
+
+
+def history(*, forced: bool = True):
+    """Ops 0 and 1 before the change, which is op 2, and 3 and 4 after it."""
+    writer = Writer()
+    writer.ok(1, "get", {"name": "a"})
+    writer.fact(UNSAFE_CHANGE if forced else "log", FORCED)
+    writer.ok(1, "get", {"name": "a"})
+    return writer.history
+
+
+def convicts(*operations: int, checker: str = "linearizable-rows") -> CheckResult:
+    return CheckResult(
+        checker, Verdict.INVALID, "a row is gone", (), operations, {"rule": "lost", "looked": {}}
+    )
+
+
+FINE = CheckResult("linearizable-rows", Verdict.VALID, "fine")
+
+
+def test_what_may_have_been_given_up_is_unknown_and_says_why():
+    seen = []
+
+    def check(part):
+        seen.append([op.index for op in part])
+        return FINE
+
+    found = temper(history(), convicts(0, 3), check)
+    assert seen == [[0, 1]]  # what was before the change
+    assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "overruled")
+    assert found.details["broken"] == "lost"
+    assert found.reason.startswith("a row is gone; but ")
+    assert "t1:1 out of the group 'g'" in found.reason
+    assert found.operations == (0, 3)
+
+
+def test_what_was_broken_before_convicts():
+    before = convicts(0)
+    assert temper(history(), convicts(0, 3), lambda _: before) == before
+
+
+@pytest.mark.parametrize(
+    ("result", "forced"),
+    [
+        (convicts(0, 3), False),
+        (convicts(3, checker="liveness"), True),  # to serve again was what it was for
+        (CheckResult("rows", Verdict.VALID, "fine"), True),
+        (CheckResult("rows", Verdict.PERMITTED, "stale", (), (3,)), True),
+    ],
+)
+def test_all_else_stays_as_it_is_and_is_judged_once(result, forced):
+    assert temper(history(forced=forced), result, lambda _: pytest.fail("judged")) == result
+
+
+@pytest.mark.parametrize(
+    ("forced", "whole", "verdict"),
+    [(True, 5, Verdict.UNKNOWN), (True, 2, Verdict.INVALID), (False, 5, Verdict.INVALID)],
+)
+def test_every_judgement_is_tempered(forced, whole, verdict):
+    """A checker that convicts histories of so many ops."""
+
+    def check(part, *_, **__):
+        found = convicts(0, checker="mine")
+        return found if len(part) >= whole else CheckResult("mine", Verdict.VALID, "fine")
+
+    checker = SimpleNamespace(name="mine", check=check)
+    checkers = SimpleNamespace(bounded=lambda *_: checker)
+    assert judge(history(forced=forced), Case(seed=1), [checker]).verdict is verdict
+    row = judge_history("mine", history(forced=forced), Case(seed=1), Budget(), checkers)
+    assert row.verdict == verdict
+
+
+def scribe():
+    recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
+    found = EventScribe(recorder, [])
+    found.observe_roles(Roles({"m1": NodeRole("follower", 1)}, ("m1", "m2")))
+    return recorder, lambda node, kind, **data: found.on_event(ClusterEvent(0, node, kind, data))
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "leader"])
+@pytest.mark.parametrize(("group", "told"), [("g", []), ("h", ["divergence"])])
+def test_replicas_of_the_group_are_compared_no_more(kind, group, told):
+    recorder, event = scribe()
+    said = {"checkpoint": ("log", "index"), "leader": ("term", "term")}[kind]
+    event("t1", kind, group=group, **{said[1]: 5, **({"log": "a"} if kind == "checkpoint" else {})})
+    event("t3", "config-forced", **{name: FORCED[name] for name in FORCED if name != "node"})
+    event("t3", kind, group=group, **{said[1]: 5, **({"log": "b"} if kind == "checkpoint" else {})})
+    facts = [(op.f, op.value) for op in recorder.history()]
+    assert [f for f, _ in facts] == [UNSAFE_CHANGE, *told]
+    assert facts[0][1] == FORCED
+
+
+def test_what_differed_before_is_told_all_the_same():
+    recorder, event = scribe()
+    for node, log in (("t1", "a"), ("t2", "b")):
+        event(node, "checkpoint", group="g", index=5, log=log)
+    event("t3", "config-forced", **{name: FORCED[name] for name in FORCED if name != "node"})
+    assert [op.f for op in recorder.history()] == ["divergence", UNSAFE_CHANGE]
+
+
+def test_two_masters_that_lead_one_term_after_it_convict_nobody():
+    limits = [{"name": "leaders of a term", "measure": "leaders", "of": "", "limit": 1}]
+    for forced, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INVALID)):
+        writer = Writer()
+        writer.add(1, OpType.INVOKE, "get", {"name": "a"})
+        if forced:
+            writer.fact(UNSAFE_CHANGE, {**FORCED, "group": "master"})
+        for node in ("m1", "m3"):
+            writer.fact("leader", {"node": node, "term": 7})
+        writer.fact("snapshot", {"bounds": {"limits": limits}})
+        judged = judge(writer.history, Case(seed=1), [BoundsChecker()])
+        assert judged.verdict is verdict, judged
