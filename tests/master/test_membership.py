@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
+from harness.cluster import NodeSpec
+from harness.plugins import Session
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
+from tests.sim.toy import run
 
 BY_HAND = "master_auto_join_cluster=false"
 
 
-async def ask(cluster: Deployed, node: str, method: str, *request: Any) -> Any:
+async def ask(cluster: Deployed | Session, node: str, method: str, *request: Any) -> Any:
     request_type, response_type = m.METHODS[f"MasterService.{method}"]
     rpc = RpcClient(cluster.env)
     try:
@@ -161,3 +164,32 @@ async def test_a_wiped_master_is_nobody_in_its_cluster(cluster: Deployed) -> Non
 
     assert (found.role, found.member_type) == ("NON_PARTICIPANT", "NON_PARTICIPANT")
     assert (await members(cluster, leader))[wiped] == "VOTER UNKNOWN_ROLE"
+
+
+def master_of(*cluster: str, name: str) -> NodeSpec:
+    """A master that was told of the masters `cluster`, which joins nobody by itself."""
+    masters = [f"{each}:7051" for each in cluster]
+    flags = {"master_auto_join_cluster": False}
+    config = {"masters": masters, "address": f"{name}:7051", "flags": flags}
+    entry = "targets.kudu.master.node:main"
+    return NodeSpec(
+        name=name, role="master", ports=(7051,), pages=8051, entry=entry, config=config
+    )
+
+
+def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
+    """The configuration it began with may be newer than any of this cluster, and is then not
+    replaced by them: it would vote, and never know that it does.
+    """
+
+    async def body(session: Session) -> None:
+        await asyncio.sleep(5)
+        refused = (await ask(session, "a", "AddMaster", "c:7051")).error
+        assert (refused.code, refused.status) == (
+            m.MasterErrorCode.UNKNOWN_ERROR,
+            m.AppStatus.INVALID_ARGUMENT,
+        )
+        assert (await ask(session, "b", "AddMaster", "c:7051")).error is None
+
+    two = (master_of("a", name="a"), master_of("b", name="b"), master_of("b", "c", name="c"))
+    run(body, two)
