@@ -526,13 +526,6 @@ class Replica:
         """Give up leadership at once; nothing happens on a follower."""
         self.step(ev.StepDown())
 
-    def hand_over(self, *, new_leader_uuid: str | None = None) -> None:
-        """Refuse writes, and ask `new_leader_uuid` or any voter to run as soon as it has the whole
-        log; after an election timeout without a successor this replica goes on. Nothing happens on
-        a follower.
-        """
-        self.step(ev.StepDown(msg.StepDownMode.GRACEFUL, new_leader_uuid))
-
     def _check_running(self) -> None:
         if self.state_text != "RUNNING":
             raise NotLeaderError(f"the replica is {self.state_text}")
