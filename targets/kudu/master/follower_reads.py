@@ -34,8 +34,8 @@ __all__ = ["FollowerReads"]
 
 _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5
-"""How slow this machine's clock may run, in its seconds to one of a right clock. No clock is that bad
-by itself, but a bound that is too large does no harm."""
+"""How slow this machine's clock may run: its seconds in one of a right clock. None is that bad by
+itself, but a bound that is too large does no harm."""
 Response = TypeVar("Response")
 
 
