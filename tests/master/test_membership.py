@@ -166,15 +166,13 @@ async def test_a_wiped_master_is_nobody_in_its_cluster(cluster: Deployed) -> Non
     assert (await members(cluster, leader))[wiped] == "VOTER UNKNOWN_ROLE"
 
 
-def master_of(*cluster: str, name: str) -> NodeSpec:
-    """A master that was told of the masters `cluster`, which joins nobody by itself."""
+def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
+    """A master that was told of the masters `cluster`; whether it `joins` them by itself."""
     masters = [f"{each}:7051" for each in cluster]
-    flags = {"master_auto_join_cluster": False}
+    flags = {"master_auto_join_cluster": joins}
     config = {"masters": masters, "address": f"{name}:7051", "flags": flags}
     entry = "targets.kudu.master.node:main"
-    return NodeSpec(
-        name=name, role="master", ports=(7051,), pages=8051, entry=entry, config=config
-    )
+    return NodeSpec(name=name, role="master", ports=(7051,), pages=8051, entry=entry, config=config)
 
 
 def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
@@ -184,12 +182,26 @@ def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
 
     async def body(session: Session) -> None:
         await asyncio.sleep(5)
-        refused = (await ask(session, "a", "AddMaster", "c:7051")).error
-        assert (refused.code, refused.status) == (
-            m.MasterErrorCode.UNKNOWN_ERROR,
-            m.AppStatus.INVALID_ARGUMENT,
-        )
+        for other in ("b", "c"):  # a member of that cluster, and one that is to be
+            refused = (await ask(session, "a", "AddMaster", f"{other}:7051")).error
+            assert (refused.code, refused.status) == (
+                m.MasterErrorCode.UNKNOWN_ERROR,
+                m.AppStatus.INVALID_ARGUMENT,
+            )
         assert (await ask(session, "b", "AddMaster", "c:7051")).error is None
 
     two = (master_of("a", name="a"), master_of("b", name="b"), master_of("b", "c", name="c"))
     run(body, two)
+
+
+@pytest.mark.parametrize(("told", "joins"), [(("a", "b", "c", "d"), True), (("a", "d"), False)])
+def test_a_master_joins_by_itself_only_if_it_was_told_of_all(
+    told: tuple[str, ...], *, joins: bool
+) -> None:
+    async def body(session: Session) -> None:
+        await asyncio.sleep(20)
+        listed = await ask(session, "a", "ListMasters")
+        assert ("d:7051" in {entry.address for entry in listed.masters}) is joins
+
+    three = [master_of("a", "b", "c", name=name) for name in ("a", "b", "c")]
+    run(body, (*three, master_of(*told, name="d", joins=True)))

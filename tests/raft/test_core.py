@@ -856,6 +856,36 @@ class TestHealth:
 
         assert [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)] == ["c"]
 
+    def test_a_server_that_lost_its_replica_does_not_count_for_what_it_had(self) -> None:
+        core = leader_in_office(tablet_copy=True)
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable here
+        acked(core, "b", 2)
+        core.step(ev.HeartbeatDue(), 0)
+        self.refused(core, "b", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+
+        acked(core, "c", 2)
+
+        assert core.commit_index == 1
+
+    def test_a_newcomer_is_given_one_once_it_is_a_member_for_good(self) -> None:
+        core, missing = leader_in_office(tablet_copy=True), msg.ConsensusErrorCode.TABLET_NOT_FOUND
+        change(core, adding("d", "NON_VOTER"))
+        assert all_of(self.refused(core, "d", missing), ev.SendStartCopy) == []
+
+        core.step(ev.Synced(core.log.append_sequence), 0)
+        acked(core, "b", 2)
+        core.step(ev.HeartbeatDue(), 0)
+
+        assert only(self.refused(core, "d", missing), ev.SendStartCopy).config.opid_index == 2
+
+    def test_a_newcomer_whose_vote_may_be_needed_is_given_one_at_once(self) -> None:
+        core = leader_in_office(tablet_copy=True)
+        change(core, adding("d", "VOTER"))
+
+        effects = self.refused(core, "d", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+
+        assert only(effects, ev.SendStartCopy).peer_uuid == "d"
+
     @pytest.mark.parametrize(
         ("code", "health"),
         [
