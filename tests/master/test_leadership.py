@@ -279,3 +279,16 @@ async def test_masters_change_only_from_the_configuration_that_was_looked_at() -
         Status.ILLEGAL_STATE,
     )
     assert asked == [(ChangeType.REMOVE_PEER, "b", 7)]
+
+
+async def test_what_a_later_leadership_confirms_says_nothing_of_this_ones_maps() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(1)
+    reading = asyncio.ensure_future(master.get("t"))
+    await settle()
+
+    master.replica.depose()
+    master.replica.elect(9)
+
+    assert refusal(await reading).code is NOT_LEADER
