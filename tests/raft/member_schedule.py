@@ -224,9 +224,12 @@ class MemberSchedule(Schedule):
         node.start()
 
     def do_lose(self) -> None:
-        """A server is gone for good, if the group can bear it."""
+        """A server is gone for good, if the group can bear it. The last answer of one that is to be
+        promoted may still be under way, and win it a vote.
+        """
         node = self.rng.choice(self.running())
-        if not self.can_go(node):
+        coming = {p.uuid for c in self.known_configs() for p in c.peers if p.promote}
+        if node.uuid in coming or not self.can_go(node):
             return
         self.lost.add(node.uuid)
         self.uuids.remove(node.uuid)
