@@ -351,6 +351,12 @@ async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
         assert again.error is not None
         assert again.error.status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
+    master.replica.reachable = (
+        False  # whoever cannot confirm itself does not know what is not there
+    )
+    unsure = await master.service.replace_tablet(m.ReplaceTabletRequest("f" * 32), "c")
+    assert unsure.error is not None
+    assert unsure.error.code is m.MasterErrorCode.NOT_THE_LEADER
 
 
 def test_one_change_of_one_configuration_is_pending_at_once() -> None:
