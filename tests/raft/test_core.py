@@ -404,17 +404,29 @@ class TestLeader:
         assert (core.role, core.term, core.leader_uuid) == (Role.FOLLOWER, 1, None)
         assert all_of(effects, ev.SaveMeta) == []
 
-    def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
+    def sending_a_snapshot(self) -> tuple[RaftCore, ev.SendSnapshot]:
         core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
         lead(core)
         request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
+        return core, only(
+            core.step(ev.UpdateAnswered("b", request_id, response), 0), ev.SendSnapshot
+        )
 
-        effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
+    @pytest.mark.parametrize("arrives", [False, True])
+    def test_every_part_of_a_snapshot_is_a_sign_of_life(self, *, arrives: bool) -> None:
+        core, sent = self.sending_a_snapshot()
+        if arrives:
+            core.step(ev.SnapshotProgress("b", sent.request_id), 2 * S)
 
-        sent = only(effects, ev.SendSnapshot)
+        core.step(ev.HeartbeatDue(), 4 * S)
+
+        assert (core.role is Role.LEADER) is arrives
+
+    def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
+        core, sent = self.sending_a_snapshot()
         done = msg.InstallSnapshotResponse("b", 2, installed=True)
         effects = core.step(ev.SnapshotSent("b", sent.request_id, msg.OpId(1, 10), done), 0)
         assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(1, 10)
