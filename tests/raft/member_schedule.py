@@ -20,6 +20,7 @@ from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.configs import voters_of
 from targets.kudu.raft.core import RaftCore, Role
+from targets.kudu.raft.log import MemoryLog
 from targets.kudu.raft.messages import (
     ChangeType,
     ConsensusErrorCode,
@@ -46,6 +47,12 @@ COUNTED = (
 )
 COMMITTED, PROMOTED, COPIED, BURIED, LOST, FILLED, HANDED_OVER = COUNTED
 CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # how fast clocks run
+
+
+def durable_end(log: MemoryLog) -> OpId:
+    """The last entry that no crash takes back; a snapshot may cover what was never synced."""
+    index = max(log.durable_index, log.base.index)
+    return OpId(log.term_at(index), index)
 
 
 class CopyRequested(ev.Event, frozen=True):
@@ -111,12 +118,17 @@ class MemberSchedule(Schedule):
     def can_serve(self, config: RaftConfig, without: str = "") -> bool:
         """Whether a majority is there and has all it ever had, also without one server."""
         voters = voters_of(config)
-        whole = [n for n in self.running() if n.core._log_is_current(n.core.log.last)]
+        whole = [n for n in self.running() if n.core._log_is_current(durable_end(n.core.log))]
         live = {node.uuid for node in whole} - {without}
         return sum(uuid in live for uuid in voters) > len(voters) // 2
 
     def can_go(self, node: Node) -> bool:
-        """Whether what is left of every configuration can go on without its data."""
+        """Whether what is left of every configuration can go on without its data. Which there are
+        is not known while somebody still has to look at a change.
+        """
+        waiting = [event for each in self.nodes.values() for event in each.events]
+        if any(isinstance(event, ev.ChangeConfig) for event in waiting):
+            return False
         return all(self.can_serve(config, node.uuid) for config in self.known_configs())
 
     # --- actions ----------------------------------------------------------------------------
