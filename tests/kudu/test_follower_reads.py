@@ -8,6 +8,7 @@ import pytest
 
 from harness.case import Case
 from harness.checking import judge
+from harness.faults.kinds import DRIFT_PPM_MAX
 from harness.ops import OpType
 from harness.planning import plan_case
 from harness.registry import load_plugin
@@ -100,3 +101,21 @@ async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_en
     assert old.value["bound_ns"] >= 5e9
     young = await _get(cluster, 1000)
     assert young.type is OpType.FAIL, young
+
+
+@on(deploy)
+async def test_a_clock_that_runs_slow_makes_no_answer_look_newer_than_it_is(cluster: Deployed):
+    await cluster.ok(cluster.new_client(), "create", name="t")
+    leader = await cluster.leader()
+    alone = next(node for node in ("m1", "m2", "m3") if node != leader)
+    while (await _get(cluster, 2000)).node != alone:
+        pass
+    for other in {"m1", "m2", "m3"} - {alone}:
+        await cluster.session.cluster.kill(other)
+    await cluster.session.cluster.skew(alone, offset_ns=0, drift_ppm=-DRIFT_PPM_MAX)
+    await asyncio.sleep(5.0)
+
+    old = await _get(cluster, 60_000)
+
+    assert (old.type, old.node) == (OpType.OK, alone), old
+    assert old.value["bound_ns"] >= 5e9

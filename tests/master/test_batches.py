@@ -12,7 +12,6 @@ from targets.kudu.master.batches import (
     PACKED_FROM,
     decode_batch,
     encode_batch,
-    entry_limit,
     tablets_limit,
 )
 from targets.kudu.master.records import (
@@ -26,6 +25,7 @@ from targets.kudu.master.records import (
     TabletState,
 )
 from targets.kudu.partitions import partitions_of
+from targets.kudu.raft.senders import entry_limit
 
 COLUMNS = tuple(m.Column(i, f"column_{i}", is_key=i == 0) for i in range(5))
 SERVERS = [m.PeerConfig(f"{i + 1:032x}", f"t{i}:7050") for i in range(5)]

@@ -7,7 +7,8 @@ import pytest
 
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
-from targets.kudu.raft.replica import IndeterminateError, OverloadedError
+from targets.kudu.raft.messages import ChangeType, ConsensusErrorCode
+from targets.kudu.raft.replica import ConfigRefusedError, IndeterminateError, OverloadedError
 from tests.master.fakes import FakeMaster, add, refusal, settle
 from tests.virtual import run
 
@@ -256,3 +257,38 @@ async def test_revisions_never_fall_across_leaders() -> None:
         await master.lead(term + 2)
     assert revisions == sorted(revisions)
     assert revisions[0] > 0
+
+
+async def test_masters_change_only_from_the_configuration_that_was_looked_at() -> None:
+    master = await FakeMaster().lead()
+    replica: Any = master.replica
+    replica.committed_config = m.RaftConfig(
+        7, (*replica.config.peers, m.PeerConfig("b", "m2:7051"))
+    )
+    asked = []
+
+    async def overtaken(changes: Any, *, cas_config_opid_index: int | None = None) -> Any:
+        asked.append((changes[0].type, changes[0].peer.uuid, cas_config_opid_index))
+        raise ConfigRefusedError(ConsensusErrorCode.CAS_FAILED, "the configuration is 8, not 7")
+
+    replica.change_config = overtaken
+    answer = await master.service.remove_master(m.RemoveMasterRequest("m2:7051"), "client")
+
+    assert (refusal(answer).code, refusal(answer).status) == (
+        Code.UNKNOWN_ERROR,
+        Status.ILLEGAL_STATE,
+    )
+    assert asked == [(ChangeType.REMOVE_PEER, "b", 7)]
+
+
+async def test_what_a_later_leadership_confirms_says_nothing_of_this_ones_maps() -> None:
+    master = await FakeMaster().lead()
+    await master.create("t")
+    await asyncio.sleep(1)
+    reading = asyncio.ensure_future(master.get("t"))
+    await settle()
+
+    master.replica.depose()
+    master.replica.elect(9)
+
+    assert refusal(await reading).code is NOT_LEADER

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
+from harness.cluster import NodeSpec
+from harness.plugins import Session
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
+from tests.sim.toy import run
 
 BY_HAND = "master_auto_join_cluster=false"
 
 
-async def ask(cluster: Deployed, node: str, method: str, *request: Any) -> Any:
+async def ask(cluster: Deployed | Session, node: str, method: str, *request: Any) -> Any:
     request_type, response_type = m.METHODS[f"MasterService.{method}"]
     rpc = RpcClient(cluster.env)
     try:
@@ -164,3 +167,44 @@ async def test_a_wiped_master_is_nobody_in_its_cluster(cluster: Deployed) -> Non
 
     assert (found.role, found.member_type) == ("NON_PARTICIPANT", "NON_PARTICIPANT")
     assert (await members(cluster, leader))[wiped] == "VOTER UNKNOWN_ROLE"
+
+
+def master_of(*cluster: str, name: str, joins: bool = False) -> NodeSpec:
+    """A master that was told of the masters `cluster`; whether it `joins` them by itself."""
+    masters = [f"{each}:7051" for each in cluster]
+    flags = {"master_auto_join_cluster": joins}
+    config = {"masters": masters, "address": f"{name}:7051", "flags": flags}
+    entry = "targets.kudu.master.node:main"
+    return NodeSpec(name=name, role="master", ports=(7051,), pages=8051, entry=entry, config=config)
+
+
+def test_a_master_that_was_started_for_another_cluster_is_not_added() -> None:
+    """The configuration it began with may be newer than any of this cluster, and is then not
+    replaced by them: it would vote, and never know that it does.
+    """
+
+    async def body(session: Session) -> None:
+        await asyncio.sleep(5)
+        for other in ("b", "c"):  # a member of that cluster, and one that is to be
+            refused = (await ask(session, "a", "AddMaster", f"{other}:7051")).error
+            assert (refused.code, refused.status) == (
+                m.MasterErrorCode.UNKNOWN_ERROR,
+                m.AppStatus.INVALID_ARGUMENT,
+            )
+        assert (await ask(session, "b", "AddMaster", "c:7051")).error is None
+
+    two = (master_of("a", name="a"), master_of("b", name="b"), master_of("b", "c", name="c"))
+    run(body, two)
+
+
+@pytest.mark.parametrize(("told", "joins"), [(("a", "b", "c", "d"), True), (("a", "d"), False)])
+def test_a_master_joins_by_itself_only_if_it_was_told_of_all(
+    told: tuple[str, ...], *, joins: bool
+) -> None:
+    async def body(session: Session) -> None:
+        await asyncio.sleep(20)
+        listed = await ask(session, "a", "ListMasters")
+        assert ("d:7051" in {entry.address for entry in listed.masters}) is joins
+
+    three = [master_of("a", "b", "c", name=name) for name in ("a", "b", "c")]
+    run(body, (*three, master_of(*told, name="d", joins=True)))

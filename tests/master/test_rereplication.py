@@ -212,6 +212,25 @@ async def test_a_call_follows_the_tablets_leader() -> None:
     assert {dest for dest, *_ in tablet.asked} == {tablet.second}
 
 
+async def test_a_call_that_hangs_is_made_anew_where_another_one_leads() -> None:
+    tablet = await one_tablet()
+    client: Any = tablet.master.client
+    answering = client.call
+
+    async def call(address: str, method: str, *rest: Any, **more: Any) -> Any:
+        if method.endswith("ChangeConfig") and address == f"{tablet.leader}:7050":
+            await asyncio.get_running_loop().create_future()
+        return await answering(address, method, *rest, **more)
+
+    client.call = call
+    await tablet.report(tablet.third)
+    assert tablet.asked == []
+
+    await tablet.report(tablet.third, leader=tablet.second, term=2)
+
+    assert {dest for dest, *_ in tablet.asked} == {tablet.second}
+
+
 async def test_a_new_master_hears_everything_anew() -> None:
     tablet = await one_tablet()
     tablet.master.client.answers["ChangeConfig"] = UNREACHABLE
@@ -332,6 +351,12 @@ async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
         assert again.error is not None
         assert again.error.status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
+    master.replica.reachable = (
+        False  # whoever cannot confirm itself does not know what is not there
+    )
+    unsure = await master.service.replace_tablet(m.ReplaceTabletRequest("f" * 32), "c")
+    assert unsure.error is not None
+    assert unsure.error.code is m.MasterErrorCode.NOT_THE_LEADER
 
 
 def test_one_change_of_one_configuration_is_pending_at_once() -> None:

@@ -32,7 +32,7 @@ from targets.kudu.master.reports import plan_missing, plan_report
 from targets.kudu.master.system_tablet import SystemTablet
 from targets.kudu.master.tasks import retry_delay_ms
 from targets.kudu.master.tservers import TServer, TServerMap
-from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported, with_table
+from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported, with_table
 from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
@@ -552,3 +552,14 @@ async def test_a_tablet_server_of_another_cluster_is_refused_and_loses_nothing()
     assert master.tservers.get("ts9") is None
     own = await master.heartbeat("ts0", cluster_id=joined.cluster_id)
     assert (own.error, own.cluster_id) == (None, "")
+
+
+async def test_a_master_that_does_not_know_its_cluster_yet_hears_of_no_foreign_server() -> None:
+    master = FakeMaster()
+    master.leadership.on_role_change(master.replica)
+
+    early = await master.heartbeat("ts9", cluster_id="another")
+
+    assert refusal(early).status is m.AppStatus.SERVICE_UNAVAILABLE
+    await master.lead()
+    assert [server.uuid for server in master.tservers] == ["ts0", "ts1", "ts2"]

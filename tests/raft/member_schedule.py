@@ -3,7 +3,8 @@
 On top of `schedule.py`: members are added (with and without a vote, to be promoted or not), demoted
 and removed; servers are lost for good and others, new and empty, take their place; replicas are
 tombstoned, vote on, and are filled again. A new leader is often asked for a change at once and
-often cut off at once, since that is where the rules about changes matter.
+often cut off at once, since that is where the rules about changes matter. Leaders hand over, logs
+are short, so that newcomers are filled by snapshots, and no two clocks run alike.
 
 A schedule never takes from a group what it may not lose: a server that is gone for good leaves a
 majority of every configuration that anybody knows, and only servers that no configuration names are
@@ -19,6 +20,7 @@ from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
 from targets.kudu.raft.configs import voters_of
 from targets.kudu.raft.core import RaftCore, Role
+from targets.kudu.raft.log import MemoryLog
 from targets.kudu.raft.messages import (
     ChangeType,
     ConsensusErrorCode,
@@ -26,6 +28,7 @@ from targets.kudu.raft.messages import (
     EntryKind,
     OpId,
     PeerChange,
+    StepDownMode,
 )
 from tests.raft.schedule import Node, PromiseBrokenError, Schedule
 
@@ -39,8 +42,17 @@ COUNTED = (
     "replicas made for a leader",
     "replicas tombstoned",
     "servers lost for good",
+    "snapshots for non-voters",
+    "successors asked to run",
 )
-COMMITTED, PROMOTED, COPIED, BURIED, LOST = COUNTED
+COMMITTED, PROMOTED, COPIED, BURIED, LOST, FILLED, HANDED_OVER = COUNTED
+CLOCK_PERCENTS = (50, 90, 100, 100, 110, 200)  # how fast clocks run
+
+
+def durable_end(log: MemoryLog) -> OpId:
+    """The last entry that no crash takes back; a snapshot may cover what was never synced."""
+    index = max(log.durable_index, log.base.index)
+    return OpId(log.term_at(index), index)
 
 
 class CopyRequested(ev.Event, frozen=True):
@@ -65,16 +77,22 @@ class MemberSchedule(Schedule):
         self.server_count = len(self.nodes)
         rng = self.rng
         self.loses = rng.random() < 0.5  # else it tombstones members
+        self.clocks_from = rng.randrange(len(CLOCK_PERCENTS))
         more = {
             "add": rng.choice((0.5, 1.5)),
             "remove": rng.choice((0.3, 1)),
             "demote": rng.choice((0.1, 0.5)),
+            "swap": rng.choice((0.1, 0.5)),
             "bury": rng.choice((0, 0.1, 0.3)),
             "lose": rng.choice((0.1, 0.3)) if self.loses else 0,
         }
         self.actions += more
         self.weights += more.values()
-        self.weights[self.actions.index("run_election")] = rng.choice((0, 0.3, 1, 2))
+        often: dict[str, tuple[float, ...]] = {"run_election": (0, 0.3, 1, 2)}
+        if rng.random() < 0.5:  # else there is more room for changes
+            often |= {"step_down": (0.5, 2), "compact": (0.5, 2, 5), "read": (3, 15)}
+        for action, weights in often.items():
+            self.weights[self.actions.index(action)] = rng.choice(weights)
         self.eager = rng.choice((0.0, 0.5, 0.9))  # how often a new leader is asked for a change
         self.cut_leaders = rng.choice((0.0, 0.3, 0.7))  # how often one is cut off at once
 
@@ -100,12 +118,17 @@ class MemberSchedule(Schedule):
     def can_serve(self, config: RaftConfig, without: str = "") -> bool:
         """Whether a majority is there and has all it ever had, also without one server."""
         voters = voters_of(config)
-        whole = [n for n in self.running() if n.core._log_is_current(n.core.log.last)]
+        whole = [n for n in self.running() if n.core._log_is_current(durable_end(n.core.log))]
         live = {node.uuid for node in whole} - {without}
         return sum(uuid in live for uuid in voters) > len(voters) // 2
 
     def can_go(self, node: Node) -> bool:
-        """Whether what is left of every configuration can go on without its data."""
+        """Whether what is left of every configuration can go on without its data. Which there are
+        is not known while somebody still has to look at a change.
+        """
+        waiting = [event for each in self.nodes.values() for event in each.events]
+        if any(isinstance(event, ev.ChangeConfig) for event in waiting):
+            return False
         return all(self.can_serve(config, node.uuid) for config in self.known_configs())
 
     # --- actions ----------------------------------------------------------------------------
@@ -114,8 +137,8 @@ class MemberSchedule(Schedule):
         leaders = [node for node in self.running() if node.core.role is Role.LEADER]
         return self.rng.choice(leaders) if leaders else None
 
-    def change(self, node: Node, kind: ChangeType, peer: PeerConfig) -> None:
-        self.step(node, ev.ChangeConfig((PeerChange(kind, peer),), None, None))
+    def change(self, node: Node, *changes: tuple[ChangeType, PeerConfig]) -> None:
+        self.step(node, ev.ChangeConfig(tuple(PeerChange(*one) for one in changes), None, None))
 
     def do_config(self) -> None:
         self.rng.choice((self.do_add, self.do_remove, self.do_demote))()
@@ -139,7 +162,7 @@ class MemberSchedule(Schedule):
         )
         peer = PeerConfig(uuid, f"{uuid}:1", member_type, promote)
         if self.can_serve(RaftConfig(-1, (*node.core.config.peers, peer)), uuid):
-            self.change(node, ChangeType.ADD_PEER, peer)
+            self.change(node, (ChangeType.ADD_PEER, peer))
 
     def do_remove(self, node: Node | None = None) -> None:
         node = node or self.any_leader()
@@ -149,7 +172,7 @@ class MemberSchedule(Schedule):
         gone = self.rng.choice([peer for peer in others if peer.uuid in self.lost] or others)
         rest = tuple(peer for peer in node.core.config.peers if peer != gone)
         if self.can_serve(RaftConfig(-1, rest)):
-            self.change(node, ChangeType.REMOVE_PEER, gone)
+            self.change(node, (ChangeType.REMOVE_PEER, gone))
 
     def do_demote(self) -> None:
         """Take a vote, or give one."""
@@ -163,7 +186,34 @@ class MemberSchedule(Schedule):
         )
         after = tuple(flipped if p == peer else p for p in node.core.config.peers)
         if self.can_serve(RaftConfig(-1, after)):
-            self.change(node, ChangeType.MODIFY_PEER, flipped)
+            self.change(node, (ChangeType.MODIFY_PEER, flipped))
+
+    def do_swap(self) -> None:
+        """Remove a member and add a new one without a vote, in one step."""
+        node = self.any_leader()
+        others = [] if node is None else [p for p in node.core.config.peers if p.uuid != node.uuid]
+        if node is None or not others or self.server_count >= SERVERS_MAX:
+            return
+        gone = self.rng.choice(others)
+        rest = tuple(peer for peer in node.core.config.peers if peer != gone)
+        if self.can_serve(RaftConfig(-1, rest)):
+            self.server_count += 1
+            uuid = f"u{self.server_count}"
+            new = PeerConfig(uuid, f"{uuid}:1", "NON_VOTER", promote=True)
+            self.change(node, (ChangeType.REMOVE_PEER, gone), (ChangeType.ADD_PEER, new))
+
+    def do_read(self) -> None:
+        """Whoever takes itself for the leader may be asked."""
+        node = self.any_leader()
+        if node is not None:
+            self.step(node, ev.ReadRequested(len(self.committed)))
+
+    def do_step_down(self) -> None:
+        """Most leaders hand over, to whom they are told or to anybody."""
+        node = self.any_leader()
+        if node is not None:
+            mode = StepDownMode.ABRUPT if self.rng.random() < 0.2 else StepDownMode.GRACEFUL
+            self.step(node, ev.StepDown(mode, self.rng.choice((None, None, *self.uuids))))
 
     def do_bury(self) -> None:
         """A replica gives up its data and keeps its votes."""
@@ -186,9 +236,12 @@ class MemberSchedule(Schedule):
         node.start()
 
     def do_lose(self) -> None:
-        """A server is gone for good, if the group can bear it."""
+        """A server is gone for good, if the group can bear it. The last answer of one that is to be
+        promoted may still be under way, and win it a vote.
+        """
         node = self.rng.choice(self.running())
-        if not self.can_go(node):
+        coming = {p.uuid for c in self.known_configs() for p in c.peers if p.promote}
+        if node.uuid in coming or not self.can_go(node):
             return
         self.lost.add(node.uuid)
         self.uuids.remove(node.uuid)
@@ -243,11 +296,19 @@ class MemberSchedule(Schedule):
         if node.uuid not in self.lost and (node.uuid not in self.buried or is_vote):
             super().step(node, event)
 
+    def local_ns(self, node: Node) -> int:
+        number = int(node.uuid.removeprefix("u"))
+        percent = CLOCK_PERCENTS[(number + self.clocks_from) % len(CLOCK_PERCENTS)]
+        return self.now_ns * percent // 100 + 1000 * number
+
     def carry_effect(self, node: Node, effect: ev.Effect) -> None:
         if isinstance(effect, ev.SendStartCopy):
             self.send(node, effect.peer_uuid, CopyRequested(node.uuid, effect))
-        else:
-            super().carry_effect(node, effect)
+            return
+        self.counts[HANDED_OVER] += isinstance(effect, ev.SendRunElection)
+        is_filled = isinstance(effect, ev.InstallSnapshot) and node.core.role is not Role.FOLLOWER
+        self.counts[FILLED] += is_filled
+        super().carry_effect(node, effect)
 
     def core_step(self, node: Node, event: ev.Event) -> None:
         before = node.core.configs.active.opid_index

@@ -90,6 +90,13 @@ class ForgetsVote(_Mutant):
         state.save_meta = forgetful
 
 
+class ForgetsGivenUpLog(_Mutant):
+    """A tombstone, or what is filled in its place, that votes as if its log had never been."""
+
+    def break_parts(self) -> None:
+        self._last_logged = OpId(0, 0)
+
+
 class KeepsAbortedConfig(_Mutant):
     """Does not bring the old configuration back when a pending one is truncated (KUDU-1338)."""
 
@@ -163,6 +170,7 @@ MUTANTS = [
     CommitsBeyondMatch,
     ReadsUnconfirmed,
     ForgetsVote,
+    ForgetsGivenUpLog,
     KeepsAbortedConfig,
     ChangesBeforeItsTerm,
     ChangesWhilePending,

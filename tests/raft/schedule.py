@@ -308,6 +308,10 @@ class Schedule:
 
     # --- carrying out -----------------------------------------------------------------------
 
+    def local_ns(self, node: Node) -> int:
+        """The time by a node's own clock."""
+        return self.now_ns
+
     def step(self, node: Node, event: ev.Event) -> None:
         if node.effects or node.events:
             node.events.append(event)
@@ -320,7 +324,7 @@ class Schedule:
         core = node.core
         self.events += 1
         was = (core.role, core.term)
-        node.effects.extend(core.step(event, self.now_ns))
+        node.effects.extend(core.step(event, self.local_ns(node)))
         if core.role is Role.LEADER and was != (core.role, core.term):
             self.check_new_leader(node)
         while node.effects and not isinstance(node.effects[0], ev.SaveMeta | ev.InstallSnapshot):

@@ -22,8 +22,11 @@ class Receiver:
     def __init__(self, term: int = 3) -> None:
         self.term = term
         self.installed: list[bytes] = []
+        self.contacts: list[tuple[str, int]] = []
 
     def step(self, event: ev.Event) -> None:
+        if isinstance(event, ev.LeaderContact):
+            self.contacts.append((event.caller_uuid, event.caller_term))
         if isinstance(event, ev.SnapshotReceived):
             self.installed.append(event.data)
             event.reply.set(msg.InstallSnapshotResponse("a", self.term, installed=True))
@@ -67,6 +70,7 @@ def test_chunks_in_order_make_a_snapshot(receiver: Receiver, calls: ConsensusCal
     assert send(calls, chunk(10, 20)).next_offset == 20
     assert send(calls, chunk(20, 30)).installed
     assert receiver.installed == [DATA]
+    assert receiver.contacts == [("b", 3)] * 3, "each is a sign of life of the leader"
 
 
 def test_repeated_and_early_chunks_are_not_taken(receiver: Receiver, calls: ConsensusCalls) -> None:

@@ -411,17 +411,29 @@ class TestLeader:
         assert (core.role, core.term, core.leader_uuid) == (Role.FOLLOWER, 1, None)
         assert all_of(effects, ev.SaveMeta) == []
 
-    def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
+    def sending_a_snapshot(self) -> tuple[RaftCore, ev.SendSnapshot]:
         core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
         lead(core)
         request_id = core._leader.peers["b"].in_flight
         assert request_id is not None
         error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
         response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
+        return core, only(
+            core.step(ev.UpdateAnswered("b", request_id, response), 0), ev.SendSnapshot
+        )
 
-        effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
+    @pytest.mark.parametrize("arrives", [False, True])
+    def test_every_part_of_a_snapshot_is_a_sign_of_life(self, *, arrives: bool) -> None:
+        core, sent = self.sending_a_snapshot()
+        if arrives:
+            core.step(ev.SnapshotProgress("b", sent.request_id), 2 * S)
 
-        sent = only(effects, ev.SendSnapshot)
+        core.step(ev.HeartbeatDue(), 4 * S)
+
+        assert (core.role is Role.LEADER) is arrives
+
+    def test_a_peer_behind_the_log_is_sent_the_snapshot(self) -> None:
+        core, sent = self.sending_a_snapshot()
         done = msg.InstallSnapshotResponse("b", 2, installed=True)
         effects = core.step(ev.SnapshotSent("b", sent.request_id, msg.OpId(1, 10), done), 0)
         assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(1, 10)
@@ -862,6 +874,36 @@ class TestHealth:
         effects = core.step(ev.CopyStarted("c", copy.request_id, None), 0)
 
         assert [sent.peer_uuid for sent in all_of(effects, ev.SendUpdate)] == ["c"]
+
+    def test_a_server_that_lost_its_replica_does_not_count_for_what_it_had(self) -> None:
+        core = leader_in_office(tablet_copy=True)
+        core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable here
+        acked(core, "b", 2)
+        core.step(ev.HeartbeatDue(), 0)
+        self.refused(core, "b", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+
+        acked(core, "c", 2)
+
+        assert core.commit_index == 1
+
+    def test_a_newcomer_is_given_one_once_it_is_a_member_for_good(self) -> None:
+        core, missing = leader_in_office(tablet_copy=True), msg.ConsensusErrorCode.TABLET_NOT_FOUND
+        change(core, adding("d", "NON_VOTER"))
+        assert all_of(self.refused(core, "d", missing), ev.SendStartCopy) == []
+
+        core.step(ev.Synced(core.log.append_sequence), 0)
+        acked(core, "b", 2)
+        core.step(ev.HeartbeatDue(), 0)
+
+        assert only(self.refused(core, "d", missing), ev.SendStartCopy).config.opid_index == 2
+
+    def test_a_newcomer_whose_vote_may_be_needed_is_given_one_at_once(self) -> None:
+        core = leader_in_office(tablet_copy=True)
+        change(core, adding("d", "VOTER"))
+
+        effects = self.refused(core, "d", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+
+        assert only(effects, ev.SendStartCopy).peer_uuid == "d"
 
     @pytest.mark.parametrize(
         ("code", "health"),

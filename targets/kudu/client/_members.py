@@ -183,7 +183,7 @@ class MembersClient:
         method, state = "ConsensusService.GetConsensusState", raft.GetConsensusStateResponse
         look = raft.GetConsensusStateRequest(move.leader.ts_uuid, move.tablet_id)
         try:
-            seen = await self._ask(move.leader.address, method, look, state, deadline_ns)
+            seen = await self._ask(move.leader.address, method, look, state, deadline)
         except RpcError as failure:
             return ended(OpType.FAIL, rpc_error_text(failure))
         config: m.RaftConfig | None = seen.committed_config

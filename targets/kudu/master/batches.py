@@ -13,18 +13,15 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from harness.env import FRAME_BYTES_MAX
 from targets.kudu.flags import Flags
 from targets.kudu.master.records import Batch, ConsensusState, Origin, TabletRecord, TabletState
 from targets.kudu.messages import Partition, PeerConfig, RaftConfig
+from targets.kudu.raft.senders import entry_limit
 
-__all__ = ["PACKED_FROM", "decode_batch", "encode_batch", "entry_limit", "tablets_limit"]
+__all__ = ["PACKED_FROM", "decode_batch", "encode_batch", "tablets_limit"]
 
 PACKED_FROM: Final = 16
 """Tablets. Packing costs time on every master, and a few tablets are not worth it."""
-
-_MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
-"""What a message is longer than the one entry in it, at most: as a replica reckons."""
 
 _TABLET_BYTES_MIN: Final = 28  # packed, and of the whole key range
 
@@ -70,13 +67,6 @@ class _PackedBatch(msgspec.Struct, frozen=True, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
-
-
-def entry_limit(flags: Flags) -> int:
-    """How large a batch may be, in bytes: an entry that no follower would accept (KUDU-3036) is
-    refused before it is in the log.
-    """
-    return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 def tablets_limit(flags: Flags) -> int:

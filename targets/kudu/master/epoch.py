@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
-from targets.kudu.master.batches import encode_batch, entry_limit
+from targets.kudu.master.batches import encode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
 from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
@@ -45,6 +45,7 @@ from targets.kudu.raft.replica import (
     NotLeaderError,
     OverloadedError,
 )
+from targets.kudu.raft.senders import entry_limit
 from targets.kudu.wakeup import Wakeup
 
 __all__ = ["LOCK_WAITERS_MAX", "Epoch", "Outcome", "SystemReplica"]

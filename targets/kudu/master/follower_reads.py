@@ -5,8 +5,8 @@ A master asks the leader how far it must have applied (`ConsensusService.ReadInd
 answers once a majority has confirmed it, so that everything acknowledged *before the question was
 asked* is at or before that index. When that much is applied here, the state lacks nothing that was
 acknowledged before the question, and its age is counted from there, on this master's own monotonic
-clock: no other clock, and no delay of a message, can make the bound too small. A leader asks itself
-in the same way.
+clock: no other clock, and no delay of a message, can make the bound too small. That clock may be
+slow, so more is told than it shows (`_RATE_MIN`). A leader asks itself in the same way.
 
 One question serves all reads that it is new enough for; reads that need a newer one share it. The
 state is looked at in the same step in which its age is: what happens to the answer on its way is
@@ -39,6 +39,9 @@ from targets.kudu.rpc import RpcError
 __all__ = ["FollowerReads"]
 
 _WAIT_STEP_S: Final = 0.01
+_RATE_MIN: Final = 0.5
+"""How slow this machine's clock may run: its seconds in one of a right clock. None is that bad by
+itself, but a bound that is too large does no harm."""
 Response = TypeVar("Response")
 
 
@@ -78,7 +81,9 @@ class FollowerReads:
 
     def _bound_ns(self) -> int | None:
         """How old the state may be now."""
-        return None if self._asked_ns is None else self._clock.monotonic_ns() - self._asked_ns
+        if self._asked_ns is None:
+            return None
+        return int((self._clock.monotonic_ns() - self._asked_ns) / _RATE_MIN)
 
     def _meta(self, bound_ns: int) -> Meta:
         replica, view = self._leadership.replica, self._leadership.view

@@ -76,7 +76,9 @@ class Heartbeats:
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower takes no note
         ours = self._leadership.cluster_id or ""
-        if request.cluster_id and ours and request.cluster_id != ours:
+        if request.cluster_id and not ours:  # whether it is one of ours the rows will say
+            return TSHeartbeatResponse(meta, error=not_initialized())
+        if request.cluster_id and request.cluster_id != ours:
             self._env.event("wrong-cluster", tserver=request.ts_uuid, cluster=request.cluster_id)
             return TSHeartbeatResponse(meta, error=wrong_cluster(request.cluster_id, ours))
         server = self._hear(request, epoch)

@@ -132,7 +132,7 @@ class Membership:
         if found.error is not None:
             message = f"the new master at {request.address} is still starting; try again later"
             raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.SERVICE_UNAVAILABLE, message)
-        if found.member_type != _OUTSIDE and not await self._is_ours(request.address):
+        if not await self._is_ours(request.address, found):
             raise RefusedError(
                 invalid_argument(
                     f"the master at {request.address} belongs to a cluster already: "
@@ -143,10 +143,17 @@ class Membership:
         change = PeerChange(ChangeType.ADD_PEER, peer)
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
 
-    async def _is_ours(self, address: str) -> bool:
-        """Whether a master that takes itself for a member once was one of this cluster: nobody
-        tells those who are removed. Its votes and its log are what they were, so it may come back.
+    async def _is_ours(self, address: str, found: GetMasterRegistrationResponse) -> bool:
+        """Whether the master at `address` is of no other cluster.
+
+        One that is a member of nothing began with the configuration of the cluster it was told of.
+        One that takes itself for a member once was one of this cluster: nobody tells those who are
+        removed. Its votes and its log are what they were, so it may come back.
         """
+        if found.member_type == _OUTSIDE:
+            began_with = () if found.committed_config is None else found.committed_config.peers
+            members = {peer.uuid for peer in self._members()}
+            return any(peer.uuid in members for peer in began_with)
         try:
             answer = await self._node.rpc.call(
                 address,
@@ -198,9 +205,11 @@ class Membership:
 
     async def list(self) -> tuple[MasterEntry, ...]:
         """The members of the committed configuration (KUDU-2309: not of any flag), each asked."""
+        return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
+
+    def _members(self) -> tuple[PeerConfig, ...]:
         replica = self._leadership.replica
-        peers = () if replica is None else replica.committed_config.peers
-        return tuple(await asyncio.gather(*(self._entry(peer) for peer in peers)))
+        return () if replica is None else replica.committed_config.peers
 
     async def _entry(self, peer: PeerConfig) -> MasterEntry:
         found = await ask_registration(self._node, peer.address)

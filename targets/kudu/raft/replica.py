@@ -38,7 +38,7 @@ from targets.kudu.raft.errors import (
     RaftError,
 )
 from targets.kudu.raft.machine import Applier, SnapshotFiles, StateMachine, Waiter
-from targets.kudu.raft.senders import Senders
+from targets.kudu.raft.senders import Senders, entry_limit
 from targets.kudu.raft.service import ConsensusService
 from targets.kudu.raft.snapshots import Snapshots
 from targets.kudu.raft.timer import ElectionTimeouts, ReplicaTimer
@@ -61,7 +61,6 @@ SYS_CATALOG_ID: Final = "0" * 32
 """The masters' own group, called `master` in events."""
 
 _PROPOSALS_MAX: Final = 1024
-_MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 _NS: Final = 1_000_000_000
 _NEVER_NS: Final = 1 << 62
 
@@ -505,7 +504,7 @@ class Replica:
         Raises `NotLeaderError` or `OverloadedError` when nothing was appended, and
         `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
         """
-        limit = self._flags.rpc_max_message_size - _MESSAGE_OVERHEAD_BYTES
+        limit = entry_limit(self._flags)
         if len(payload) > limit:
             raise OverloadedError(
                 f"a payload of {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
@@ -557,13 +556,6 @@ class Replica:
     def step_down(self) -> None:
         """Give up leadership at once; nothing happens on a follower."""
         self.step(ev.StepDown())
-
-    def hand_over(self, *, new_leader_uuid: str | None = None) -> None:
-        """Refuse writes, and ask `new_leader_uuid` or any voter to run as soon as it has the whole
-        log; after an election timeout without a successor this replica goes on. Nothing happens on
-        a follower.
-        """
-        self.step(ev.StepDown(msg.StepDownMode.GRACEFUL, new_leader_uuid))
 
     def _check_running(self) -> None:
         if self.state_text != "RUNNING":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from harness.env import Env
+from harness.env import FRAME_BYTES_MAX, Env
 from targets.kudu.flags import Flags
 from targets.kudu.raft import events as ev
 from targets.kudu.raft import messages as msg
@@ -17,13 +17,22 @@ from targets.kudu.raft.cmeta import Snapshot
 from targets.kudu.raft.snapshots import Snapshots
 from targets.kudu.rpc import RpcClient, RpcError
 
-__all__ = ["SNAPSHOT_BYTES_MAX", "Senders"]
+__all__ = ["SNAPSHOT_BYTES_MAX", "Senders", "entry_limit"]
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
 """The largest snapshot that is sent or accepted."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
 """The slowest link a request is given time for, on top of its base timeout."""
 _CHUNK_RETRIES_MAX: Final = 16
+_MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
+"""What a message is longer than the one entry in it, at most."""
+
+
+def entry_limit(flags: Flags) -> int:
+    """How large the payload of an entry may be, in bytes: one that no follower would accept
+    (KUDU-3036) is refused before it is in the log.
+    """
+    return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 class Senders:
