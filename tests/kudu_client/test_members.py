@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.ops import OpType
@@ -20,6 +21,7 @@ ADD = ("add-master", {"node": "m4"})
 LIST = ("list-masters", {})
 MOVE = ("move-replica", {"table": "t"})
 CODE, STATUS = m.MasterErrorCode, m.AppStatus
+INDEX = 11  # of the configuration that a tablet has
 Script = dict[tuple[str, str], list[Any]]
 
 ADDED = m.AddMasterResponse(META)
@@ -121,9 +123,20 @@ def servers(count: int = 4) -> m.ListTabletServersResponse:
     return m.ListTabletServersResponse(META, servers=found)
 
 
-def moving(answer: Any) -> Script:
-    known = {(address, "GetTableLocations"): [located()] for address in MASTERS}
+def peers(**of_the_last: Any) -> m.RaftConfig:
+    """Three voters; the last one's other fields are given."""
+    *others, last = (m.PeerConfig(f"u{n}", TS[n]) for n in range(3))
+    return m.RaftConfig(INDEX, (*others, msgspec.structs.replace(last, **of_the_last)))
+
+
+def consensus(config: m.RaftConfig, **also: Any) -> raft.GetConsensusStateResponse:
+    return raft.GetConsensusStateResponse("u0", committed_config=config, **also)
+
+
+def moving(answer: Any, state: Any = None) -> Script:
+    known: Script = {(address, "GetTableLocations"): [located()] for address in MASTERS}
     known |= {(address, "ListTabletServers"): [servers()] for address in MASTERS}
+    known[TS[0], "GetConsensusState"] = [state or consensus(peers())]
     return {**known, (TS[0], "BulkChangeConfig"): [answer]}
 
 
@@ -132,6 +145,7 @@ def test_a_move_adds_a_newcomer_and_marks_who_is_to_go() -> None:
     assert completion.value["result"] == "ok"
     assert completion.value["target"] == "t4"
     (request,) = rpc.requests("BulkChangeConfig")
+    assert request.cas_config_opid_index == INDEX
     added, leaving = request.changes
     assert (added.peer.uuid, added.peer.member_type, added.peer.promote) == (
         "u3",
@@ -161,6 +175,27 @@ def test_what_becomes_of_a_move(answer: Any, kind: OpType) -> None:
     (completion,), rpc = invoke([MOVE], moving(answer))
     assert completion.type is kind
     assert len(rpc.requests("BulkChangeConfig")) == 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        NOT_SENT,
+        LOST,
+        Silence(),
+        raft.GetConsensusStateResponse("u0"),
+        consensus(peers(member_type="NON_VOTER")),
+        consensus(peers(replace=True)),
+        consensus(peers(), pending_config=peers(replace=True)),
+        consensus(
+            peers(), error=raft.ConsensusError(raft.ConsensusErrorCode.TABLET_NOT_FOUND, "copied")
+        ),
+    ],
+)
+def test_nothing_moves_where_another_is_on_its_way_or_nobody_says_so(state: Any) -> None:
+    (completion,), rpc = invoke([MOVE], moving(raft.ChangeConfigResponse(), state))
+    assert completion.type is OpType.FAIL
+    assert not rpc.requests("BulkChangeConfig")
 
 
 @pytest.mark.parametrize("answer", [NOT_SENT, LOST, m.GetTableLocationsResponse(META, NOT_LEADING)])
