@@ -157,6 +157,18 @@ EVICTING: list[tuple[str, int, Decision | None]] = [
     ("A C", 3, AddPeer("VOTER", promote=False)),
     ("A", 3, AddPeer("VOTER", promote=False)),
     ("A B C", 1, EvictPeer("C")),
+    # a replica that moves: who is to be replaced goes, and not the newcomer
+    ("A Br C Dp", 3, EvictPeer("B")),
+    ("A B Cr D", 3, EvictPeer("C")),
+    ("A Br C D?", 3, None),  # the rest may not be a majority
+    ("A Br C! D", 3, EvictPeer("C")),
+    ("A Br C Dp!", 3, EvictPeer("D")),  # the newcomer was lost
+    ("A Br C", 3, EvictPeer("B")),  # and the place that is left is filled
+    ("A Br", 3, AddPeer("VOTER", promote=False)),
+    ("Ar B C", 3, AddPeer("VOTER", promote=False)),
+    ("Ar B C D", 3, StepDownLeader()),
+    ("B Ar C D", 3, EvictPeer("A")),
+    ("Ar Br C D E", 3, EvictPeer("B")),
 ]
 
 

@@ -108,18 +108,29 @@ def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replica
 def _decide_evicting(
     config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
 ) -> Decision | None:
-    """3-2-3: the failed go first, whoever is left; then what is missing is added as a voter.
+    """3-2-3: the failed go first, whoever is left; then what is missing is added as a voter; then
+    those go that are to be replaced, and what there is too much of.
 
-    In Kudu the leader replica evicts by itself. It is the same order, from the same report.
+    In Kudu the leader replica evicts by itself. It is the same order, from the same report. There
+    `replace` came with 3-4-3; here replicas move under both.
     """
     others = [p.uuid for p in config.peers if p.uuid != leader_uuid]
     failed = [uuid for uuid in others if health.get(uuid) in _FAILED]
+    replaced = [p.uuid for p in config.peers if p.replace]
+    leader_goes = leader_uuid in replaced  # which takes a successor that stays
     voters = len(others) + 1
     if failed and voters > 1:
         return EvictPeer(failed[0])
-    if voters > num_replicas:
-        return EvictPeer(others[-1])
-    return AddPeer("VOTER", promote=False) if voters < num_replicas else None
+    if voters - leader_goes < num_replicas:
+        return AddPeer("VOTER", promote=False)
+    going = [uuid for uuid in others if uuid in replaced]
+    if going:  # unlike the failed, they still count
+        staying = [health.get(uuid) for uuid in others if uuid not in replaced]
+        well = all(each is PeerHealth.HEALTHY for each in staying)
+        return EvictPeer(going[0]) if well else None
+    if leader_goes:
+        return StepDownLeader()
+    return EvictPeer(others[-1]) if voters > num_replicas else None
 
 
 class _Peers:
