@@ -18,7 +18,7 @@ from harness.generator import GeneratorLike
 from harness.guarded import look, poll
 from harness.interpreter import interpret
 from harness.permits import fact_of
-from harness.planning import TargetPlan
+from harness.planning import TargetPlan, permits_of_target
 from harness.plugins import (
     Client,
     Convergence,
@@ -51,9 +51,8 @@ class OpenedTarget:
         self.scribe = EventScribe(recorder, nodes.values())
         # First: what happened before anybody subscribed is told to the first one only.
         session.cluster.subscribe(self.scribe.on_event)
-        permits = getattr(plan.target, "permits", None)
-        if permits is not None and (found := permits(plan.settings)):
-            recorder.fact("permits", fact_of(plan.settings.profile, found))
+        if permits := permits_of_target(plan.target, plan.settings):
+            recorder.fact("permits", fact_of(plan.settings.profile, permits))
         self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
         self.conductor = FaultConductor(
             cluster=session.cluster,

@@ -74,7 +74,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
     maps names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
     `after` is what must have come before (`since`): without it, there is no such permit.
     `lacks` are kinds of operations that the profile does not have: that none ever succeeds does not
-    make a run vacuous.
+    make a run vacuous. Of a whole vocabulary that it names there is no run at all.
     """
 
     name: str

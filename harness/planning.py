@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +39,7 @@ from harness.drawing import (
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
 from harness.options import with_defaults
+from harness.permits import Permit
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.registry import load_all, load_plugin
 
@@ -50,6 +51,7 @@ __all__ = [
     "drawn_by_hand",
     "foreign_clocks",
     "nodes_for",
+    "permits_of_target",
     "plan_case",
     "plan_target",
     "reaches_foreign",
@@ -132,6 +134,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     own = dict.fromkeys([*getattr(target, "checkers", ()), *case.checkers])
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings, nodes = _declared(case, target, environment)
+    _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         _refuse_clients(nemesis, case.concurrency)
@@ -158,6 +161,22 @@ def _check_behaviour(case: Case, target: Target) -> None:
         if bug not in target.bugs:
             known = ", ".join(sorted(target.bugs)) or "none"
             raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+
+
+def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
+    """What the target does not promise as it is set up; a target need not say."""
+    permits = getattr(target, "permits", None)
+    return permits(settings) if permits is not None else ()
+
+
+def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
+    """Raise `UsageError` for a workload of which the profile has nothing."""
+    for permit in permits:
+        if vocabulary in permit.lacks:
+            raise UsageError(
+                f"the profile {case.profile!r} of the target {case.target!r} has nothing of the "
+                f"workload {case.workload!r}: {permit.why}; use another profile or workload"
+            )
 
 
 def _with_target_options(case: Case, target: Target) -> Case:

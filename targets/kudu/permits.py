@@ -43,6 +43,11 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         why="masters cannot be added or removed while the cluster runs (P19)",
         lacks=(AddMaster.f, RemoveMaster.f),
     ),
+    Bug.LEADER_READS: Permit(
+        name="leader-reads",
+        why="masters that do not lead refuse every read (P11)",
+        lacks=("follower-reads",),
+    ),
     Bug.STORED_LIST: Permit(
         name="stored-list-exit",
         why="a master that is started with another list than the stored one exits (P19)",

@@ -67,6 +67,7 @@ def test_one_nemesis_does_not_shift_the_faults_of_another():
         ({"profile": "lax"}, "no profile 'lax'"),
         ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),
         ({"workload": "register"}, "does not speak 'register'"),
+        ({"workload": "follower-reads", "profile": "modern"}, "has nothing of the workload"),
         ({"workload_options": {"nmes": 3}}, "no option 'nmes'"),
         ({"workload_options": {"names": "x"}}, "it takes a number"),
         ({"workload_options": {"names": 0}}, "--names is 0"),
