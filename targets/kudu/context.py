@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from harness.env import Env
 from targets.kudu.bugs import Bug
 from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient
 
-__all__ = ["NodeContext"]
+__all__ = ["SOFTWARE_VERSION", "NodeContext"]
+
+SOFTWARE_VERSION: Final = "0.1.0"
+"""What servers say they run: the release of the harness that they come with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness import __version__
 from harness.errors import UsageError
 from harness.plugins import Convergence
 from targets.kudu import messages as m
@@ -43,6 +44,8 @@ async def test_a_healthy_cluster_passes_the_check(cluster: Deployed):
     assert (said.exit_code, said.text.splitlines()[-1]) == (0, "OK"), said.text
     found = await _json(cluster, "ksck --format json_compact --checksum")
     assert found["errors"] == []
+    (version,) = found["version_summaries"]
+    assert (version["version"], len(version["servers"])) == (__version__, 6)
     (counts,) = found["count_summaries"]
     assert counts == {"masters": 3, "tservers": 3, "tables": 1, "tablets": 2, "replicas": 6}
     (sums,) = found["checksum_results"]["tables"].values()

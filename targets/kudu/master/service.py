@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from targets.kudu.bugs import Bug
-from targets.kudu.context import NodeContext
+from targets.kudu.context import SOFTWARE_VERSION, NodeContext
 from targets.kudu.master import reads
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog import Catalog
@@ -307,6 +307,7 @@ class MasterService:
                 error=not_initialized(),
                 address=self._node.address,
                 told_masters=self._membership.told_masters,
+                software_version=SOFTWARE_VERSION,
             )
         types = [m.member_type for m in replica.config.peers if m.uuid == self._uuid]
         return GetMasterRegistrationResponse(
@@ -318,6 +319,7 @@ class MasterService:
             committed_config=replica.committed_config,
             active_index=replica.config.opid_index,
             told_masters=self._membership.told_masters,
+            software_version=SOFTWARE_VERSION,
         )
 
     async def add_master(self, request: AddMasterRequest, _peer: str) -> AddMasterResponse:

@@ -64,6 +64,7 @@ class GetMasterRegistrationResponse(Message, frozen=True):
     start_ns: int = 0
     committed_config: RaftConfig | None = None
     active_index: int = -1  # of the configuration that is active, committed or not
+    software_version: str = ""
     told_masters: tuple[str, ...] = ()  # the masters it was started with
 
 

@@ -223,6 +223,7 @@ class ListTabletsResponse(Message, frozen=True):
 
     ts_uuid: str
     tablets: tuple[HostedTablet, ...] = ()
+    software_version: str = ""
 
 
 class SafeTimeRequest(Message, frozen=True):

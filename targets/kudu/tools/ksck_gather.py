@@ -79,7 +79,13 @@ async def _master(admin: Admin, address: str) -> tuple[ServerSummary, ConsensusS
         state = await _consensus_state(admin, address, uuid, SYSTEM_TABLET_ID)
     except RpcError as error:
         return _unavailable(_UNKNOWN, address, error), None
-    return ServerSummary(uuid=uuid, address=address, health=ServerHealth.HEALTHY), state
+    return _healthy(uuid, address, who.software_version), state
+
+
+def _healthy(uuid: str, address: str, version: str) -> ServerSummary:
+    return ServerSummary(
+        uuid=uuid, address=address, health=ServerHealth.HEALTHY, version=version or None
+    )
 
 
 def _unavailable(uuid: str, address: str, error: RpcError) -> ServerSummary:
@@ -106,7 +112,7 @@ async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSumm
         )
         return other, {}
     held = {tablet.tablet_id: tablet for tablet in answer.tablets}
-    return ServerSummary(uuid=entry.uuid, address=entry.address, health=ServerHealth.HEALTHY), held
+    return _healthy(entry.uuid, entry.address, answer.software_version), held
 
 
 async def _consensus_state(

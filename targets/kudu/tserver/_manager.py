@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from targets.kudu import messages as m
-from targets.kudu.context import NodeContext
+from targets.kudu.context import SOFTWARE_VERSION, NodeContext
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.raft import messages as raft
 from targets.kudu.raft.replica import ConsensusService
@@ -297,7 +297,7 @@ class TabletManager:
     def list_tablets(self) -> m.ListTabletsResponse:
         """All replicas."""
         hosted = (tablet.hosted() for _, tablet in sorted(self._tablets.items()))
-        return m.ListTabletsResponse(self._uuid, tuple(hosted))
+        return m.ListTabletsResponse(self._uuid, tuple(hosted), SOFTWARE_VERSION)
 
     def dump(self) -> dict[str, Any]:
         """Everything this server holds, as plain JSON data."""
