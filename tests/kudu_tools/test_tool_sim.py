@@ -111,6 +111,15 @@ async def test_what_a_scan_may_print_is_bounded(cluster: Deployed, monkeypatch: 
 
 
 @on(deploy)
+async def test_a_name_gives_no_orders_to_a_terminal(cluster: Deployed):
+    client, name = cluster.new_client(), "red\x1b[31m\x9b\r\x7f"
+    await cluster.ok(client, "create", name=name, nonce="made")
+    said = await _kudu(cluster, "table list")
+    assert said.text.splitlines() == ["red\\u001b[31m\\u009b\\u000d\\u007f"]
+    assert (await _json(cluster, "table list --format json"))["tables"][0]["name"] == name
+
+
+@on(deploy)
 async def test_a_tablet_server_in_maintenance_is_named(cluster: Deployed):
     def states(text: str) -> bool:
         return "Tablet Server States" in text and "MAINTENANCE_MODE" in text

@@ -14,6 +14,10 @@ from targets.kudu.tools.arguments import parse
 __all__ = ["use_tool"]
 
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
+_ESCAPED: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
+"""Names of tables are their users': none gives orders to a terminal. Good in JSON as well."""
 
 
 async def use_tool(rpc: Caller, masters: Sequence[str], arguments: Sequence[str]) -> Said:
@@ -22,7 +26,8 @@ async def use_tool(rpc: Caller, masters: Sequence[str], arguments: Sequence[str]
     try:
         said = await ACTIONS[given.action](Admin(rpc, masters), given)
     except ToolError as error:
-        return Said("", 1, str(error))
+        return Said("", 1, str(error).translate(_ESCAPED))
+    said = Said(said.text.translate(_ESCAPED), said.exit_code, said.error.translate(_ESCAPED))
     text = said.text.encode()
     if len(text) > TEXT_BYTES_MAX:
         kept = text[:TEXT_BYTES_MAX].decode(errors="ignore")
