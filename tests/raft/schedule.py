@@ -351,6 +351,8 @@ class Schedule:
                 disk.meta = effect
             case ev.AppendLog():
                 disk.appends.append(effect)
+                if node.core.role is Role.LEADER:
+                    self.check_only_leader(node)
             case ev.InstallSnapshot():
                 self.install(node, effect)
             case ev.SendVote(peer_uuid=peer, request=request):
@@ -435,16 +437,22 @@ class Schedule:
         """An entry was applied for the first time anywhere."""
 
     def check_new_leader(self, node: Node) -> None:
-        """Election safety and leader completeness: what was committed in terms before its own."""
+        """Leader completeness: what was committed in terms before its own."""
         core = node.core
         self.elections += 1
-        if self.leaders.setdefault(core.term, node.uuid) != node.uuid:
-            raise PromiseBrokenError(f"two leaders in term {core.term}")
         for index, (term, _) in enumerate(self.committed, start=1):
             if index < core.log.base.index or self.commit_terms[index - 1] >= core.term:
                 continue
             if index > core.log.last_index or core.log.term_at(index) != term:
                 raise PromiseBrokenError(f"the leader of {core.term} lacks committed {index}")
+
+    def check_only_leader(self, node: Node) -> None:
+        """Election safety, from the first that it does as a leader on: the only voter wins in the
+        step in which it votes, and a crash may come before that vote is on disk.
+        """
+        term = node.core.term
+        if self.leaders.setdefault(term, node.uuid) != node.uuid:
+            raise PromiseBrokenError(f"two leaders in term {term}")
 
     def check_logs_match(self) -> None:
         """Log matching: same index and term, same entries up to there."""
