@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -242,6 +242,9 @@ class StandingCluster(OpenedTarget):
         Raises what the first raised that could not be undone, once all else was.
         """
         self._refuse_while_saving()
+        return await self._heal_all()
+
+    async def _heal_all(self) -> list[Healed]:
         answers = await asyncio.gather(
             *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
         )
@@ -254,23 +257,39 @@ class StandingCluster(OpenedTarget):
             healed.append(answer)
         return healed
 
-    async def save_data(self, folder: Path) -> None:
-        """Stop all nodes in order, and copy the data of each below `folder`.
+    async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
+        """Stop all nodes in order, copy the data of each below `folder`, and `record` that they are
+        there: then the cluster is to end, and nothing is broken, healed or saved any more.
 
-        Raises `UsageError` where the environment cannot. Where they cannot be copied, the nodes are
-        started again, nothing stays in the folder, and `InfrastructureError` says why.
+        Raises `UsageError` where the environment cannot, or they are saved already. Where they
+        cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
+        `InfrastructureError` says why.
         """
         save = getattr(self.cluster, "save_data", None)
         if save is None:
             raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
-        await self.heal_everything()
+        self._refuse_while_saving()
         self._saving = True
+        try:
+            await self._heal_all()
+            await self._copy_data(save, folder, record)
+        except BaseException:
+            self._saving = False
+            raise
+
+    async def _copy_data(
+        self,
+        save: Callable[[str, Path], Awaitable[None]],
+        folder: Path,
+        record: Callable[[], None],
+    ) -> None:
         try:
             for node in reversed(list(self.cluster.nodes)):
                 await self.cluster.stop(node)
             await asyncio.to_thread(folder.mkdir)
             for node in self.cluster.nodes:
                 await save(node, folder / node)
+            record()
         except (OSError, HarnessError) as error:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             await start_down(self.cluster, self.cluster.nodes)
@@ -280,8 +299,6 @@ class StandingCluster(OpenedTarget):
                 f"data could not be copied to {folder}: {why}; the cluster goes on. Make room "
                 "there, or take it down without --keep-data"
             ) from error
-        finally:
-            self._saving = False
 
     def _refuse_while_saving(self) -> None:
         """Nothing may start a node whose data are being copied."""

@@ -114,10 +114,12 @@ class _Holder:
                 return await cluster.use_tool(arguments)
             case Down(keep_data=keep_data):
                 if keep_data:
-                    await cluster.save_data(self._place.folder / DATA)
-                    record(self._place, self._order, self._plan.nodes, _now())
+                    await cluster.save_data(self._place.folder / DATA, self._record)
                 self._down.set()
                 return None
+
+    def _record(self) -> None:
+        record(self._place, self._order, self._plan.nodes, _now())
 
     def _standing(self, session: Session) -> Standing:
         plan = self._plan

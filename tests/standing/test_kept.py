@@ -1,5 +1,6 @@
 """Data that are kept: what goes on from them, and what is refused."""
 
+import asyncio
 import shutil
 from types import SimpleNamespace
 
@@ -154,6 +155,10 @@ def test_what_is_not_given_is_as_it_was():
         case_of("--target", "toy-register", before=before)
 
 
+def recorded():
+    """That all data are there."""
+
+
 class Saving(Cluster):
     """One whose disk is full the first time, in the middle of the copies."""
 
@@ -170,10 +175,10 @@ async def test_data_that_cannot_be_copied_leave_the_cluster_as_it_was(tmp_path):
     here = standing(Saving())
     await here.break_by_hand("kill node:m1", None)
     with pytest.raises(InfrastructureError, match="data: No space left on device; the cluster"):
-        await here.save_data(tmp_path / "data")
+        await here.save_data(tmp_path / "data", recorded)
     assert (here.cluster.down, list(tmp_path.iterdir())) == (set(), [])
     here.cluster.full = False
-    await here.save_data(tmp_path / "data")
+    await here.save_data(tmp_path / "data", recorded)
     assert sorted(each.name for each in (tmp_path / "data").iterdir()) == ["m1", "m2", "m3", "t1"]
 
 
@@ -195,6 +200,38 @@ async def test_nobody_starts_a_node_whose_data_are_being_copied(tmp_path):
                 refused.append(node)
 
     here = standing(Busy())
-    await here.save_data(tmp_path / "data")
+    await here.save_data(tmp_path / "data", recorded)
     assert len(refused) == 12
     assert here.cluster.down == set(here.cluster.nodes)
+
+
+async def test_data_are_saved_once_however_many_ask(tmp_path):
+    class Lingering(Saving):
+        full = False
+
+        async def heal_all(self):
+            await asyncio.sleep(0)  # the other one asks meanwhile
+            await super().heal_all()
+
+    here, folder = standing(Lingering()), tmp_path / "data"
+    first, second = await asyncio.gather(
+        here.save_data(folder, recorded), here.save_data(folder, recorded), return_exceptions=True
+    )
+    assert first is None
+    for _ in range(2):
+        assert isinstance(second, UsageError)
+        assert "being copied" in str(second)
+        assert sorted(each.name for each in folder.iterdir()) == ["m1", "m2", "m3", "t1"]
+        [second] = await asyncio.gather(here.save_data(folder, recorded), return_exceptions=True)
+
+
+async def test_data_that_cannot_be_recorded_leave_the_cluster_as_it_was(tmp_path):
+    def full():
+        raise InfrastructureError("cannot write kept.json: No space left on device")
+
+    here = standing(Saving())
+    here.cluster.full = False
+    with pytest.raises(InfrastructureError, match="No space left on device; the cluster goes on"):
+        await here.save_data(tmp_path / "data", full)
+    assert (here.cluster.down, list(tmp_path.iterdir())) == (set(), [])
+    await here.heal_everything()
