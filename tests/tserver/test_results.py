@@ -96,6 +96,16 @@ def test_memory_is_bounded_whatever_clients_do(monkeypatch):
     assert careless.is_stale("a", 49)
 
 
+def test_what_is_answered_already_makes_no_room(monkeypatch):
+    monkeypatch.setattr(limits, "RESULTS_MAX", 2)
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)
+    results.add("a", 1, 1, WriteResult(at(1), 1, 1))
+    results.add("a", 2, 2, WriteResult(at(2), 2, 1))  # which forgets the first one by its number
+    results.add("b", 1, 1, WriteResult(at(3), 3, 1))
+    assert results.is_full
+    assert [results.makes_room(at(TTL_MS + after)) for after in (1, 2)] == [False, True]
+
+
 def test_errors_of_rows_are_bounded_as_well(monkeypatch):
     monkeypatch.setattr(limits, "ROW_ERRORS_MAX", 6)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)

@@ -88,8 +88,11 @@ class Results:
 
     def makes_room(self, timestamp: int) -> bool:
         """Whether a write at `timestamp` would let go some of what there are too many of."""
-        if self._has_too_many and self._by_age[0][0] > timestamp - self._results_ttl:
-            return False
+        if self._has_too_many:
+            while not self._is_kept(*self._by_age[0]):  # forgotten by number: to go frees nothing
+                self._by_age.popleft()
+            if self._by_age[0][0] > timestamp - self._results_ttl:
+                return False
         if len(self._clients) < limits.CLIENTS_MAX:
             return True
         oldest = next(iter(self._clients.values()))
