@@ -142,6 +142,11 @@ def test_rows_that_come_and_go_in_one_write_are_history_as_well():
         assert store.version_bytes <= 1000
     fresh = reloaded(store)
     assert (fresh.history_bytes, fresh.live_rows) == (store.history_bytes, 0)
+    store.put(b"199", 199, encode_row({1: 1}))
+    store.put(b"199", 199, None)
+    store.put(b"198", 199, None)
+    store.put(b"198", 199, encode_row({1: 1}))  # the deletion is not there any more
+    assert reloaded(store).history_bytes == store.history_bytes
 
 
 def test_a_page_does_not_search_without_end():

@@ -140,7 +140,9 @@ class RowStore:
         self.changes.append((key, version))
 
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
-        """Put a version on the end; returns the bytes of the one that it makes history."""
+        """Put a version on the end; returns the bytes that it makes history, below nought where it
+        replaces a deletion, which was counted.
+        """
         newest = chain if isinstance(chain, bytes) else chain[-1]
         record_bytes = len(key) + len(newest) + _RECORD_OVERHEAD_BYTES
         if newest[:_TIMESTAMP_BYTES] == version[:_TIMESTAMP_BYTES]:
@@ -149,7 +151,7 @@ class RowStore:
                 self._chains[key] = version
             else:
                 chain[-1] = version
-            return 0
+            return -record_bytes if len(newest) == _TIMESTAMP_BYTES else 0
         assert newest < version, f"{key!r} written below its newest version"
         if isinstance(chain, bytes):
             self._chains[key] = [chain, version]
