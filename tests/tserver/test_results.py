@@ -106,6 +106,17 @@ def test_what_is_answered_already_makes_no_room(monkeypatch):
     assert [results.makes_room(at(TTL_MS + after)) for after in (1, 2)] == [False, True]
 
 
+def test_those_that_were_let_in_together_must_all_find_room(monkeypatch):
+    monkeypatch.setattr(limits, "RESULTS_MAX", 2)
+    monkeypatch.setattr(limits, "CLIENTS_MAX", 2)
+    results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS, clients_kept=0)
+    for number, client in enumerate("abcd", 1):  # two more than there may be
+        results.add(client, 1, 1, WriteResult(at(number), number, 1))
+    assert [results.makes_room(at(CLIENTS_MS + after)) for after in (2, 3)] == [False, True]
+    monkeypatch.setattr(limits, "CLIENTS_MAX", 9)
+    assert [results.makes_room(at(TTL_MS + after)) for after in (2, 3)] == [False, True]
+
+
 def test_errors_of_rows_are_bounded_as_well(monkeypatch):
     monkeypatch.setattr(limits, "ROW_ERRORS_MAX", 6)
     results = Results(results_ttl_ms=TTL_MS, clients_ttl_ms=CLIENTS_MS)

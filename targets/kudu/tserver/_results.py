@@ -17,6 +17,7 @@ so a write is let in again once it makes room itself.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -80,23 +81,30 @@ class Results:
     @property
     def is_full(self) -> bool:
         """Whether new writes must wait for old results to go."""
-        return self._has_too_many or len(self._clients) >= limits.CLIENTS_MAX
-
-    @property
-    def _has_too_many(self) -> bool:
-        return self.count >= limits.RESULTS_MAX or self._row_errors >= limits.ROW_ERRORS_MAX
+        return (
+            self.count >= limits.RESULTS_MAX
+            or self._row_errors >= limits.ROW_ERRORS_MAX
+            or len(self._clients) >= limits.CLIENTS_MAX
+        )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Whether a write at `timestamp` would let go some of what there are too many of."""
-        if self._has_too_many:
-            while not self._is_kept(*self._by_age[0]):  # forgotten by number: to go frees nothing
-                self._by_age.popleft()
-            if self._by_age[0][0] > timestamp - self._results_ttl:
+        """Whether a write at `timestamp` would let go of what there is too much of, also of what
+        came with those that were let in together.
+        """
+        count, row_errors = self.count, self._row_errors
+        for age in self._by_age:
+            if count < limits.RESULTS_MAX and row_errors < limits.ROW_ERRORS_MAX:
+                break
+            if age[0] > timestamp - self._results_ttl:
                 return False
-        if len(self._clients) < limits.CLIENTS_MAX:
+            if self._is_kept(*age):  # else it was forgotten by number
+                count -= 1
+                row_errors -= len(self._clients[age[1]].results[age[2]].errors)
+        excess = len(self._clients) - limits.CLIENTS_MAX
+        if excess < 0:
             return True
-        oldest = next(iter(self._clients.values()))
-        return oldest.last_timestamp <= timestamp - self._clients_ttl
+        last = next(itertools.islice(self._clients.values(), excess, None))
+        return last.last_timestamp <= timestamp - self._clients_ttl
 
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
         """The result of a write that was applied lately."""
