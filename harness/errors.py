@@ -7,6 +7,7 @@ and the repair.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "located",
     "measured",
     "shown",
+    "why_not_copied",
 ]
 
 EXIT_VALID = 0
@@ -102,6 +104,11 @@ def shown(value: object, characters_max: int = 80) -> str:
 def counted(count: int, singular: str, plural: str | None = None) -> str:
     """`1 seed`, `2 seeds`: for messages, so that their numbers agree."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def why_not_copied(error: BaseException) -> str:
+    """Why a folder could not be copied: `shutil` says a list, with each file of two folders."""
+    return str(error.args[0][0][2] if isinstance(error, shutil.Error) else error)
 
 
 def measured(count: int, units: str) -> str:

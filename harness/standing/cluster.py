@@ -19,7 +19,13 @@ import msgspec
 from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite, Capability, NodeState
 from harness.deployment import start_down
-from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
+from harness.errors import (
+    HarnessError,
+    InfrastructureError,
+    TargetError,
+    UsageError,
+    why_not_copied,
+)
 from harness.faults.aimed import AimedNemesis, load_nemesis
 from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Reset
@@ -293,11 +299,9 @@ class StandingCluster(OpenedTarget):
         except (OSError, HarnessError) as error:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             await start_down(self.cluster, self.cluster.nodes)
-            # What `shutil` says is a list with each file of two folders, and why.
-            why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
             raise InfrastructureError(
-                f"data could not be copied to {folder}: {why}; the cluster goes on. Make room "
-                "there, or take it down without --keep-data"
+                f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
+                "on. Make room there, or take it down without --keep-data"
             ) from error
 
     def _refuse_while_saving(self) -> None:

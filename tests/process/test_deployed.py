@@ -3,6 +3,7 @@
 import os
 import pwd
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,8 @@ from harness.cluster import NodeSpec, ReadyCommand, ReadyPort, Variant
 from harness.environments import procfs
 from harness.environments.process import accounts
 from harness.environments.process.accounts import account_of
-from harness.errors import UsageError
+from harness.environments.process.environment import _Run
+from harness.errors import InfrastructureError, UsageError
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -134,3 +136,15 @@ def test_a_program_that_the_machine_lacks_is_refused_by_name(run):
         packaged = node(**fields, debian_package="such")
         with pytest.raises(UsageError, match=r"install Debian's package such, or use --env docker"):
             run(never, [packaged], wait=False)
+
+
+async def test_data_that_cannot_be_copied_are_named_with_the_reason(tmp_path):
+    given = tmp_path / "kept"
+    (given / "n").mkdir(parents=True)
+    (given / "n" / "log").symlink_to(given / "nowhere")
+    run = SimpleNamespace(
+        _plan=SimpleNamespace(data=given),
+        _nodes={"n": SimpleNamespace(data_folder=tmp_path / "data")},
+    )
+    with pytest.raises(InfrastructureError, match=r"n cannot begin .*/kept/n: .*No such file"):
+        await _Run._restore(run)

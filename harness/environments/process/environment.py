@@ -46,7 +46,7 @@ from harness.environments.real.session import (
 from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference
 from harness.environments.warden import HttpRequest, Run, Warden
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, why_not_copied
 from harness.plugins import API_VERSION, DeploymentPlan, Session
 
 __all__ = ["ProcessEnvironment"]
@@ -242,9 +242,14 @@ class _Run(RealRun):
         if given is None:
             return
         for name, node in self._nodes.items():
-            await asyncio.to_thread(
-                shutil.copytree, given / name, node.data_folder, dirs_exist_ok=True
-            )
+            to = node.data_folder
+            try:
+                await asyncio.to_thread(shutil.copytree, given / name, to, dirs_exist_ok=True)
+            except OSError as error:
+                raise InfrastructureError(
+                    f"{name} cannot begin on a copy of {given / name}: {why_not_copied(error)}; "
+                    f"make room in {to.parent}, or see what is wrong there"
+                ) from error
 
     async def _mount_disks(self) -> None:
         """Those of foreign programs that declare one, where it can be had."""
