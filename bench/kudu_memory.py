@@ -3,7 +3,8 @@
 Rows at 50 operations a second on a fixed set of keys, and beside them alters that keep the tables:
 what a node holds may then not grow with time. Every five simulated minutes all objects that can be
 reached from a node's tasks are counted, each with its size; what belongs to the simulation (its
-loop, connections, disk) is not the node's. Run it with `python -m bench.kudu_memory [--minutes N]`.
+loop, connections, disk) is not the node's. Run it with `python -m bench.kudu_memory [--minutes N]`;
+exit status 1 where a node is not flat, or nothing was done.
 
 Some things are bounded by their number and would still be filling up after an hour, so they are
 filled early: the masters keep 4,096 answers to DDL (`REPLIES_MAX`), which the alters reach in
@@ -83,6 +84,8 @@ class Samples:
 
     def __init__(self) -> None:
         self.by_node: dict[str, dict[int, Counter[str]]] = {}
+        self.growing: list[str] = []
+        """Nodes that are not flat, once `lines` has told."""
 
     def take(self, session: Session, minute: int) -> None:
         """Look at every node."""
@@ -104,13 +107,16 @@ class Samples:
             growth = late.total() / early.total()
             grown += Counter({o: (late[o] - early[o]) // half for o in late | early})
             totals = "".join(f"{held.total() / 1024:7.0f}" for held in samples.values())
-            verdict = "flat" if growth <= GROWTH_MAX else "GROWS"
+            verdict = "flat"
+            if growth > GROWTH_MAX:
+                verdict = "GROWS"
+                self.growing.append(node)
             yield f"{node:<5}{totals}  {verdict}: x {growth:.3f} from minute {FLAT_FROM_MINUTE} on"
         yield "Bytes that all nodes together hold more, by the class that holds them:"
         yield from (f"{size:>9,}  {owner}" for owner, size in grown.most_common(SHOWN))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=int, default=60, help="simulated")
     parser.add_argument("--seed", type=int, default=0)
@@ -136,7 +142,8 @@ def main() -> None:
         f"{measured.ok} operations ok, {measured.not_ok} not, in {measured.simulated_s:.0f} "
         f"simulated s and {measured.cpu_s:.0f} CPU s on one core of {machine()}"
     )
+    return 1 if samples.growing or not measured.ok else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

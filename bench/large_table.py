@@ -172,8 +172,8 @@ class World:
         await self.until("led by another", led_by_another)
         new = await self.leader()
         assert new is not None
+        answered = creation.done()  # before the look, which takes a while
         dump = (await self.system.snapshot())["masters"][new]
-        answered = creation.done()
         found_first = count_of(dump, self.size)
         completion = await creation
         await self.session.cluster.start(killed)

@@ -140,8 +140,7 @@ async def bench(session: Session, system: Any, given: argparse.Namespace) -> lis
     if load.latencies:
         claims.append(load.claim(f"batches of {BATCH}, unpaced", 1))
     tservers = [n for n, spec in session.cluster.nodes.items() if spec.role == "tserver"]
-    look = getattr(session.cluster, "memory_bytes", None)
-    memory = {node: None if look is None else await look(node) for node in tservers}
+    memory = {node: (await session.cluster.usage(node)).memory_bytes for node in tservers}
     claims += _memory(total, memory)
     scanned = await system.client(99).invoke(
         Request("scan", {"table": TABLE, "mode": "latest", "replica": "leader"}), timeout_s=120.0

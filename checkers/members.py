@@ -5,7 +5,8 @@ of it that was acknowledged before the list was asked for, unless another change
 then, or one of unknown outcome may have taken effect since. Lists are read from a leader that has
 committed in its term, without a look at others: one of an older term than the change is of a leader
 that was deposed by then, and proves nothing. Until something changes a master, all lists must say
-the same of it.
+the same of it. A run in which nothing was changed proves nothing, but where the profile has no such
+changes (`Permit.lacks`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from checkers.catalog.findings import fields_of
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.permits import permits_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 __all__ = ["MembersChecker"]
@@ -39,7 +41,8 @@ class MembersChecker:
                 changes.setdefault(str(fields_of(pair.invoke).get("node")), []).append(pair)
         lists = [p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK]
         done = sum(pair.type is OpType.OK for pairs in changes.values() for pair in pairs)
-        moved = sum(p.invoke.f == "move-replica" and p.type is OpType.OK for p in history.pairs)
+        moves = [pair for pair in history.pairs if pair.invoke.f == "move-replica"]
+        moved = sum(pair.type is OpType.OK for pair in moves)
         looked, text, blamed = 0, [], []
         first: dict[str, tuple[bool, Pair]] = {}
         nodes = sorted({*changes, *(node for listed in lists for node in _members(listed))})
@@ -75,7 +78,9 @@ class MembersChecker:
             indices = tuple(dict.fromkeys(blamed[: 2 * SHOWN_MAX]))
             return CheckResult(self.name, Verdict.INVALID, text[0], tuple(shown), indices, details)
         options = getattr(case, "workload_options", None)
-        is_wanted = not (isinstance(options, Mapping) and options.get("members") == 0)
+        lacking = {f for permit in permits_of(history).values() for f in permit.lacks}
+        is_wanted = bool(moves) or not {AddMaster.f, RemoveMaster.f} <= lacking
+        is_wanted = is_wanted and not (isinstance(options, Mapping) and options.get("members") == 0)
         if not looked or (is_wanted and not done + moved):
             details["rule"] = "nothing-looked-at"
             reason = "no list of masters could be compared with anything"

@@ -21,7 +21,7 @@ from checkers.catalog.state import check_checkpoints, check_column_ids, check_st
 from checkers.invariants import CATALOG, KEY, invariant_of
 from checkers.invariants import counted as counted_by_name
 from harness.ops import CheckResult, History, Verdict
-from harness.permits import LOST_AFTER_POWER_CUT, PERMITTED
+from harness.permits import PERMITTED
 
 __all__ = ["CatalogInvariantsChecker"]
 
@@ -29,8 +29,8 @@ PER_INVARIANT_MAX: Final = 4
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
 AFTER_LOSS: Final = (
-    *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "column-ids"),
-    *("replica-columns", "schema-versions", "replicas", "orphans", "replica-checksums"),
+    *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
+    *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
 """What compares nodes, of which some may have lost what others have kept."""
 
@@ -84,8 +84,7 @@ class CatalogInvariantsChecker:
             findings.gaps.append(
                 f"{name} was looked at nowhere: all {findings.exempt[name]} cases are exempt"
             )
-        if permissions.first_loss < math.inf:
-            findings.give_up(AFTER_LOSS, LOST_AFTER_POWER_CUT, permissions.first_loss)
+        findings.give_up(AFTER_LOSS, permissions.lost_before(math.inf))
         return permit_rules(self._result(findings, permissions), permissions.permits)
 
     def _result(self, findings: Findings, permissions: Permissions) -> CheckResult:

@@ -93,18 +93,16 @@ class Findings:
         text = sentence[:1].upper() + sentence[1:] if is_word else sentence
         self.violations.append(Violation(invariant, text, operations))
 
-    def give_up(self, invariants: Iterable[str], permit: str, since: float) -> None:
-        """What was found broken of these is permitted, but for what operations that were asked for
-        before `since` prove by themselves.
-        """
-        given, found = set(invariants), self.violations
-        self.violations = []
-        for one in found:
-            if one.invariant in given and (not one.operations or max(one.operations) > since):
+    def give_up(self, invariants: Iterable[str], permit: str | None) -> None:
+        """What was found broken of these is permitted, where there is a permit."""
+        if permit is None:
+            return
+        given = set(invariants)
+        for violation in self.violations:
+            if violation.invariant in given:
                 number = -1 - len(self.permitted.get(permit, ()))
-                self.permit(permit, one.operations[-1] if one.operations else number)
-            else:
-                self.violations.append(one)
+                self.permit(permit, violation.operations[-1] if violation.operations else number)
+        self.violations = [one for one in self.violations if one.invariant not in given]
 
     @property
     def vacuous(self) -> list[str]:

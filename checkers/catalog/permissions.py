@@ -6,7 +6,6 @@ term acknowledged, and a power cut takes back only what came before it.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from checkers.catalog.findings import fields_of
@@ -68,12 +67,11 @@ class Permissions:
         asked = pair.invoke.index
         return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
 
-    @property
-    def first_loss(self) -> float:
-        """The index of the first power cut that may lose something; infinite without one."""
+    def lost_before(self, index: float) -> str | None:
+        """The permit, if the power was cut before the op with this index."""
         if LOST_AFTER_POWER_CUT not in self.permits:
-            return math.inf
-        return min((op.index for op in self._cuts), default=math.inf)
+            return None
+        return LOST_AFTER_POWER_CUT if any(op.index < index for op in self._cuts) else None
 
     def lost_by(self, time_ns: float) -> str | None:
         """The permit, if the power was cut before this time."""

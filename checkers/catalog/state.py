@@ -211,13 +211,17 @@ _DIVERGED: Final = {"log": "had applied different entries", "state": "held diffe
 
 
 class _Sight(NamedTuple):
-    """The column ids of a table at one schema version; `invoke` is -1 for the final rows."""
+    """The column ids of a table at one schema version, by an answer or by the final rows.
+
+    `invoke` is -1 for the final rows; `known` is the index of the answer, infinite for them.
+    """
 
     version: int
     invoke: int
     ids: tuple[int, ...]
     names: tuple[str, ...]
     where: str
+    known: float
 
 
 def check_column_ids(
@@ -234,13 +238,14 @@ def check_column_ids(
         value = fields_of(pair.completion)
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
-            index = pair.invoke.index
+            assert pair.completion is not None, "it is ok"
+            index, known = pair.invoke.index, pair.completion.index
             dirty = permissions.dirty(pair, pair.invoke.value["name"])
             if dirty is not None and not ids and version == 0:
                 findings.permit(dirty, index)
                 continue
             names = tuple(map(str, value.get("columns") or ()))
-            sight = _Sight(version, index, tuple(ids), names, f"op {index}")
+            sight = _Sight(version, index, tuple(ids), names, f"op {index}", known)
             sights.setdefault(value["table_id"], []).append(sight)
     for table in () if snapshot is None else snapshot.live_tables:
         if table.get("columns") is None:
@@ -248,7 +253,7 @@ def check_column_ids(
         found = _columns([column for column in table["columns"] if not column.get("is_key")])
         final_ids, names = (tuple(part) for part in zip(*found, strict=True)) if found else ((), ())
         sights.setdefault(table["id"], []).append(
-            _Sight(table["version"], -1, final_ids, names, "the final rows")
+            _Sight(table["version"], -1, final_ids, names, "the final rows", math.inf)
         )
         highest = max((column["id"] for column in table["columns"]), default=-1)
         findings.look("column-ids")
@@ -257,15 +262,18 @@ def check_column_ids(
                 "column-ids",
                 f"{table_words(table['id'], table['name'])} has a column with id {highest}, but "
                 f"would give the id {table['next_column_id']} to the next one.",
+                permit=permissions.lost_before(math.inf),
             )
     renames = _Renames(history)
     for ident, seen in sorted(sights.items()):
         seen.sort()
-        _never_again(ident, seen, findings)
-        _one_column_each(ident, seen, renames, findings)
+        _never_again(ident, seen, findings, permissions)
+        _one_column_each(ident, seen, renames, findings, permissions)
 
 
-def _never_again(ident: str, seen: list[_Sight], findings: Findings) -> None:
+def _never_again(
+    ident: str, seen: list[_Sight], findings: Findings, permissions: Permissions
+) -> None:
     """`seen` in the order of versions: what was there and then was not must not come back."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
@@ -278,6 +286,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: Findings) -> None:
                 f"At version {sight.version} of {table_words(ident, None)}, two columns have one "
                 f"id, by {sight.where}: {', '.join(map(str, sight.ids))}.",
                 *indices,
+                permit=permissions.lost_before(sight.known),
             )
         for number in present:
             if number not in sight.ids:
@@ -292,6 +301,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: Findings) -> None:
                     f"{sight.version} ({sight.where}).",
                     *([without.invoke] if without.invoke >= 0 else []),
                     *indices,
+                    permit=permissions.lost_before(max(without.known, sight.known)),
                 )
         present = sight.ids
 
@@ -319,7 +329,13 @@ class _Renames:
         return name
 
 
-def _one_column_each(ident: str, seen: list[_Sight], renames: _Renames, findings: Findings) -> None:
+def _one_column_each(
+    ident: str,
+    seen: list[_Sight],
+    renames: _Renames,
+    findings: Findings,
+    permissions: Permissions,
+) -> None:
     """`seen` of one table: an id never shows two columns."""
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:
@@ -333,5 +349,6 @@ def _one_column_each(ident: str, seen: list[_Sight], renames: _Renames, findings
                     f"version {sight.version} ({sight.where}), and nobody asked to rename one to "
                     "the other.",
                     *(each.invoke for each in (where, sight) if each.invoke >= 0),
+                    permit=permissions.lost_before(max(where.known, sight.known)),
                 )
                 first[number] = (name, sight)

@@ -7,14 +7,15 @@
   order explains.
 * `lost-after-power-cut`: what was acknowledged before a power cut may be gone after it. In real
   time a row may fall back, at any time after a cut, to what it was before, but loses nothing that
-  was asked for after the cut (`relaxed`). Whoever does not look for orders takes a contradiction
+  was asked for after the cut; and a write that was under way may act once more, since that it was
+  carried out is lost with it (`relaxed`). Whoever does not look for orders takes a contradiction
   between operations of before and after a cut for nobody's fault, the writes of what was seen
   counted; one that stands on either side is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -61,11 +62,12 @@ def relaxed(
     *,
     stale: bool,
     end_s: float,
+    again: Collection[int] = (),
 ) -> Relaxed:
     """The operations on one row, which no strict order explains, in the order of their calls.
 
     `facts` are by id. Where `stale`, looks may miss later terms; at each of the `cuts`, or later,
-    the row may fall back to what it was before.
+    the row may fall back to what it was before. Writes with ids in `again` were under way at a cut.
     """
     found = PartialOutcome(None, exhausted=True, steps=0)
     if stale:
@@ -83,7 +85,12 @@ def relaxed(
     backs: list[RowOperation] = [
         Operation(-1, RowInput(place), cut, UNKNOWN, None, -1 - cut) for cut in cuts
     ]
-    every = sorted([*operations, *backs], key=lambda operation: operation.call)
+    sent = [
+        replace(operation, output=UNKNOWN, return_time=None)
+        for operation in operations
+        if operation.id in again and operation.input.steps
+    ]
+    every = sorted([*operations, *sent, *backs], key=lambda operation: operation.call)
     found = _ordered(every, facts, end_s=end_s)
     if found.order is None:
         return Relaxed(None, found.exhausted)

@@ -254,7 +254,9 @@ class LinearizableRows(_RowsChecker):
     ) -> Relaxed | None:
         """Looks may miss what later terms acknowledged, and power cuts take rows back."""
         facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
-        return relaxed(problem.of_row(place), facts, cuts.at, stale=stale, end_s=end_s)
+        row = problem.of_row(place)
+        again = {each.id for each in row if cuts.during(problem.pairs[each.id])}
+        return relaxed(row, facts, cuts.at, stale=stale, end_s=end_s, again=again)
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

@@ -8,6 +8,7 @@ import pytest
 from checkers.members import MembersChecker
 from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.histories import Writer
+from tests.checkers.stale_histories import permitting
 
 
 def judged(h: Writer) -> CheckResult:
@@ -103,6 +104,24 @@ def test_members_that_nobody_changed_prove_nothing_unless_nobody_was_to(weight, 
     h.fail(2, "add-master", {"node": "m4"}, None)
     case = SimpleNamespace(workload_options={"members": weight})
     assert MembersChecker().check(h.history, case, time_limit_s=5.0).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("lacks", "moves", "verdict"),
+    [
+        (("add-master", "remove-master"), False, Verdict.VALID),
+        (("add-master", "remove-master"), True, Verdict.UNKNOWN),
+        (("add-master",), False, Verdict.UNKNOWN),
+    ],
+)
+def test_where_a_profile_has_no_such_changes_none_need_be(lacks, moves, verdict):
+    h = Writer()
+    for _ in range(2):
+        listed(h, "m1", "m2", "m3")
+    if moves:
+        h.fail(2, "move-replica", {}, None)
+    history = permitting(h.history, "offline-members", lacks=lacks)
+    assert MembersChecker().check(history, None, time_limit_s=5.0).verdict is verdict
 
 
 # --- against every order -------------------------------------------------------------------------

@@ -413,6 +413,24 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
     assert told(cut_first=True).details["by_invariant"] == {}
 
 
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows: bool, cut: bool) -> None:
+    """The final rows, and answers that were under way, are of what was left."""
+    h, rows = Writer(), good_snapshot()
+    h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
+    h.call(6, "get", {"name": "a"})
+    if cut:
+        power_cut(h)
+    shown = {"table_id": "A", "applied_schema_version": 1}
+    other = {"column_ids": [1], "columns": ["made"]}
+    h.ret(6, OpType.OK, {"result": "ok", **shown, **({} if by_rows else other)})
+    if by_rows:
+        h.fact("snapshot", rows)
+    broken = invariants(h, "lost-after-power-cut").details["by_invariant"]
+    assert ("column-ids" in broken) is not cut
+
+
 def exited(*log: str, **more: Any) -> History:
     h = Writer()
     h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": list(log), **more})

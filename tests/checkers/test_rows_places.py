@@ -233,6 +233,26 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
     assert judge(ExactlyOnce(), h.history).verdict is verdict
 
 
+@pytest.mark.parametrize("when", ["during", "after"])
+@pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
+def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: str) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    part = {"tablet": "T", "timestamp": 20, "rows": [0]}
+    answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+    h.read(1, "a", {"v": "1"})
+    if when == "after":
+        h.ret(0, kind, answer if kind is OpType.OK else None)
+    h.nemesis("power-cut-all", CUT)
+    h.read(1, "a", None)
+    if when == "during":
+        h.ret(0, kind, answer if kind is OpType.OK else None)
+    h.read(1, "a", {"v": "1"})
+    wanted = Verdict.PERMITTED if when == "during" else Verdict.INVALID
+    assert judge(LinearizableRows(), h.history).verdict is wanted
+
+
 @pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
 @pytest.mark.parametrize("later", [40, 41])
 @pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
