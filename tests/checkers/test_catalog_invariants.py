@@ -279,6 +279,17 @@ def test_each_broken_invariant_of_the_snapshot_is_named(
     assert any(invariant in line and words in line for line in result.explanation), result
 
 
+def test_a_tombstone_of_a_deleted_tablet_is_left_behind() -> None:
+    """Evicted first, then deleted: nobody tells it before its server reports everything again."""
+    stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
+    left = replica("C1", "C", "FOLLOWER") | stone
+    snapshot = edit(sound_snapshot(), ("tservers.t1.tablets.+", left))
+    assert judge(sound_history(), snapshot).verdict is Verdict.VALID
+    for unknown in (left | {"tablet_id": "Z"}, left | {"table_id": "B"}):
+        found = judge(sound_history(), edit(sound_snapshot(), ("tservers.t1.tablets.+", unknown)))
+        assert broken(found) == ["orphans"]
+
+
 def test_a_follower_that_lags_is_no_violation() -> None:
     snapshot = sound_snapshot()
     snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
