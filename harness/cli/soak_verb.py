@@ -21,7 +21,7 @@ from harness.cli.run_verb import default_name
 from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak_output import Replays, SoakOutput
 from harness.cli.soak_progress import SoakProgress
-from harness.drawing import undrawn
+from harness.drawing import NONE, undrawn
 from harness.errors import (
     EXIT_CRASH,
     EXIT_INTERRUPTED,
@@ -63,8 +63,11 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     """What is asked for, with every default filled in; refuses bad cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
+    case = msgspec.structs.replace(undrawn(planned), faults=None)
+    if planned.drawn:  # this seed's sizes may suit the workload; others may draw those asked for
+        plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
-        case=msgspec.structs.replace(undrawn(planned), faults=None),
+        case=case,
         environment=environment.name,
         label=parsed.label,
         first=parsed.first,

@@ -104,6 +104,14 @@ def test_what_was_permitted_is_counted_in_a_table(scripted, capsys, tmp_path):
     assert b"<failure" not in (tmp_path / "out/j.xml").read_bytes()
 
 
+@pytest.mark.parametrize("seeds", ["1..9", "2..9", "3..9", "4..9"])
+def test_what_no_workload_can_do_is_refused_before_any_seed_draws_other_sizes(seeds, scripted):
+    scripted()
+    mixed = ("soak", "--target", "kudu", "--workload", "mixed", "--seeds", seeds, "--quiet")
+    assert main([*mixed, "--env", "sim"]) == EXIT_USAGE
+    assert main([*mixed, "--env", "sim", "--tservers", "4"]) != EXIT_USAGE
+
+
 @pytest.mark.parametrize("flag", ["--junit", "--summary-json", "--github-summary"])
 def test_an_output_that_cannot_be_is_refused_before_any_seed_runs(flag, scripted, capsys, tmp_path):
     (tmp_path / "folder").mkdir()
