@@ -36,9 +36,12 @@ __all__ = [
     "Operations",
     "counted",
     "inside",
+    "is_no",
     "of_buckets",
     "of_history",
     "of_table",
+    "turns",
+    "type_codes",
 ]
 
 TYPES: Final = ("ok", "fail", "info")
@@ -84,7 +87,7 @@ class Notes:
     end_ns: int
 
 
-def _is_no(said: Any) -> bool:
+def is_no(said: Any) -> bool:
     """Whether what came with a failure is the target's own no, with what it saw."""
     if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
         said = said[1]
@@ -116,7 +119,7 @@ def of_history(history: History) -> tuple[Operations, Notes]:
         done, kind = pair.completion, pair.type
         error = None if done is None or done.error is None else error_code(done.error)
         answered = kind is OpType.OK or (
-            kind is OpType.FAIL and done is not None and _is_no(done.value)
+            kind is OpType.FAIL and done is not None and is_no(done.value)
         )
         rows.append(
             (
@@ -233,8 +236,13 @@ def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
 
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
-    yield _coded(table.column("type"), _code).astype(np.int8)
+    yield type_codes(table.column("type")).astype(np.int8)
     yield _coded(table.column("f"), fs.number)  # `[key, txn]` is of the kind `txn`
+
+
+def type_codes(column: pa.ChunkedArray) -> Codes:
+    """The column `type` of some lines as numbers of `TYPES`, and `len(TYPES)` for an invocation."""
+    return _coded(column, _code)
 
 
 def _code(kind: str) -> int:
@@ -255,7 +263,7 @@ def _lines(table: pa.Table, fs: _Names, errors: _Names, nodes: _Names) -> Iterat
     failed = np.flatnonzero(kinds == _CODES["fail"])
     decode = msgspec.json.Decoder().decode
     values = table.column("value").take(pa.array(failed))
-    answered[failed] = _coded(values, lambda text: _is_no([None, decode(text)])) > 0
+    answered[failed] = _coded(values, lambda text: is_no([None, decode(text)])) > 0
     yield answered
     yield _coded(table.column("error"), lambda text: errors.number(error_code(text)))
     yield _coded(table.column("node"), nodes.number)
@@ -272,7 +280,7 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
-    """Invocations with their completions: the lines of a process take turns; `lines` are sorted."""
+    """Invocations with their completions."""
     import numpy as np
 
     order = np.lexsort((lines[0], lines[2]))
@@ -280,9 +288,35 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
         lines[number] = column[order]
     del order, column
     index, time, process, kind, f, answered, error, node = lines
+    begin, ends, done = turns(what, index, process, kind, process[1:] == process[:-1])
+    return Operations(
+        f[begin],
+        time[begin],
+        np.where(done, time[ends], -1),
+        np.where(done, index[ends], _NEVER),
+        done,
+        np.where(done, kind[ends], _CODES["info"]).astype(np.int32),
+        done & answered[ends],
+        np.where(done, error[ends], -1).astype(np.int32),
+        np.where(done, node[ends], -1).astype(np.int32),
+        *(found.list() for found in names),
+    )
+
+
+def turns(
+    what: str, index: Ints, process: Ints, kind: Any, same: Flags
+) -> tuple[Ints, Ints, Flags]:
+    """Positions of invocations and of what completes each, and whether anything does.
+
+    The lines of clients are sorted by process and index; `same` says of each but the first whether
+    it is of the process of the line before. The lines of a process take turns: raises
+    `HistoryError` where they do not.
+    """
+    import numpy as np
+
     invoked = kind == _INVOKE
     follows = np.zeros(len(kind), np.bool_)  # the line before is of the same process
-    follows[1:] = process[1:] == process[:-1]
+    follows[1:] = same
     before = np.zeros(len(kind), np.bool_)
     before[1:] = invoked[:-1]
     retired = np.zeros(len(kind), np.bool_)
@@ -296,16 +330,4 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
         )
     begin = np.flatnonzero(invoked)
     ends = np.minimum(begin + 1, max(0, len(kind) - 1))
-    done = follows[ends] & ~invoked[ends] & (ends > begin)
-    return Operations(
-        f[begin],
-        time[begin],
-        np.where(done, time[ends], -1),
-        np.where(done, index[ends], _NEVER),
-        done,
-        np.where(done, kind[ends], _CODES["info"]).astype(np.int32),
-        done & answered[ends],
-        np.where(done, error[ends], -1).astype(np.int32),
-        np.where(done, node[ends], -1).astype(np.int32),
-        *(found.list() for found in names),
-    )
+    return begin, ends, follows[ends] & ~invoked[ends] & (ends > begin)

@@ -52,6 +52,11 @@ class Timeline:
         """One of `phase_numbers`."""
         return self._phases[number] if number >= 0 else "before"
 
+    @property
+    def phases(self) -> int:
+        """How many phases there were."""
+        return len(self._phases)
+
     def phase_numbers(self, times_ns: Ints) -> Ints:
         """Which phase began last, for many moments; -1 before the first."""
         import numpy as np

@@ -1,0 +1,16 @@
+"""Which fields of values have columns, as the shredders that rows are made and read with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from results.lake.schema import ANSWER, ASKED, EVENT
+from results.lake.values import Shredder
+
+__all__ = ["ANSWERS", "ASKS", "EVENTS"]
+
+ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
+ANSWERS: Final = Shredder(
+    "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
+)
+EVENTS: Final = Shredder("value", EVENT)
