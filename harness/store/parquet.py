@@ -241,8 +241,10 @@ def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
     import pyarrow as pa
 
     with open_sealed(path) as file:
-        footer = footer_of(path, file.schema_arrow, file.metadata.num_rows)
-        columns = [name for name in ("key", *COLUMNS) if name in file.schema_arrow.names]
+        schema = file.schema_arrow
+        footer = footer_of(path, schema, file.metadata.num_rows)
+        there = frozenset(schema.names)
+        columns = [name for name in ("key", *COLUMNS) if name in there]
         try:
             return file.read(columns, use_threads=False), footer
         except (OSError, pa.ArrowException) as error:

@@ -111,18 +111,19 @@ def _is_bare(op: Op) -> bool:
     )
 
 
-def noted_of(lines: pa.Table, run: Ints, ends_ns: Sequence[int]) -> list[Noted]:
-    """The notes of each run, of which `lines` are all lines that no client wrote."""
+def noted_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[Noted]:
+    """The notes of each run: `at` are the lines that no client wrote, `run` whose each is."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
-        pc.equal(lines.column("process"), _NEMESIS),
-        pc.is_in(lines.column("f"), value_set=pa.array(sorted(_WANTED))),
+        pc.equal(kinds.column("process"), _NEMESIS),
+        pc.is_in(kinds.column("f"), value_set=pa.array(sorted(_WANTED))),
     ).to_numpy()
-    at = np.flatnonzero(wanted)
-    taken = lines.take(pa.array(at))
+    chosen = np.flatnonzero(wanted)
+    taken = lines.take(pa.array(at[chosen]))
     names = ("index", "time", "process", "type", "f", "value", "error", "node")
     columns = [taken.column(name).to_pylist() for name in names]
     has_attempts = pc.list_value_length(taken.column("attempts")).to_numpy() > 0
@@ -131,7 +132,7 @@ def noted_of(lines: pa.Table, run: Ints, ends_ns: Sequence[int]) -> list[Noted]:
     ops: list[list[Op]] = [[] for _ in ends_ns]
     places: list[list[int]] = [[] for _ in ends_ns]
     for place, number, *fields, odd in zip(
-        at.tolist(), run[at].tolist(), *columns, has_attempts.tolist(), strict=True
+        chosen.tolist(), run[chosen].tolist(), *columns, has_attempts.tolist(), strict=True
     ):
         index, time, process, kind, f, value, error, node = fields
         actor = _ACTORS.get(process, process)

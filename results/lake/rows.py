@@ -23,7 +23,7 @@ from results.lake.noted import Noted, noted_of
 from results.lake.run_rows import finding_rows, node_rows, run_row, verdict_rows
 from results.lake.schema import PARTITION, schema
 from results.lake.source import About, Source, read_source, source_of
-from results.lake.typed import ANSWERS, ASKS, EVENTS
+from results.lake.typed import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 from results.operations import TYPES, is_no, turns, type_codes
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ class _Batch:
         tried = pc.list_value_length(self._column("attempts")).to_numpy()
         self._n_attempts = tried
         self.noted: list[Noted] = noted_of(
-            self.lines.take(self.noted_lines),
+            self.lines,
+            self.noted_lines,
             self.run[self.noted_lines],
             [int(source.table.column("time")[-1].as_py()) if len(source.table) else 0
              for source in sources],
@@ -183,7 +184,8 @@ class _Batch:
         at = pa.array(self.invoked)
         value = self._column("value")
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
-        self.answered = self._answered(answered_with)
+        answer_columns = ANSWERS.shred(answered_with)
+        self.answered = self._answered(answer_columns[0], answer_columns[-1])
         phases, active = _situations(self.noted, self.run[self.invoked], self.time[self.invoked])
         arrays = [
             pa.array(self.index[self.invoked]),
@@ -201,7 +203,7 @@ class _Batch:
             self._column("error").take(answers),
             keys,
             *ASKS.shred(asked),
-            *ANSWERS.shred(answered_with),
+            *answer_columns,
             self._odd_operations(unlike),
         ]
         found = _keyed("operations", self.sources, self.run[self.invoked], arrays)
@@ -245,16 +247,17 @@ class _Batch:
         made = (pa.array(column, pa.string()) for column in (new_keys, new_asked, new_answers))
         return (*made, unlike)  # type: ignore[return-value]  # of a generator of three
 
-    def _answered(self, answers: pa.Array) -> Flags:
-        """`ok`, or a definite no of the target."""
+    def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
+        """`ok`, or a definite no of the target: an answer with a result."""
         import numpy as np
         import pyarrow as pa
 
-        found = self.done & (self.kind == TYPES.index("ok"))
-        failed = np.flatnonzero(self.done & (self.kind == TYPES.index("fail")))
-        coded = answers.take(pa.array(failed)).dictionary_encode()
+        failed = self.done & (self.kind == TYPES.index("fail"))
+        found = (self.done & (self.kind == TYPES.index("ok"))) | (failed & _present(result))
+        rows = np.flatnonzero(failed & ~found & _present(rest))
+        coded = rest.take(pa.array(rows)).dictionary_encode()
         noes = np.array([is_no(_decode(text)) for text in coded.dictionary.to_pylist()], np.bool_)
-        found[failed] = noes[coded.indices.to_numpy()] if len(failed) else False
+        found[rows] = noes[coded.indices.to_numpy()] if len(rows) else False
         return found
 
     def _reads(self, at: pa.Array, asked: pa.Array) -> pa.Array:
@@ -384,7 +387,7 @@ class _Batch:
             pa.array(self.time[lines]),
             pa.array(self.process[lines]),
             *(self._column(name).take(at) for name in ("type", "f", "error")),
-            *EVENTS.shred(self._column("value").take(at)),
+            *_event_values(self._column("f").take(at), self._column("value").take(at)),
             pa.array(odd, pa.binary()).cast(pa.string()),
         ]
         return _keyed("events", self.sources, self.run[lines], arrays)
@@ -405,6 +408,16 @@ def _columns(source: Source) -> pa.Table:
         for name in _SEALED
     ]
     return pa.table(columns, schema=pa.schema([types.field(name) for name in _SEALED]))
+
+
+def _event_values(fs: pa.Array, values: pa.Array) -> list[pa.Array]:
+    """Values of events as columns: those of kinds with typed fields, the others are all rest."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    typed = pc.is_in(fs, value_set=pa.array(EVENT_KINDS))
+    *columns, rest = EVENTS.shred(pc.if_else(typed, values, None))
+    return [*columns, pc.if_else(typed, rest, values)]
 
 
 def _present(column: pa.Array) -> Flags:

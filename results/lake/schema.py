@@ -128,7 +128,7 @@ _HEAD: Final = (
     Column("target", "string", "", "what was tested; the lake is partitioned by it"),
     Column("label", "string", "", "--label of the soak; null: none; partitioned by it"),
     Column("day", "date", "", "UTC, on which the run started; null: not known; partitioned by it"),
-    Column("run", "string", "", "the run's key: NAME/ID@ and 12 digits of its label and digest"),
+    Column("run", "string", "", "the run's key: NAME/ID@ and 12 digits of partition and digest"),
 )
 _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
     "runs": (

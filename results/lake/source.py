@@ -62,11 +62,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_key(about: About, digest: str) -> str:
-    """`NAME/ID@` and digits: equal for the same history under the same label, and for no other.
+    """`NAME/ID@` and digits: equal for the same history under the same target, label and day.
 
-    Ids of soaks repeat where the same seeds run again, in another store or of another version.
+    Ids of soaks repeat where the same seeds run again, in another store or of another version. The
+    partition follows from the key, so that a lake has to look there only for a run that it has.
     """
-    content = msgspec.json.encode([about.label, digest])
+    content = msgspec.json.encode([about.case.target, about.label, about.day, digest])
     return f"{about.name}/{about.id}@{hashlib.sha256(content).hexdigest()[:KEY_DIGITS]}"
 
 

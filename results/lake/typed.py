@@ -7,10 +7,12 @@ from typing import Final
 from results.lake.schema import ANSWER, ASKED, EVENT
 from results.lake.values import Shredder
 
-__all__ = ["ANSWERS", "ASKS", "EVENTS"]
+__all__ = ["ANSWERS", "ASKS", "EVENTS", "EVENT_KINDS"]
 
 ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
 ANSWERS: Final = Shredder(
     "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
 )
 EVENTS: Final = Shredder("value", EVENT)
+EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
+"""The notes that have typed fields; those of others are all rest."""

@@ -16,10 +16,10 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from results.lake.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
 
@@ -53,67 +53,79 @@ class Shredder:
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
-        known = [(name, _TYPES[kind] | msgspec.UnsetType, UNSET) for name, kind in self._kinds()]
-        known += [(name, msgspec.Raw | msgspec.UnsetType, UNSET) for name in self._untyped]
+        # An explicit null is refused: null is no `str`, and what is None is left out when encoded.
+        known = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
+        known += [(name, msgspec.Raw, None) for name in self._untyped]
         self._struct: Any = msgspec.defstruct(
-            f"{prefix.title()}Value", known, forbid_unknown_fields=True, gc=False
+            f"{prefix.title()}Value", known, forbid_unknown_fields=True, omit_defaults=True, gc=False
         )
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[self._struct]).decode
 
-    def _kinds(self) -> list[tuple[str, str]]:
-        return list(self.fields.items())
-
     def shred(self, texts: pa.Array) -> list[pa.Array]:
         """JSON texts (null: no value at all) as the columns of `names`, the rest last."""
+        import numpy as np
         import pyarrow as pa
 
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text.startswith(b"{")]
-        structs: list[Any] = [None] * len(distinct)
-        rests: list[bytes | None] = list(distinct)
-        for number, (struct, rest) in zip(
-            at, self._apart([distinct[number] for number in at]), strict=True
-        ):
-            structs[number], rests[number] = struct, rest
+        objects = [distinct[number] for number in at]
+        structs, others = self._apart(objects)
+        rests: list[bytes | None] = [*distinct]
+        for number in at:
+            rests[number] = None
+        joined = b",".join(objects)
+        for name in self._untyped:  # sorted, so that the rest is, too
+            if b'"%s":' % name.encode() in joined:
+                for number, raw in zip(at, map(attrgetter(name), structs), strict=True):
+                    if raw is not None:
+                        field = b'"%s":%s' % (name.encode(), bytes(raw))
+                        rest = rests[number]
+                        rests[number] = field if rest is None else rest + b"," + field
+        for number in at if self._untyped else ():
+            rest = rests[number]
+            rests[number] = None if rest is None else b"{" + rest + b"}"
+        for place, other in others.items():
+            rests[at[place]] = other
+        places = np.full(len(distinct) + 1, -1, np.int32)
+        places[at] = np.arange(len(at))
+        taken = places[coded.indices.fill_null(len(distinct)).to_numpy()]
+        rows = pa.array(taken, mask=taken < 0)
         columns: list[pa.Array] = []
-        for name, kind in self._kinds():
-            found = [None if struct is None else getattr(struct, name) for struct in structs]
-            values = [None if value is UNSET else value for value in found]
-            columns.append(pa.array(values, arrow_type(kind)).take(coded.indices))
+        for name, kind in self.fields.items():
+            if b'"%s":' % name.encode() in joined:
+                column = pa.array(list(map(attrgetter(name), structs)), arrow_type(kind)).take(rows)
+            else:
+                column = pa.nulls(len(texts), arrow_type(kind))
+            columns.append(column)
         columns.append(pa.array(rests, pa.binary()).cast(pa.string()).take(coded.indices))
         return columns
 
-    def _apart(self, texts: Sequence[bytes]) -> list[tuple[Any, bytes | None]]:
-        """Struct and rest of each object."""
+    def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
+        """The struct of each object; and the rests of those that are no struct alone, by place."""
         if not texts:
-            return []
+            return [], {}
         joined = b"[" + b",".join(texts) + b"]"
         try:
             found = self._decode(joined)
             if len(found) == len(texts) and _encode(found) == joined:
-                return [(struct, self._rest(struct)) for struct in found]
+                return found, {}
         except _BAD_JSON:
             pass
         if len(texts) == 1:
-            return [self._one(texts[0])]
+            struct, rest = self._one(texts[0])
+            return [struct], {0: rest}
         middle = len(texts) // 2
-        return self._apart(texts[:middle]) + self._apart(texts[middle:])
-
-    def _rest(self, struct: Any) -> bytes | None:
-        parts = [
-            b'"%s":%s' % (name.encode(), bytes(raw))
-            for name in self._untyped
-            if (raw := getattr(struct, name)) is not UNSET
-        ]
-        return b"{" + b",".join(parts) + b"}" if parts else None
+        structs, rests = self._apart(texts[:middle])
+        more, others = self._apart(texts[middle:])
+        return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
         """Any object, field by field; what is no JSON at all raises `msgspec.DecodeError`."""
         value = _decode(text)
         typed = {
             name: value.pop(name)
-            for name, kind in self._kinds()
+            for name, kind in self.fields.items()
             if name in value and _fits(value[name], kind)
         }
         return self._struct(**typed), _encode(value) if value else None
