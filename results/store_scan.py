@@ -35,6 +35,8 @@ __all__ = [
     "Problems",
     "RunInfo",
     "Scan",
+    "problem_lines",
+    "run_folders",
     "scan_run",
     "scan_store",
 ]
@@ -87,6 +89,14 @@ class Problems:
         return tuple(sorted(self._kept))
 
 
+def problem_lines(problems: Problems) -> Iterator[str]:
+    """Each that was kept on a line, and how many were not."""
+    for problem in problems.kept:
+        yield f"{problem.run}: {problem.text}"
+    if problems.total > len(problems.kept):
+        yield f"and {problems.total - len(problems.kept)} problems more"
+
+
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a store. The numbers come from its footers; those of a log are estimates."""
 
@@ -132,14 +142,14 @@ def scan_store(store: Path) -> Scan:
             store, store.resolve().name, {*_children(store, store, problems)}, problems
         )
     found: list[RunInfo] = []
-    for name, run, folder in _folders(store, problems):
+    for name, run, folder in run_folders(store, problems):
         info = scan_run(folder, name, run, problems)
         if info is not None:
             found.append(info)
     return Scan(tuple(sorted(found, key=lambda info: info.key)), problems)
 
 
-def _folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
+def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
     """Every folder that may be a run, as (name, run, folder)."""
     for name in _children(store, store, problems):
         above = store / name

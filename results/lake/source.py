@@ -87,8 +87,11 @@ def day_of(text: str) -> dt.date:
     return started_of(text).date()
 
 
-def read_about(folder: Path) -> About:
-    """Case and record of a run's folder; raises `HistoryError` or `UsageError`."""
+def read_about(folder: Path, name: str | None = None) -> About:
+    """Case and record of a run's folder, which is called `name/FOLDER` (default: as it lies there).
+
+    Raises `HistoryError` or `UsageError`.
+    """
     case = load_case(folder / "case.json")
     record: RunRecord | None = None
     path = folder / "run.json"
@@ -97,13 +100,21 @@ def read_about(folder: Path) -> About:
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path)!r} is not valid: {error}") from error
-    return About(
-        name=folder.parent.name,
-        id=folder.name,
+    about = About(
+        name=name or folder.resolve().parent.name,
+        id=folder.resolve().name,
         case=case,
         record=record,
         label=None if record is None else record.label,
     )
+    _ = about.day  # which a lake is partitioned by
+    for what, value in (("the label", about.label), ("the target", case.target)):
+        if value == "":
+            raise HistoryError(
+                f"{str(folder)!r}: {what} is '', by which a lake is partitioned; name one in its "
+                "case.json and run.json"
+            )
+    return about
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:

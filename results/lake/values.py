@@ -57,7 +57,11 @@ class Shredder:
         known = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
         known += [(name, msgspec.Raw, None) for name in self._untyped]
         self._struct: Any = msgspec.defstruct(
-            f"{prefix.title()}Value", known, forbid_unknown_fields=True, omit_defaults=True, gc=False
+            f"{prefix.title()}Value",
+            known,
+            forbid_unknown_fields=True,
+            omit_defaults=True,
+            gc=False,
         )
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[self._struct]).decode
 

@@ -1,0 +1,131 @@
+"""Runs of a lake become run folders of a store again, with histories of the same digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from harness.errors import HarnessError, UsageError, listed
+from harness.store import RunFolder
+from results.lake.folders import fetch_folder
+from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.store_scan import Problem, Problems
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Readable", "chosen_runs", "export"]
+
+RUNS_AT_ONCE: Final = 100
+
+
+class Readable(Protocol):
+    """The part of a lake, or of a snapshot of one, that matters here."""
+
+    def dataset(self, table: str) -> Dataset:
+        """The visible rows of a table."""
+        ...
+
+
+def chosen_runs(
+    lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """The rows of `runs` of these keys or labels, or all; raises `UsageError` for unknown ones."""
+    import pyarrow.compute as pc
+
+    wanted = None
+    for name, values in (("run", runs), ("label", labels)):
+        if values:
+            own = pc.field(name).isin(list(values))
+            wanted = own if wanted is None else wanted | own
+    found: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
+    there = {value for row in found for value in (row["run"], row["label"])}
+    missing = [value for value in (*runs, *labels) if value not in there]
+    if missing:
+        raise UsageError(
+            f"the lake has no run or label {listed(missing, limit=3)}; keys of runs are those of "
+            "the column `run`, such as NAME/ID@0123456789ab"
+        )
+    return sorted(found, key=lambda row: str(row["run"]))
+
+
+def export(
+    lake: Readable,
+    files: FileSystem,
+    store: Path,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> tuple[int, Problems]:
+    """Write these runs below `store`; how many there are new, and what could not be written.
+
+    A run that is there with the same digest is left as it is; another one of the same id is a
+    problem, as is a run whose rows do not make the history of its digest.
+    """
+    problems = Problems()
+    written = done = 0
+    for begin in range(0, len(rows), RUNS_AT_ONCE):
+        some = rows[begin : begin + RUNS_AT_ONCE]
+        tables = _tables(lake, [str(row["run"]) for row in some])
+        for row in some:
+            done += 1
+            progress(done)
+            try:
+                own = {name: _of_run(table, row["run"]) for name, table in tables.items()}
+                written += _write(row, own, files, store)
+            except (HarnessError, OSError) as error:
+                problems.add(Problem(str(row["run"]), "history", str(error)))
+    return written, problems
+
+
+def _tables(lake: Readable, keys: Sequence[str]) -> dict[str, pa.Table]:
+    import pyarrow.compute as pc
+
+    return {
+        name: lake.dataset(name).to_table(filter=pc.field("run").isin(list(keys)))
+        for name in HISTORY_TABLES
+    }
+
+
+def _of_run(table: pa.Table, key: str) -> pa.Table:
+    import pyarrow.compute as pc
+
+    return table.filter(pc.equal(table["run"], key))
+
+
+def _write(
+    row: Mapping[str, Any], rows: Mapping[str, pa.Table], files: FileSystem, store: Path
+) -> bool:
+    """Whether it was not there."""
+    case, record = case_of(row), record_of(row)
+    final = store / row["name"] / row["id"]
+    if final.exists():
+        if _digest_at(final) == row["digest"]:
+            return False
+        raise UsageError(f"{str(final)!r} holds another run of this id; choose another --store")
+    history = history_of(rows, digest=row["digest"])
+    folder = RunFolder(store, row["name"], row["id"], staged=True)
+    try:
+        folder.write_case(case)
+        folder.seal(history, buckets=row["buckets"], label=row["label"])
+        if row["folder"] is not None:
+            fetch_folder(files, row["folder"], folder.path)
+        if record is not None:
+            folder.finish(record)
+        folder.publish(latest=False)
+    except BaseException:
+        folder.discard()
+        raise
+    return True
+
+
+def _digest_at(folder: Path) -> str | None:
+    from results.lake.source import read_source
+
+    try:
+        return read_source(folder).digest
+    except HarnessError:
+        return None

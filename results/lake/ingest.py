@@ -1,0 +1,216 @@
+"""The runs of a store go into a lake: those it does not have, whole ones, in large appends.
+
+Folder after folder is read once. Runs wait as rows, by partition, until a partition has
+`APPEND_BYTES` of them or all together `HELD_BYTES_MAX`: then the largest goes. An append is there
+as a whole or not at all, and what the lake has is left out by its key, so an ingest that was
+stopped goes on where it was. What cannot be read is named and left out; the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from harness.errors import HarnessError, HistoryError, UsageError
+from results.lake.folders import folder_of, keep_folder
+from results.lake.rows import tables_of
+from results.lake.source import About, Source, read_about, read_source, run_key
+from results.store_scan import Problem, Problems, run_folders
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Ingested", "Sink", "ingest"]
+
+APPEND_BYTES: Final = 384 << 20
+"""Of rows in memory, some thirty times what they are in a file."""
+HELD_BYTES_MAX: Final = 512 << 20
+RUNS_AT_ONCE: Final = 64
+UNFINISHED: Final = "unfinished"
+
+Partition = tuple[str, str | None, Any]
+Rows = dict[str, "list[pa.Table]"]
+
+
+class Sink(Protocol):
+    """The part of a lake that matters here."""
+
+    def known(self) -> set[str]:
+        """The keys of the runs that it has."""
+        ...
+
+    def append(self, rows: Mapping[str, pa.Table]) -> list[str]:
+        """Append whole runs; those that it has by now are left out and returned."""
+        ...
+
+
+class Ingested(msgspec.Struct, kw_only=True):
+    """How far it is: runs by what became of them. `looked` of `total` folders were looked at."""
+
+    total: int
+    looked: int = 0
+    appended: int = 0
+    known: int = 0
+    unfinished: int = 0
+    appends: int = 0
+
+
+class _Group:
+    """What waits for the next append of one partition."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.rows: Rows = {}
+        self.size = 0
+        self.runs = 0
+
+
+def ingest(
+    store: Path,
+    lake: Sink,
+    files: FileSystem,
+    *,
+    unfinished: bool = False,
+    append_bytes: int = APPEND_BYTES,
+    progress: Callable[[Ingested], None] = lambda _: None,
+) -> tuple[Ingested, Problems]:
+    """Append what `lake` does not have; `files` is its root, for the folders of failed runs.
+
+    Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
+    for. Raises `UsageError` where there is no store, and what the lake raises.
+    """
+    if not store.is_dir():
+        raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
+    problems = Problems()
+    folders = list(run_folders(store, problems))
+    found = Ingested(total=len(folders))
+    known = lake.known()
+    work = _Work(lake, files, found, problems, append_bytes)
+    with _no_cycles():
+        for name, run, folder in folders:
+            found.looked += 1
+            progress(found)
+            try:
+                about = read_about(folder, name)
+                if about.record is None and not unfinished:
+                    found.unfinished += 1
+                    continue
+                if about.record is not None and run_key(about, about.record.digest) in known:
+                    found.known += 1
+                    continue
+                source = read_source(folder, about)
+                if source.key in known:
+                    found.known += 1
+                    continue
+                source = _with_folder(source, files, folder)
+            except (HarnessError, OSError) as error:
+                problems.add(Problem(f"{name}/{run}", "history", str(error)))
+                continue
+            known.add(source.key)  # a store may hold it twice
+            work.add(source)
+        work.finish()
+    progress(found)
+    return found, problems
+
+
+@contextlib.contextmanager
+def _no_cycles() -> Iterator[None]:
+    """Without the collector of cycles: rows are millions of objects, and none has any."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _with_folder(source: Source, files: FileSystem, folder: Path) -> Source:
+    """The same; of a run that is not valid, its files are in the lake now."""
+    record = source.about.record
+    if record is not None and record.verdict.holds:
+        return source
+    keep_folder(files, source.key, folder)
+    return msgspec.structs.replace(source, folder=folder_of(source.key))
+
+
+def _partition(about: About) -> Partition:
+    return about.case.target, about.label, about.day
+
+
+class _Work:
+    """Rows that wait, by partition."""
+
+    def __init__(
+        self,
+        lake: Sink,
+        files: FileSystem,
+        found: Ingested,
+        problems: Problems,
+        append_bytes: int,
+    ) -> None:
+        self._lake = lake
+        self._files = files
+        self._found = found
+        self._problems = problems
+        self._append_bytes = append_bytes
+        self._held_max = max(HELD_BYTES_MAX, append_bytes)
+        self._groups: dict[Partition, _Group] = {}
+
+    def add(self, source: Source) -> None:
+        """Take a run, and append what is enough."""
+        group = self._groups.setdefault(_partition(source.about), _Group())
+        group.sources.append(source)
+        group.size += source.table.nbytes
+        if len(group.sources) >= RUNS_AT_ONCE:
+            self._convert(group)
+        if group.size >= self._append_bytes:
+            self._append(group)
+        elif sum(each.size for each in self._groups.values()) > self._held_max:
+            self._append(max(self._groups.values(), key=lambda each: each.size))
+
+    def finish(self) -> None:
+        """Append all that waits."""
+        for group in self._groups.values():
+            self._append(group)
+
+    def _convert(self, group: _Group) -> None:
+        """Make rows of what waits as runs; one that makes none is named, the others go on."""
+        sources, group.sources = group.sources, []
+        if not sources:
+            return
+        try:
+            made = [tables_of(sources)]
+            group.runs += len(sources)
+        except HarnessError:
+            made = []
+            for source in sources:
+                try:
+                    made.append(tables_of([source]))
+                    group.runs += 1
+                except HistoryError as error:
+                    name = f"{source.about.name}/{source.about.id}"
+                    self._problems.add(Problem(name, "history", str(error)))
+        for tables in made:
+            for name, table in tables.items():
+                group.rows.setdefault(name, []).append(table)
+        group.size = sum(table.nbytes for tables in group.rows.values() for table in tables)
+
+    def _append(self, group: _Group) -> None:
+        import pyarrow as pa
+
+        self._convert(group)
+        if group.runs:
+            skipped = self._lake.append(
+                {name: pa.concat_tables(tables) for name, tables in group.rows.items()}
+            )
+            self._found.appends += 1
+            self._found.known += len(skipped)
+            self._found.appended += group.runs - len(skipped)
+        group.rows, group.runs, group.size = {}, 0, 0
