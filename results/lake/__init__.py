@@ -1,7 +1,7 @@
-"""The lake: tables of many runs that any number of writers append to and anybody may read.
+"""The lake: runs of many workers in Delta tables, on local disks or object storage.
 
-`schema` says what the tables are; `source` reads a run of a store, `rows` makes rows of many at
-once, `rebuild` runs of rows; `ingest` and `export` move whole stores.
+`schema` says what the tables are and `lake` keeps them; `source` reads a run of a store, `rows`
+makes rows of many at once, `rebuild` runs of rows; `ingest` and `export` move whole stores.
 """
 
 from results.lake.rebuild import case_of, history_of, record_of

@@ -1,0 +1,143 @@
+"""What a file of the lake is called, what is known of it, and the statistics kept beside it.
+
+A file holds whole runs of one table and one partition. Its name says where its rows come from:
+
+| name                  | rows                                                                   |
+|-----------------------|------------------------------------------------------------------------|
+| b-BATCH-N.parquet     | of one append; N is its number among those of the same table           |
+| c-VERSION-ID.parquet  | of several files, merged; all were visible at this version of `runs`   |
+
+Partition columns stand inside the files, too: whoever gets only a list of files (DuckDB, or Spark
+without a jar) sees every column, with its type, which a folder's name would lose.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+__all__ = ["BATCH", "KEY", "MAIN", "PARTITION", "FileRef", "Partition", "statistics"]
+
+MAIN: Final = "runs"
+KEY: Final = "run"
+BATCH: Final = "batch"
+PARTITION: Final = ("target", "label", "day")
+
+_BATCH_FILE: Final = re.compile(r"b-([0-9a-f]{32})-\d+\.parquet")
+_MERGED_FILE: Final = re.compile(r"c-(\d+)-([0-9a-f]{32})\.parquet")
+
+STATISTICS_COLUMNS_MAX: Final = 32
+"""As many leading columns get statistics in the log as Delta's own writers give them."""
+STATISTICS_TEXT_MAX: Final = 64  # longer texts would fill the log and help nobody
+
+Partition = tuple[str | None, str | None, datetime.date | None]
+"""The values of `PARTITION`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """One Parquet file, as the log of its table has it."""
+
+    table: str
+    name: str
+    uri: str
+    size_bytes: int
+    rows: int
+    partition: Partition
+    first_run: str
+    last_run: str
+    modified_ms: int
+
+    @property
+    def batch(self) -> str | None:
+        """The append whose rows these are; `None` for a merged file."""
+        return batch_of(self.name)
+
+    @property
+    def needs_version(self) -> int:
+        """The version of `runs` from which on all rows are visible; -1 for those of one append."""
+        found = _MERGED_FILE.fullmatch(self.name)
+        return -1 if found is None else int(found[1])
+
+
+def batch_of(name: str) -> str | None:
+    """The batch that a file is named after, also one that is only half written."""
+    found = _BATCH_FILE.match(name)
+    return None if found is None else found[1]
+
+
+def merge_of(name: str) -> str | None:
+    """The id of the compaction that a file is named after."""
+    found = _MERGED_FILE.match(name)
+    return None if found is None else found[2]
+
+
+def batch_name(batch: str, number: int) -> str:
+    """The name of a file of one append."""
+    return f"b-{batch}-{number}.parquet"
+
+
+def merged_name(version: int, merge: str) -> str:
+    """The name of a file of a compaction."""
+    return f"c-{version}-{merge}.parquet"
+
+
+def partition_values(partition: Partition) -> dict[str, str | None]:
+    """As the log of a table writes them."""
+    return {
+        name: None if value is None else str(value)
+        for name, value in zip(PARTITION, partition, strict=True)
+    }
+
+
+def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
+    """What Delta keeps of a file beside it, from the file's own footer: rows, least and greatest
+    value and number of nulls of each leading column that is not nested."""
+    columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in [*schema.names[:STATISTICS_COLUMNS_MAX], BATCH]:
+        index = columns.get(name)
+        if index is None:
+            continue  # nested
+        found = [
+            metadata.row_group(group).column(index).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        if any(part is None or not part.has_null_count for part in found):
+            continue
+        nulls[name] = sum(part.null_count for part in found)
+        some = [part for part in found if part.has_min_max]
+        # A group of nothing but nulls has no least value, and needs none.
+        if not some or any(part.num_values and not part.has_min_max for part in found):
+            continue
+        low, high = min(part.min for part in some), max(part.max for part in some)
+        if name == KEY or not (_long(low) or _long(high)):
+            least[name], greatest[name] = _plain(low), _plain(high)
+    said: Mapping[str, Any] = {
+        "numRecords": metadata.num_rows,
+        "minValues": least,
+        "maxValues": greatest,
+        "nullCount": nulls,
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def _long(value: Any) -> bool:
+    return isinstance(value, str | bytes) and len(value) > STATISTICS_TEXT_MAX
+
+
+def _plain(value: Any) -> Any:
+    """A value of a footer as JSON has it."""
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.isoformat() if isinstance(value, datetime.date) else value

@@ -1,0 +1,152 @@
+"""Where a lake lies: a folder or a prefix of an object store, by URI.
+
+`pyarrow.fs` reads, writes and lists Parquet files; the logs of the tables are `deltalake`'s
+(`results.lake.log`). Both get the same endpoint and credentials: the environment's `AWS_*`, and over
+them the caller's storage options.
+
+A file is written under its last name at once where the store shows nothing before the upload is
+complete, else under another name first: a torn file is never met under a name that a log has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from harness.errors import UsageError
+from results.lake.trouble import troubles
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Place", "Stored"]
+
+PART: Final = ".part"
+S3_ATTEMPTS_MAX: Final = 5
+CONNECT_S: Final = 10.0
+REQUEST_S: Final = 60.0
+DEFAULTS: Final[Mapping[str, str]] = {
+    "aws_conditional_put": "etag",  # what makes two commits of one version impossible
+    "max_retries": "8",
+    "retry_timeout": "60s",
+    "timeout": "60s",
+    "connect_timeout": "10s",
+}
+
+
+class Stored(NamedTuple):
+    """A file that lies in the store, whether a log has it or not."""
+
+    name: str
+    size_bytes: int
+
+
+class Place:
+    """A root under which every table has a folder of its name."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+        """Raises `UsageError` for a URI that names no place we can write to."""
+        if not uri:
+            raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
+        parts = urlsplit(uri)
+        scheme = parts.scheme if "://" in uri else ""
+        self.local = scheme in {"", "file"}
+        self.options: dict[str, str] = {}
+        if self.local:
+            folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
+            self.uri = str(folder)
+        else:
+            if not parts.netloc or not parts.path.strip("/"):
+                raise UsageError(
+                    f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
+                    "s3://BUCKET/lake"
+                )
+            name = "s3" if scheme in {"s3a", "s3n"} else scheme
+            self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
+            self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
+        self.options |= _options(storage_options or {})
+        with troubles(self.uri):
+            self.files: FileSystem = self._filesystem()
+
+    def _filesystem(self) -> FileSystem:
+        from pyarrow import fs
+
+        if self.local:
+            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
+        if not self.uri.startswith("s3://"):
+            found, path = fs.FileSystem.from_uri(self.uri)
+            return fs.SubTreeFileSystem(path, found)
+        options = self.options
+        endpoint = options.get("aws_endpoint_url") or options.get("aws_endpoint")
+        more: dict[str, Any] = {}
+        if endpoint:
+            parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+            more = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
+        if "aws_access_key_id" in options:
+            more |= {
+                "access_key": options["aws_access_key_id"],
+                "secret_key": options.get("aws_secret_access_key", ""),
+                "session_token": options.get("aws_session_token"),
+            }
+        region = options.get("aws_region") or options.get("aws_default_region") or "us-east-1"
+        store = fs.S3FileSystem(
+            region=region,
+            connect_timeout=CONNECT_S,
+            request_timeout=REQUEST_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
+            allow_delayed_open=True,  # one request for a small file, where three would do as well
+            **more,
+        )
+        return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)
+
+    def uri_of(self, table: str, name: str = "") -> str:
+        """The address of a table, or of one of its files."""
+        return "/".join(part for part in (self.uri, table, name) if part)
+
+    @contextlib.contextmanager
+    def writing(self, table: str, name: str) -> Iterator[Any]:
+        """A stream whose bytes are there under the name, all of them, when the block has ended."""
+        path = f"{table}/{name}"
+        under = f"{path}{PART}" if self.local else path
+        with troubles(self.uri):
+            with self.files.open_output_stream(under) as sink:
+                yield sink
+            if self.local:
+                self.files.move(under, path)
+
+    def listed(self, table: str) -> list[Stored]:
+        """All files in the folder of a table, its log's excepted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
+        return [
+            Stored(info.base_name, info.size) for info in found if info.type == fs.FileType.File
+        ]
+
+    def entries(self) -> list[str]:
+        """The names directly below the root, sorted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def delete(self, table: str, name: str) -> None:
+        """Remove one file; one that is gone already is no error."""
+        with troubles(self.uri), contextlib.suppress(FileNotFoundError):
+            self.files.delete_file(f"{table}/{name}")
+
+    def now_ms(self) -> int:
+        """The time of day, ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+def _options(given: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+    return {name.lower(): value for name, value in given.items() if name.lower().startswith(prefix)}

@@ -1,0 +1,131 @@
+"""What goes wrong at a store, in one line, and what is worth another try.
+
+Three libraries speak to a store (`deltalake`, `pyarrow.fs`, the operating system), with errors of
+their own. `said_of` sorts them: what asking again may cure becomes `AgainError`, all else one clear
+line. `Patience` asks again, with random waits, up to a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
+
+__all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles"]
+
+T = TypeVar("T")
+
+CREDENTIALS: Final = (
+    "invalidaccesskeyid", "invalid_access_key_id", "signaturedoesnotmatch", "accessdenied",
+    "signature_does_not_match", "access_denied", "403 forbidden", "401 unauthorized",
+    "http response code 403", "invalidtoken", "expiredtoken", "invalid_client_token",
+    "unrecognizedclient", "missing or invalid credential", "permission denied",
+    "invalidclienttokenid",
+)  # fmt: skip
+NO_BUCKET: Final = ("nosuchbucket", "no_such_bucket", "bucket does not exist")
+PLAIN_HTTP: Final = ("scheme is not allowed", "url scheme")
+FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagefull")
+_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class AgainError(Exception):
+    """A call failed in a way that another try may cure, or whose effect is not known."""
+
+
+class ConflictError(AgainError):
+    """Somebody else committed first; nothing of ours was."""
+
+
+def require(module: str) -> Any:
+    """A library of the extra `lake`; raises `UsageError` where it is not installed."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"a lake needs {module.partition('.')[0]}, which is not installed: "
+            "pip install 'catalog-harness[lake]'"
+        ) from error
+
+
+@contextlib.contextmanager
+def troubles(uri: str) -> Iterator[None]:
+    """Errors of a store at `uri` leave as `AgainError`, or as what `said_of` makes of them."""
+    try:
+        yield
+    except (HarnessError, AgainError):
+        raise
+    except Exception as error:
+        raise said_of(error, uri) from error
+
+
+def said_of(error: Exception, uri: str) -> Exception:
+    """What a caller is to do about an error of a store."""
+    text = _one_line(error)
+    lower = text.lower()
+    if getattr(error, "errno", None) in _FULL_CODES or any(word in lower for word in FULL):
+        return InfrastructureError(
+            f"no space is left at {uri}; what was acknowledged is whole: free some and append again"
+        )
+    if any(word in lower for word in NO_BUCKET):
+        return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
+    if any(word in lower for word in CREDENTIALS) or isinstance(error, PermissionError):
+        return UsageError(
+            f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
+            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the rights of the folder"
+        )
+    if any(word in lower for word in PLAIN_HTTP):
+        return UsageError(f"the endpoint of {uri} is plain HTTP: set AWS_ALLOW_HTTP=true")
+    if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
+        return error  # our own mistake: no other try mends it
+    if isinstance(error, ValueError):  # as Arrow calls a file that is no Parquet
+        return InfrastructureError(
+            f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
+        )
+    return AgainError(clipped(text, 300))
+
+
+def _one_line(error: Exception) -> str:
+    """An error without colours, arrows and new lines."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
+    return " ".join(plain.split()) or type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often and how long a call is tried again; waits are random, so that writers part."""
+
+    attempts_max: int = 200
+    total_s: float = 300.0
+    wait_s_max: float = 2.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def call(self, what: str, function: Callable[[], T]) -> T:
+        """The answer of `function`, which raises `AgainError` for another try.
+
+        Raises `InfrastructureError` when the bound is hit: nobody knows then whether the last try
+        had its effect.
+        """
+        tenacity = require("tenacity")
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(AgainError),
+            stop=tenacity.stop_after_attempt(self.attempts_max)
+            | tenacity.stop_after_delay(self.total_s),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=self.wait_s_max),
+            sleep=self.sleep,
+        )
+        try:
+            answer: T = retrying(function)
+        except tenacity.RetryError as error:
+            last = error.last_attempt
+            raise InfrastructureError(
+                f"cannot {what}, after {last.attempt_number} tries: {last.exception()}"
+            ) from last.exception()
+        return answer

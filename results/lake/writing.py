@@ -1,0 +1,152 @@
+"""How rows become files of the lake: checked, grouped by partition, in the order of their runs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import InternalError, UsageError, shown
+from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition, statistics
+from results.lake.log import Addition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.place import Place
+
+__all__ = ["ParquetFile", "accept", "by_partition", "new_id", "stored_schema"]
+
+COMPRESSION: Final = "zstd"
+ROW_GROUP_ROWS: Final = 128 * 1024
+
+
+def new_id() -> str:
+    """The id of a batch or a compaction: no two are alike."""
+    return uuid.uuid4().hex
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """A table's columns as they are stored: the batch besides, and nothing that must not be null
+    (a nullable column reads the same in every engine)."""
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, field.type) for field in schema]
+    return pa.schema([*fields, pa.field(BATCH, pa.string())])
+
+
+def accept(
+    rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
+) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
+    """The rows as they are stored, but for the batch; and the partition of each run.
+
+    Raises `UsageError` for partitions that no table can have, and `InternalError` where rows break
+    the rules of a lake: a run once in `runs`, its other rows under the same partition.
+    """
+    unknown = sorted(rows.keys() - schemas.keys())
+    if unknown or MAIN not in rows:
+        raise InternalError(
+            f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
+        )
+    found = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
+             if table in rows}  # fmt: skip
+    main = found[MAIN]
+    partitions: dict[str, Partition] = {}
+    for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
+        if run is None or run in partitions:
+            raise InternalError(f"the run {run!r} is there twice, or has no id")
+        if "" in values:
+            raise UsageError(
+                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty; a lake is "
+                "partitioned by it: give a name, or none"
+            )
+        partitions[run] = (values[0], values[1], values[2])
+    for table, columns in found.items():
+        distinct = columns.select([KEY, *PARTITION]).group_by([KEY, *PARTITION]).aggregate([])
+        for run, *values in zip(
+            *(distinct[name].to_pylist() for name in (KEY, *PARTITION)), strict=True
+        ):
+            if partitions.get(run) != tuple(values):
+                raise InternalError(
+                    f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
+                    f"{partitions.get(run)}"
+                )
+    return found, partitions
+
+
+def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    missing = [name for name in schema.names if name not in rows.column_names]
+    if missing or len(rows.column_names) > len(schema.names):
+        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
+    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+    return rows.select(plain.names).cast(plain)
+
+
+def by_partition(
+    table: pa.Table, partitions: Mapping[str, Partition], batch: str
+) -> Iterator[tuple[Partition, pa.Table]]:
+    """The rows of each partition, by run; rows of one run stay in their order."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    groups: dict[Partition, list[str]] = {}
+    for run, partition in partitions.items():
+        groups.setdefault(partition, []).append(run)
+    for partition in sorted(groups, key=repr):
+        part = table
+        if len(groups) > 1:
+            part = table.filter(pc.is_in(table[KEY], value_set=pa.array(groups[partition])))
+        if part.num_rows:
+            yield (
+                partition,
+                in_order(
+                    part.append_column(
+                        BATCH, pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
+                    )
+                ),
+            )
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows by run; those of one run stay in their order."""
+    import numpy as np
+    import pyarrow as pa
+
+    runs = table[KEY].combine_chunks().dictionary_encode()
+    if isinstance(runs, pa.ChunkedArray):
+        runs = runs.combine_chunks()
+    names = runs.dictionary.to_pylist()
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    ranks = rank[runs.indices.to_numpy(zero_copy_only=False)]
+    if bool(np.all(ranks[1:] >= ranks[:-1])):
+        return table
+    return table.take(pa.array(np.argsort(ranks, kind="stable")))
+
+
+class ParquetFile:
+    """A Parquet file of the lake that is being written, row group by row group."""
+
+    def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
+        self._place, self._table, self._name, self._schema = place, table, name, schema
+
+    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
+        """Write all parts and say what a log needs to know about the file."""
+        import pyarrow.parquet as pq
+
+        footers: list[Any] = []
+        with self._place.writing(self._table, self._name) as sink:
+            with pq.ParquetWriter(
+                sink, self._schema, compression=COMPRESSION, metadata_collector=footers
+            ) as writer:
+                for part in parts:
+                    writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
+            size_bytes = sink.tell()
+        return Addition(
+            name=self._name,
+            size_bytes=size_bytes,
+            partition=partition,
+            statistics=statistics(self._schema, footers[0]),
+        )
