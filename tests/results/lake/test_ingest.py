@@ -1,0 +1,242 @@
+"""Stores go into a lake and come out equal; what is known, open or broken is told apart."""
+
+import json
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from harness.case import Case
+from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError
+from harness.ops import CheckResult, History, Op, OpType, Verdict
+from harness.signatures import Failure
+from harness.store import load_run
+from results.ingest_verb import main as ingest_verb
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.ingest import ingest
+from results.lake.lake import Lake
+from results.lake_verb import main as lake_verb
+from tests.run_folders import keep_run
+
+
+def history(seed, ops=3):
+    """Some operations of one client that are answered, each with `[key, value]`."""
+    lines = []
+    for number in range(ops):
+        value = [f"k{number % 2}", {"name": f"t{seed}"}]
+        answer = [value[0], {"result": "ok", "revision": number}]
+        lines.append(Op(2 * number, number * 10, 0, OpType.INVOKE, "get", value))
+        lines.append(Op(2 * number + 1, number * 10 + seed, 0, OpType.OK, "get", answer))
+    return History(lines)
+
+
+FAILURE = Failure("crash", "m1 crashed", "crash · exit")
+FINDING = CheckResult("crash", Verdict.INVALID, "m1 crashed", (), (2,), {"rule": "exit"})
+
+
+@pytest.fixture(name="store")
+def store_fixture(tmp_path):
+    """A valid run, one in buckets with a label, a failed one with a log, and an unfinished one."""
+    store = tmp_path / "store"
+    keep_run(store, "ddl-none", "r1", Case(seed=1), history(1))
+    keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), buckets=2, label="v1")
+    folder = keep_run(
+        store, "ddl-kill", "r3", Case(seed=3), history(3), [FINDING],
+        verdict=Verdict.INVALID, failure=FAILURE,
+    )  # fmt: skip
+    (folder / "logs").mkdir()
+    (folder / "logs" / "m1.log").write_text("I crashed")
+    keep_run(store, "ddl-kill", "r4", Case(seed=4), history(4), finished=False)
+    return store
+
+
+def opened(uri):
+    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+
+
+def column(lake, table, name):
+    return sorted(lake.dataset(table).to_table([name])[name].to_pylist())
+
+
+def test_a_store_goes_in_once_and_comes_out_equal(store, tmp_path, capsys):
+    uri = tmp_path / "lake"
+
+    assert ingest_verb([str(store), "--lake", str(uri)]) == EXIT_VALID
+    assert "3 runs appended, 0 known, 1 not finished" in capsys.readouterr().out
+    assert ingest_verb([str(store), "--lake", str(uri), "--unfinished"]) == EXIT_VALID
+    assert "1 run appended, 3 known" in capsys.readouterr().out
+    assert column(opened(uri), "runs", "id") == ["r1", "r2", "r3", "r4"]
+    assert column(opened(uri), "findings", "index") == [2]
+
+    again = tmp_path / "again"
+    assert lake_verb(["export", str(uri), "--store", str(again)]) == EXIT_VALID
+    for before in store.glob("*/r?"):
+        old, new = load_run(before), load_run(again / before.relative_to(store))
+        assert (new.case, new.record, new.history) == (old.case, old.record, old.history)
+        assert (before / "history").exists() == (new.folder / "history").exists()
+    assert (again / "ddl-kill/r3/logs/m1.log").read_text() == "I crashed"
+    assert (again / "ddl-kill/r3/results.json").exists()
+
+    assert ingest_verb([str(again), "--lake", str(uri), "--unfinished"]) == EXIT_VALID
+    assert "0 runs appended, 4 known" in capsys.readouterr().out
+
+
+def test_only_folders_of_what_is_not_valid_are_kept(store, tmp_path):
+    uri = tmp_path / "lake"
+    ingest_verb([str(store), "--lake", str(uri)])
+
+    rows = opened(uri).dataset("runs").to_table(["id", "folder"]).to_pylist()
+
+    assert {row["id"] for row in rows if row["folder"] is not None} == {"r3"}
+    (kept,) = (row["folder"] for row in rows if row["folder"] is not None)
+    assert sorted(path.name for path in (uri / kept).iterdir()) == [
+        "case.json", "logs", "results.json", "run.json",
+    ]  # fmt: skip
+
+
+def test_export_takes_runs_and_labels_and_refuses_unknown_ones(store, tmp_path):
+    uri = str(tmp_path / "lake")
+    ingest_verb([str(store), "--lake", uri])
+
+    lake_verb(["export", uri, "--store", str(tmp_path / "a"), "--label", "v1"])
+    assert [path.name for path in (tmp_path / "a").glob("*/*")] == ["r2"]
+    (key,) = (key for key in column(opened(uri), "runs", "run") if "r3" in key)
+    lake_verb(["export", uri, "--store", str(tmp_path / "b"), "--run", key])
+    assert [path.name for path in (tmp_path / "b").glob("*/*")] == ["r3"]
+    with pytest.raises(UsageError, match="nope"):
+        lake_verb(["export", uri, "--store", str(tmp_path / "c"), "--run", "nope"])
+
+
+def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys):
+    uri, other = str(tmp_path / "lake"), tmp_path / "other"
+    ingest_verb([str(store), "--lake", uri])
+    keep_run(other, "ddl-none", "r1", Case(seed=1), history(7))
+
+    assert lake_verb(["export", uri, "--store", str(other)]) == EXIT_UNKNOWN
+    assert "holds another run of this id" in capsys.readouterr().err
+    assert load_run(other / "ddl-none/r1").history == history(7)
+    ingest_verb([str(other), "--lake", uri])
+    assert column(opened(uri), "runs", "id") == ["r1", "r1", "r2", "r3"]
+
+
+def record_with(folder, **fields):
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda run: (run / "history.parquet").write_bytes(b"PAR1"), "not a readable Parquet"),
+        (lambda run: (run / "history.parquet").unlink(), "holds neither"),
+        (lambda run: (run / "run.json").write_text("{"), "run.json"),
+        (lambda run: (run / "case.json").write_text("{"), "not a valid case file"),
+        (lambda run: record_with(run, started="yesterday"), "started is 'yesterday'"),
+        (lambda run: record_with(run, label=""), "the label is ''"),
+        (lambda run: record_with(run, digest="0" * 64), "another history"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, capsys, spoil, said):
+    spoil(store / "ddl-none" / "r1")
+
+    assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
+
+    told = capsys.readouterr()
+    assert "ddl-none/r1" in told.err
+    assert said in told.err
+    assert "2 runs appended" in told.out
+    assert column(opened(tmp_path / "lake"), "runs", "id") == ["r2", "r3"]
+
+
+def test_no_store_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="is not a folder"):
+        ingest_verb([str(tmp_path / "none"), "--lake", str(tmp_path / "lake")])
+
+
+class Sink:
+    """A lake that keeps what it is given, and may end of an error first."""
+
+    def __init__(self, appends_max=1000):
+        self.appended = []
+        self.appends_max = appends_max
+
+    def known(self):
+        return {key for rows in self.appended for key in rows["runs"]["run"].to_pylist()}
+
+    def append(self, rows):
+        if len(self.appended) >= self.appends_max:
+            raise KeyboardInterrupt
+        assert {name: table.schema for name, table in rows.items()} == schemas()
+        self.appended.append(rows)
+        return []
+
+
+def large_store(store):
+    for number in range(12):
+        keep_run(store, "ddl", f"r{number:02}", Case(seed=number), history(number, ops=20))
+    return store
+
+
+def test_memory_is_bounded_by_many_appends_of_whole_runs(tmp_path):
+    sink = Sink()
+
+    found, problems = ingest(large_store(tmp_path), sink, None, append_bytes=20_000)
+
+    assert (found.appended, problems.total) == (12, 0)
+    assert 1 < found.appends < 12
+    for rows in sink.appended:
+        own = set(rows["runs"]["run"].to_pylist())
+        assert set(rows["operations"]["run"].to_pylist()) == own
+
+
+def test_an_ingest_that_was_stopped_goes_on(tmp_path):
+    store, first = large_store(tmp_path), Sink(appends_max=1)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(store, first, None, append_bytes=20_000)
+    kept = len(first.known())
+    assert 0 < kept < 12
+
+    first.appends_max = 1000
+    found, _ = ingest(store, first, None)
+
+    assert (found.known, found.appended) == (kept, 12 - kept)
+    keys = [key for rows in first.appended for key in rows["runs"]["run"].to_pylist()]
+    assert len(keys) == len(set(keys)) == 12
+
+
+def test_one_bad_history_does_not_keep_the_others_of_its_batch_out(tmp_path):
+    store = large_store(tmp_path)
+    bad = History([Op(0, 0, 0, OpType.INVOKE, "get"), Op(1, 1, 0, OpType.OK, "get")])
+    folder = keep_run(store, "ddl", "bad", Case(seed=99), bad)
+    table = pa.parquet.read_table(folder / "history.parquet", partitioning=None)
+    twice = pa.concat_tables([table, table]).replace_schema_metadata(
+        {**table.schema.metadata, b"harness.n_ops": b"4"}
+    )
+    pa.parquet.write_table(twice, folder / "history.parquet", write_page_checksum=True)
+
+    found, problems = ingest(store, Sink(), None)
+
+    assert found.appended == 12
+    assert [problem.run for problem in problems.kept] == ["ddl/bad"]
+
+
+def test_runs_of_several_partitions_are_appended_apart(tmp_path):
+    store, sink = tmp_path, Sink()
+    for number, label in enumerate(["v1", "v2", None, "v1"]):
+        keep_run(store, "ddl", f"r{number}", Case(seed=number), history(number), label=label)
+
+    ingest(store, sink, None)
+
+    labels = [rows["runs"]["label"].to_pylist() for rows in sink.appended]
+    assert sorted(map(str, labels)) == ["['v1', 'v1']", "['v2']", "[None]"]
+
+
+def test_a_case_of_another_release_is_named(tmp_path):
+    folder = keep_run(tmp_path, "ddl", "r1", Case(seed=1), history(1))
+    case = msgspec.json.decode((folder / "case.json").read_bytes())
+    (folder / "case.json").write_bytes(msgspec.json.encode({**case, "schema": 99}))
+
+    found, problems = ingest(tmp_path, Sink(), None)
+
+    assert found.appended == 0
+    assert "case schema 99" in problems.kept[0].text
