@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InternalError, UsageError, shown
 from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition, statistics
+from results.lake.layout import parquet_options
 from results.lake.log import Addition
 
 if TYPE_CHECKING:
@@ -139,7 +140,11 @@ class ParquetFile:
         footers: list[Any] = []
         with self._place.writing(self._table, self._name) as sink:
             with pq.ParquetWriter(
-                sink, self._schema, compression=COMPRESSION, metadata_collector=footers
+                sink,
+                self._schema,
+                compression=COMPRESSION,
+                metadata_collector=footers,
+                **parquet_options(self._schema),
             ) as writer:
                 for part in parts:
                     writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
