@@ -56,14 +56,16 @@ class Shredder:
         # An explicit null is refused: null is no `str`, and what is None is left out when encoded.
         known = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
         known += [(name, msgspec.Raw, None) for name in self._untyped]
-        self._struct: Any = msgspec.defstruct(
+        struct: Any = msgspec.defstruct(
             f"{prefix.title()}Value",
             known,
             forbid_unknown_fields=True,
             omit_defaults=True,
             gc=False,
         )
-        self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[self._struct]).decode
+        structs: Any = list[struct]
+        self._struct = struct
+        self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
         """JSON texts (null: no value at all) as the columns of `names`, the rest last."""

@@ -16,8 +16,8 @@ JSON = st.recursive(
     max_leaves=6,
 )  # fmt: skip
 FIELDS = st.sampled_from([
-    "name", "columns", "steps", "partitions", "at", "rows", "result", "revision", "table_id", "done",
-    "column_ids", "tables", "value", "phase", "node", "term", "expected", "took_s", "rest",
+    "name", "columns", "steps", "partitions", "at", "rows", "result", "revision", "table_id",
+    "done", "column_ids", "tables", "value", "phase", "node", "term", "expected", "took_s", "rest",
 ])  # fmt: skip
 TYPED = (
     TEXT | INT64 | st.booleans() | st.lists(TEXT, max_size=3) | st.lists(INT64, max_size=2)

@@ -1,0 +1,386 @@
+"""The lines of many runs behind each other, and the tables that are made of them by column.
+
+Invocations are paired with their completions, and values taken apart (`results.lake.values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+from harness.store.parquet import schema_of
+from harness.vocabularies.kinds import READS
+from harness.vocabularies.transactions import Txn, only_reads
+from results.lake.noted import Noted, noted_of
+from results.lake.schema import schema
+from results.lake.source import Source
+from results.lake.typed import ANSWERS, ASKS, EVENT_KINDS, EVENTS
+from results.operations import TYPES, is_no, turns, type_codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.intervals import Flags, Ints
+
+__all__ = ["Batch", "with_head"]
+
+_SEALED: Final = (
+    *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),
+)
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def with_head(name: str, sources: Sequence[Source], run: Ints, arrays: Sequence[Any]) -> pa.Table:
+    """Columns with those of the partition and the run before them."""
+    import pyarrow as pa
+
+    columns = schema(name)
+    heads = (
+        [source.about.case.target for source in sources],
+        [source.about.label for source in sources],
+        [source.about.day for source in sources],
+        [source.key for source in sources],
+    )
+    head = [
+        pa.array(values, columns.field(number).type).take(pa.array(run))
+        for number, values in enumerate(heads)
+    ]
+    return pa.Table.from_arrays([*head, *arrays], schema=columns)
+
+
+class Batch:
+    """The lines of some runs behind each other, and where in them operations lie."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.sources = sources
+        self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
+        self.run = np.repeat(np.arange(len(sources)), [len(source.table) for source in sources])
+        self.index, self.time, self.process = (
+            self.lines.column(name).to_numpy() for name in ("index", "time", "process")
+        )
+        rising = (self.index[1:] > self.index[:-1]) | (self.run[1:] != self.run[:-1])
+        if not rising.all():
+            at = int((~rising).argmax()) + 1
+            raise HistoryError(
+                f"{self._of(at)}: op {self.index[at]} follows op {self.index[at - 1]}: "
+                "indices must rise"
+            )
+        kinds = type_codes(self.lines.column("type"))
+        clients = np.flatnonzero(self.process >= 0)
+        order = clients[np.lexsort((self.process[clients], self.run[clients]))]
+        process, run = self.process[order], self.run[order]
+        begin, ends, done = turns(
+            self._of(0) if len(sources) == 1 else "one of these runs",
+            self.index[order],
+            process,
+            kinds[order],
+            (process[1:] == process[:-1]) & (run[1:] == run[:-1]),
+        )
+        place = np.argsort(order[begin])
+        self.invoked = order[begin][place]  # the line of each invocation, and of what completes it
+        self.done = done[place]
+        self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
+        self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))
+        self.noted_lines = np.flatnonzero(self.process < 0)
+        tried = pc.list_value_length(self._column("attempts")).to_numpy()
+        self._n_attempts = tried
+        self.noted: list[Noted] = noted_of(
+            self.lines,
+            self.noted_lines,
+            self.run[self.noted_lines],
+            [int(source.table.column("time")[-1].as_py()) if len(source.table) else 0
+             for source in sources],
+        )  # fmt: skip
+
+    def _of(self, line: int) -> str:
+        return self.sources[self.run[line]].key if len(self.run) else "the run"
+
+    def _column(self, name: str) -> pa.Array:
+        import pyarrow as pa
+
+        column = self.lines.column(name)
+        return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+    def operations(self) -> pa.Table:
+        """The table, and by the way `answered`."""
+        import numpy as np
+        import pyarrow as pa
+
+        answers = pa.array(self.completed, mask=~self.done)
+        at = pa.array(self.invoked)
+        value = self._column("value")
+        keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
+        answer_columns = ANSWERS.shred(answered_with)
+        self.answered = self._answered(answer_columns[0], answer_columns[-1])
+        phases, active = _situations(self.noted, self.run[self.invoked], self.time[self.invoked])
+        arrays = [
+            pa.array(self.index[self.invoked]),
+            pa.array(self.index[self.completed] - self.index[self.invoked], mask=~self.done),
+            pa.array(self.process[self.invoked]),
+            self._column("f").take(at),
+            pa.array(TYPES).take(pa.array(self.kind)),
+            pa.array(self.answered),
+            self._reads(at, asked),
+            pa.array(self.time[self.invoked]),
+            pa.array(self.time[self.completed] - self.time[self.invoked], mask=~self.done),
+            phases,
+            active,
+            self._column("node").take(answers),
+            self._column("error").take(answers),
+            keys,
+            *ASKS.shred(asked),
+            *answer_columns,
+            self._odd_operations(unlike),
+        ]
+        found = with_head("operations", self.sources, self.run[self.invoked], arrays)
+        assert np.array_equal(found.column("index").to_numpy(), self.index[self.invoked])
+        return found
+
+    def _keyed(
+        self, asked: pa.Array, answers: pa.Array
+    ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
+        """Keys, and values without them; and the answers that have another one.
+
+        Buckets hold keys in a column. In other histories whatever asks [key, value] has one, but
+        for transactions, which may be lists of two.
+        """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys = self._column("key").take(pa.array(self.invoked))
+        listed = pc.and_(pc.starts_with(asked, "["), pc.is_null(keys))
+        listed = pc.and_(
+            listed, pc.not_equal(self._column("f").take(pa.array(self.invoked)), Txn.f)
+        )
+        rows = np.flatnonzero(listed.to_numpy(zero_copy_only=False)).tolist()
+        unlike: set[int] = set()
+        if not rows:
+            return keys, asked, answers, unlike
+        new_keys, new_asked, new_answers = keys.to_pylist(), asked.to_pylist(), answers.to_pylist()
+        for row in rows:
+            pair = _decode(new_asked[row])
+            if len(pair) != 2:
+                continue
+            new_keys[row], new_asked[row] = _encode(pair[0]).decode(), _encode(pair[1]).decode()
+            if new_answers[row] is None:
+                continue
+            other = _decode(new_answers[row])
+            if type(other) is list and len(other) == 2 and _encode(other[0]) == _encode(pair[0]):
+                new_answers[row] = _encode(other[1]).decode()
+            else:
+                unlike.add(row)
+        text = pa.string()
+        return (
+            pa.array(new_keys, text),
+            pa.array(new_asked, text),
+            pa.array(new_answers, text),
+            unlike,
+        )
+
+    def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
+        """`ok`, or a definite no of the target: an answer with a result."""
+        import numpy as np
+        import pyarrow as pa
+
+        failed = self.done & (self.kind == TYPES.index("fail"))
+        found: Flags = self.done & (self.kind == TYPES.index("ok"))
+        found |= failed & _present(result)
+        rows = np.flatnonzero(failed & ~found & _present(rest))
+        coded = rest.take(pa.array(rows)).dictionary_encode()
+        noes = np.array([is_no(_decode(text)) for text in coded.dictionary.to_pylist()], np.bool_)
+        found[rows] = noes[coded.indices.to_numpy()] if len(rows) else False
+        return found
+
+    def _reads(self, at: pa.Array, asked: pa.Array) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        fs = self._column("f").take(at)
+        reads = pc.is_in(fs, value_set=pa.array(sorted(READS)))
+        rows = np.flatnonzero(pc.equal(fs, Txn.f).to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return reads
+        flags = reads.to_numpy(zero_copy_only=False).copy()
+        flags[rows] = [only_reads(_decode(text)) for text in asked.take(pa.array(rows)).to_pylist()]
+        return pa.array(flags)
+
+    def _odd_operations(self, unlike: set[int]) -> pa.Array:
+        """What no column has a place for: an invocation with an answer's parts, and so on."""
+        import numpy as np
+        import pyarrow as pa
+
+        has = _present(self._column("error")) | _present(self._column("node"))
+        has |= self._n_attempts > 0
+        codes = self._column("f").dictionary_encode().indices.to_numpy()
+        keys = self._column("key").dictionary_encode().indices.fill_null(-1).to_numpy()
+        renamed = self.done & (codes[self.invoked] != codes[self.completed])
+        if (self.done & (keys[self.invoked] != keys[self.completed])).any():
+            raise HistoryError("an operation ends under another key than it began with")
+        rows = sorted({*np.flatnonzero(has[self.invoked] | renamed).tolist(), *unlike})
+        odd: list[str | None] = [None] * len(self.invoked)
+        for row in rows:
+            told: dict[str, Any] = self._parts(int(self.invoked[row]))
+            if renamed[row]:
+                told["f"] = self._column("f")[int(self.completed[row])].as_py()
+            if row in unlike:
+                told["whole"] = True
+            odd[row] = _encode(told).decode()
+        return pa.array(odd, pa.string())
+
+    def _parts(self, line: int) -> dict[str, Any]:
+        """Error, node and attempts of a line that usually has none."""
+        found = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
+        return {name: part for name, part in found.items() if part is not None and part != []}
+
+    def attempts(self) -> pa.Table:
+        """Those below completions."""
+        import numpy as np
+        import pyarrow as pa
+
+        ops = np.flatnonzero(self.done)
+        lines = self.completed[ops]
+        lengths = self._n_attempts[lines]
+        row = np.repeat(ops, lengths)
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        flat = self._column("attempts").take(pa.array(lines)).flatten()
+        arrays = [
+            pa.array(self.index[self.invoked[row]]),
+            pa.array((np.arange(len(row)) - starts).astype(np.int32)),
+            flat.field("node"),
+            pa.array(flat.field("start").to_numpy() - self.time[self.invoked[row]]),
+            pa.array(self.time[self.completed[row]] - flat.field("end").to_numpy()),
+            flat.field("outcome"),
+        ]
+        self._attempt_runs = self.run[self.invoked[row]]
+        self._attempt_nodes = flat.field("node")
+        self._attempt_ok = flat.field("outcome")
+        return with_head("attempts", self.sources, self._attempt_runs, arrays)
+
+    def tried(self) -> list[dict[str, tuple[int, int]]]:
+        """Of each run: how many attempts went to each node, and how many it answered with ok."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
+        if not len(self._attempt_runs):
+            return found
+        coded = self._attempt_nodes.dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        cells = self._attempt_runs * len(names) + coded.indices.to_numpy()
+        n = np.bincount(cells)
+        ok = np.bincount(cells, pc.equal(self._attempt_ok, "ok").cast("int64").to_numpy())
+        for cell in np.flatnonzero(n).tolist():
+            found[cell // len(names)][names[cell % len(names)]] = int(n[cell]), int(ok[cell])
+        return found
+
+    def counts(self) -> list[dict[str, int]]:
+        """Of each run: lines, operations, and how many of each outcome."""
+        import numpy as np
+
+        def each(flags: Flags | None = None) -> Ints:
+            runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
+            return np.bincount(runs, minlength=len(self.sources))
+
+        columns = {
+            "lines": np.bincount(self.run, minlength=len(self.sources)),
+            "ops": each(),
+            "refused": each(self.answered & (self.kind == TYPES.index("fail"))),
+        }
+        columns |= {name: each(self.kind == number) for number, name in enumerate(TYPES)}
+        return [
+            {name: int(column[number]) for name, column in columns.items()}
+            for number in range(len(self.sources))
+        ]
+
+    def events(self) -> pa.Table:
+        """What was noted, but for what `faults` holds."""
+        import numpy as np
+        import pyarrow as pa
+
+        kept = np.ones(len(self.noted_lines), np.bool_)
+        first = 0
+        for notes in self.noted:
+            for place in notes.in_faults:
+                kept[first + place] = False
+            first += notes.lines
+        lines = self.noted_lines[kept]
+        at = pa.array(lines)
+        has = _present(self._column("node")) | (self._n_attempts > 0)
+        odd = [
+            _encode({name: part for name, part in self._parts(line).items() if name != "error"})
+            if has[line]
+            else None
+            for line in lines.tolist()
+        ]
+        arrays = [
+            pa.array(self.index[lines]),
+            pa.array(self.time[lines]),
+            pa.array(self.process[lines]),
+            *(self._column(name).take(at) for name in ("type", "f", "error")),
+            *_event_values(self._column("f").take(at), self._column("value").take(at)),
+            pa.array(odd, pa.binary()).cast(pa.string()),
+        ]
+        return with_head("events", self.sources, self.run[lines], arrays)
+
+
+def _columns(source: Source) -> pa.Table:
+    """The sealed columns of a run in our types; one of version 1 has no keys."""
+    import pyarrow as pa
+
+    table, types = source.table, schema_of()
+    for name in ("index", "time", "process", "type", "f", "value"):
+        if table.column(name).null_count:
+            raise HistoryError(f"{source.key} holds a row that is not an op: its {name} is null")
+    columns = [
+        table.column(name).cast(types.field(name).type)
+        if name in table.column_names
+        else pa.chunked_array([pa.nulls(len(table), types.field(name).type)])
+        for name in _SEALED
+    ]
+    return pa.table(columns, schema=pa.schema([types.field(name) for name in _SEALED]))
+
+
+def _event_values(fs: pa.Array, values: pa.Array) -> list[pa.Array]:
+    """Values of events as columns: those of kinds with typed fields, the others are all rest."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    typed = pc.is_in(fs, value_set=pa.array(EVENT_KINDS))
+    *columns, rest = EVENTS.shred(pc.if_else(typed, values, None))
+    return [*columns, pc.if_else(typed, rest, values)]
+
+
+def _present(column: pa.Array) -> Flags:
+    flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _situations(noted: Sequence[Noted], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
+    """Phase and active nemeses at the moments `times` of runs; `run` rises."""
+    import numpy as np
+    import pyarrow as pa
+
+    names: dict[str, int] = {}
+    phases = np.zeros(len(run), np.int32)
+    active = np.zeros(len(run), np.int32)
+    ends = np.searchsorted(run, np.arange(len(noted) + 1))
+    for number, notes in enumerate(noted):
+        own = slice(int(ends[number]), int(ends[number + 1]))
+        look = notes.timeline
+        numbers = look.phase_numbers(times[own])
+        codes = [names.setdefault(look.phase_name(n), len(names)) for n in range(-1, look.phases)]
+        phases[own] = np.array(codes, np.int32)[numbers + 1]
+        codes = [names.setdefault(name, len(names)) for name in look.sets]
+        active[own] = np.array(codes, np.int32)[look.numbers(times[own])]
+    texts = pa.array([*names], pa.string())
+    return texts.take(pa.array(phases)), texts.take(pa.array(active))
