@@ -32,6 +32,9 @@ APPEND_BYTES: Final = 384 << 20
 """Of rows in memory, some thirty times what they are in a file."""
 HELD_BYTES_MAX: Final = 512 << 20
 RUNS_AT_ONCE: Final = 64
+LINES_AT_ONCE: Final = 1 << 18
+LINE_BYTES: Final = 400
+"""About what a line of a history takes in memory."""
 UNFINISHED: Final = "unfinished"
 
 Partition = tuple[str, str | None, Any]
@@ -67,8 +70,14 @@ class _Group:
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self.rows: Rows = {}
-        self.size = 0
+        self.size = 0  # bytes of the rows
         self.runs = 0
+        self.lines = 0  # of the sources
+
+    @property
+    def held(self) -> int:
+        """About how many bytes wait here."""
+        return self.size + self.lines * LINE_BYTES
 
 
 def ingest(
@@ -168,13 +177,13 @@ class _Work:
         """Take a run, and append what is enough."""
         group = self._groups.setdefault(_partition(source.about), _Group())
         group.sources.append(source)
-        group.size += source.table.nbytes
-        if len(group.sources) >= RUNS_AT_ONCE:
+        group.lines += len(source.table)
+        if len(group.sources) >= RUNS_AT_ONCE or group.lines >= LINES_AT_ONCE:
             self._convert(group)
-        if group.size >= self._append_bytes:
+        if group.held >= self._append_bytes:
             self._append(group)
-        elif sum(each.size for each in self._groups.values()) > self._held_max:
-            self._append(max(self._groups.values(), key=lambda each: each.size))
+        elif sum(each.held for each in self._groups.values()) > self._held_max:
+            self._append(max(self._groups.values(), key=lambda each: each.held))
 
     def finish(self) -> None:
         """Append all that waits."""
@@ -183,7 +192,7 @@ class _Work:
 
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
-        sources, group.sources = group.sources, []
+        sources, group.sources, group.lines = group.sources, [], 0
         if not sources:
             return
         try:
@@ -201,7 +210,7 @@ class _Work:
         for tables in made:
             for name, table in tables.items():
                 group.rows.setdefault(name, []).append(table)
-        group.size = sum(table.nbytes for tables in group.rows.values() for table in tables)
+                group.size += table.nbytes
 
     def _append(self, group: _Group) -> None:
         import pyarrow as pa

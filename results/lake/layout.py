@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["parquet_options"]
 
+LEVEL: Final = 3
+"""Of zstd: of operations a tenth smaller than at 1, at the same cost. (Snapshots get no smaller.)"""
 _RISING: Final = frozenset({"index"})
 _DISTINCT: Final = frozenset({"value_rest"})
 """Snapshots of the target's state, of a hundred thousand bytes each: no two are equal."""
@@ -30,6 +32,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
             path for path, kind in leaves if pa.types.is_string(kind) and path not in _DISTINCT
         ],
         "column_encoding": {path: "DELTA_BINARY_PACKED" for path, _ in leaves if path in _RISING},
+        "compression_level": {path: 1 if path in _DISTINCT else LEVEL for path, _ in leaves},
     }
 
 

@@ -16,7 +16,6 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -74,38 +73,39 @@ class Shredder:
 
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
-        at = [number for number, text in enumerate(distinct) if text.startswith(b"{")]
-        objects = [distinct[number] for number in at]
-        structs, others = self._apart(objects)
+        at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
+        structs, others = self._apart([distinct[number] for number in at])
         rests: list[bytes | None] = [*distinct]
         for number in at:
             rests[number] = None
-        joined = b",".join(objects)
-        for name in self._untyped:  # sorted, so that the rest is, too
-            if b'"%s":' % name.encode() in joined:
-                for number, raw in zip(at, map(attrgetter(name), structs), strict=True):
-                    if raw is not None:
-                        field = b'"%s":%s' % (name.encode(), bytes(raw))
-                        rest = rests[number]
-                        rests[number] = field if rest is None else rest + b"," + field
-        for number in at if self._untyped else ():
-            rest = rests[number]
-            rests[number] = None if rest is None else b"{" + rest + b"}"
+        fields = list(zip(*map(msgspec.structs.astuple, structs), strict=True))
+        columns = fields[: len(self.fields)] or [()] * len(self.fields)
+        for place, rest in self._rests(fields[len(self.fields) :]).items():
+            rests[at[place]] = rest
         for place, other in others.items():
             rests[at[place]] = other
         places = np.full(len(distinct) + 1, -1, np.int32)
         places[at] = np.arange(len(at))
         taken = places[coded.indices.fill_null(len(distinct)).to_numpy()]
         rows = pa.array(taken, mask=taken < 0)
-        columns: list[pa.Array] = []
-        for name, kind in self.fields.items():
-            if b'"%s":' % name.encode() in joined:
-                column = pa.array(list(map(attrgetter(name), structs)), arrow_type(kind)).take(rows)
+        made: list[pa.Array] = []
+        for kind, column in zip(self.fields.values(), columns, strict=True):
+            if column.count(None) == len(column):
+                made.append(pa.nulls(len(texts), arrow_type(kind)))
             else:
-                column = pa.nulls(len(texts), arrow_type(kind))
-            columns.append(column)
-        columns.append(pa.array(rests, pa.binary()).cast(pa.string()).take(coded.indices))
-        return columns
+                made.append(pa.array(column, arrow_type(kind)).take(rows))
+        made.append(pa.array(rests, pa.binary()).cast(pa.string()).take(coded.indices))
+        return made
+
+    def _rests(self, columns: Sequence[tuple[Any, ...]]) -> dict[int, bytes]:
+        """The rests of structs that have some of the untyped fields, by place."""
+        found: dict[int, list[bytes]] = {}
+        for name, column in zip(self._untyped, columns, strict=False):  # sorted, so rests are, too
+            if column.count(None) < len(column):
+                for place, raw in enumerate(column):
+                    if raw is not None:
+                        found.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
+        return {place: b"{" + b",".join(parts) + b"}" for place, parts in found.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
         """The struct of each object; and the rests of those that are no struct alone, by place."""
