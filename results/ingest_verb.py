@@ -11,6 +11,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, counted
+from results.lake.folders import writer_to
 from results.lake.ingest import Ingested, ingest
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     lake = Lake.create_or_open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
     status = _Status()
     found, problems = ingest(
-        parsed.store, lake, lake.place.files, unfinished=parsed.unfinished, progress=status
+        parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status
     )
     status.finish()
     for line in problem_lines(problems):

@@ -8,19 +8,23 @@ files of a run whose row never came are written again with it.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HistoryError
+from results.lake.trouble import troubles
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["FOLDERS", "fetch_folder", "folder_of", "keep_folder"]
+    from results.lake.lake import Lake
+
+__all__ = ["FOLDERS", "fetch_folder", "files_of", "folder_of", "writer_to"]
 
 FOLDERS: Final = "folders"
 FILES_MAX: Final = 10_000
-BYTES_MAX: Final = 1 << 30
+BYTES_MAX: Final = 256 << 20
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
 
@@ -29,10 +33,10 @@ def folder_of(key: str) -> str:
     return f"{FOLDERS}/{key}"
 
 
-def keep_folder(files: FileSystem, key: str, folder: Path) -> None:
-    """Copy the plain files of a run's folder, but for its history.
+def files_of(key: str, folder: Path) -> dict[str, bytes]:
+    """What a lake keeps of a run's folder, by name in the lake: its plain files but the history.
 
-    Raises `HistoryError` for a folder beyond all measure, and what the file system raises.
+    Raises `HistoryError` for a folder beyond all measure, and `OSError`.
     """
     found = [
         path
@@ -47,11 +51,27 @@ def keep_folder(files: FileSystem, key: str, folder: Path) -> None:
             f"{str(folder)!r} has {len(found)} files of {size} bytes; a lake keeps at most "
             f"{FILES_MAX} and {BYTES_MAX} of a run: move what is not its own out of it"
         )
-    for path in found:
-        to = f"{folder_of(key)}/{path.relative_to(folder).as_posix()}"
-        files.create_dir(to.rpartition("/")[0], recursive=True)
-        with path.open("rb") as source, files.open_output_stream(to) as sink:
-            shutil.copyfileobj(source, sink)
+    return {
+        f"{folder_of(key)}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in found
+    }
+
+
+def writer_to(lake: Lake) -> Callable[[str, bytes], None]:
+    """Writes a file of a lake's own storage, as patiently as the lake writes its tables."""
+    place = lake.place
+
+    def put(name: str, content: bytes) -> None:
+        with troubles(place.uri):
+            if place.local:
+                place.files.create_dir(name.rpartition("/")[0], recursive=True)
+            with place.files.open_output_stream(name) as sink:
+                sink.write(content)
+
+    def write(name: str, content: bytes) -> None:
+        lake.patience.call(f"write to {place.uri}", lambda: put(name, content))
+
+    return write
 
 
 def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from harness.errors import HarnessError, HistoryError, UsageError
-from results.lake.folders import folder_of, keep_folder
+from results.lake.folders import files_of, folder_of
 from results.lake.rows import tables_of
 from results.lake.source import About, Source, read_about, read_source, run_key
 from results.store_scan import Problem, Problems, run_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.fs import FileSystem
 
 __all__ = ["Ingested", "Sink", "ingest"]
 
@@ -83,13 +82,13 @@ class _Group:
 def ingest(
     store: Path,
     lake: Sink,
-    files: FileSystem,
+    write: Callable[[str, bytes], None],
     *,
     unfinished: bool = False,
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append what `lake` does not have; `files` is its root, for the folders of failed runs.
+    """Append what `lake` does not have; `write` puts files of runs that are not valid beside it.
 
     Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
     for. Raises `UsageError` where there is no store, and what the lake raises.
@@ -101,7 +100,7 @@ def ingest(
     folders = sorted(run_folders(store, problems), key=lambda each: f"{each[0]}/{each[1]}@")
     found = Ingested(total=len(folders))
     known = lake.known()
-    work = _Work(lake, files, found, problems, append_bytes)
+    work = _Work(lake, found, problems, append_bytes)
     with _no_cycles():
         for name, run, folder in folders:
             found.looked += 1
@@ -111,22 +110,35 @@ def ingest(
                 if about.record is None and not unfinished:
                     found.unfinished += 1
                     continue
-                if about.record is not None and run_key(about, about.record.digest) in known:
+                source = _unknown(folder, about, known)
+                if source is None:
                     found.known += 1
                     continue
-                source = read_source(folder, about)
-                if source.key in known:
-                    found.known += 1
-                    continue
-                source = _with_folder(source, files, folder)
+                files = {} if _holds(about) else files_of(source.key, folder)
             except (HarnessError, OSError) as error:
                 problems.add(Problem(f"{name}/{run}", "history", str(error)))
                 continue
+            if not _holds(about):
+                source = msgspec.structs.replace(source, folder=folder_of(source.key))
+            for path, content in files.items():
+                write(path, content)
             known.add(source.key)  # a store may hold it twice
             work.add(source)
         work.finish()
     progress(found)
     return found, problems
+
+
+def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:
+    """The run, unless the lake has it; most that it has are told by their record alone."""
+    if about.record is not None and run_key(about, about.record.digest) in known:
+        return None
+    source = read_source(folder, about)
+    return None if source.key in known else source
+
+
+def _holds(about: About) -> bool:
+    return about.record is not None and about.record.verdict.holds
 
 
 @contextlib.contextmanager
@@ -141,15 +153,6 @@ def _no_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _with_folder(source: Source, files: FileSystem, folder: Path) -> Source:
-    """The same; of a run that is not valid, its files are in the lake now."""
-    record = source.about.record
-    if record is not None and record.verdict.holds:
-        return source
-    keep_folder(files, source.key, folder)
-    return msgspec.structs.replace(source, folder=folder_of(source.key))
-
-
 def _partition(about: About) -> Partition:
     return about.case.target, about.label, about.day
 
@@ -160,13 +163,11 @@ class _Work:
     def __init__(
         self,
         lake: Sink,
-        files: FileSystem,
         found: Ingested,
         problems: Problems,
         append_bytes: int,
     ) -> None:
         self._lake = lake
-        self._files = files
         self._found = found
         self._problems = problems
         self._append_bytes = append_bytes

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["parquet_options"]
 
 LEVEL: Final = 3
-"""Of zstd: of operations a tenth smaller than at 1, at the same cost. (Snapshots get no smaller.)"""
+"""Of zstd: operations are a tenth smaller than at 1, at the same cost; snapshots are not."""
 _RISING: Final = frozenset({"index"})
 _DISTINCT: Final = frozenset({"value_rest"})
 """Snapshots of the target's state, of a hundred thousand bytes each: no two are equal."""

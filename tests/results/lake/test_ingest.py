@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from harness.case import Case
-from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError
+from harness.errors import EXIT_UNKNOWN, EXIT_VALID, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import load_run
@@ -153,6 +153,11 @@ def test_no_store_is_a_usage_error(tmp_path):
         ingest_verb([str(tmp_path / "none"), "--lake", str(tmp_path / "lake")])
 
 
+def refuse(name, content):
+    """A storage that fails, which nothing is to be written to."""
+    raise InfrastructureError(f"cannot write {name}")
+
+
 class Sink:
     """A lake that keeps what it is given, and may end of an error first."""
 
@@ -180,7 +185,7 @@ def large_store(store):
 def test_memory_is_bounded_by_many_appends_of_whole_runs(tmp_path):
     sink = Sink()
 
-    found, problems = ingest(large_store(tmp_path), sink, None, append_bytes=20_000)
+    found, problems = ingest(large_store(tmp_path), sink, refuse, append_bytes=20_000)
 
     assert (found.appended, problems.total) == (12, 0)
     assert 1 < found.appends < 12
@@ -192,12 +197,12 @@ def test_memory_is_bounded_by_many_appends_of_whole_runs(tmp_path):
 def test_an_ingest_that_was_stopped_goes_on(tmp_path):
     store, first = large_store(tmp_path), Sink(appends_max=1)
     with pytest.raises(KeyboardInterrupt):
-        ingest(store, first, None, append_bytes=20_000)
+        ingest(store, first, refuse, append_bytes=20_000)
     kept = len(first.known())
     assert 0 < kept < 12
 
     first.appends_max = 1000
-    found, _ = ingest(store, first, None)
+    found, _ = ingest(store, first, refuse)
 
     assert (found.known, found.appended) == (kept, 12 - kept)
     keys = [key for rows in first.appended for key in rows["runs"]["run"].to_pylist()]
@@ -214,7 +219,7 @@ def test_one_bad_history_does_not_keep_the_others_of_its_batch_out(tmp_path):
     )
     pa.parquet.write_table(twice, folder / "history.parquet", write_page_checksum=True)
 
-    found, problems = ingest(store, Sink(), None)
+    found, problems = ingest(store, Sink(), refuse)
 
     assert found.appended == 12
     assert [problem.run for problem in problems.kept] == ["ddl/bad"]
@@ -225,7 +230,7 @@ def test_runs_of_several_partitions_are_appended_apart(tmp_path):
     for number, label in enumerate(["v1", "v2", None, "v1"]):
         keep_run(store, "ddl", f"r{number}", Case(seed=number), history(number), label=label)
 
-    ingest(store, sink, None)
+    ingest(store, sink, refuse)
 
     labels = [rows["runs"]["label"].to_pylist() for rows in sink.appended]
     assert sorted(map(str, labels)) == ["['v1', 'v1']", "['v2']", "[None]"]
@@ -236,7 +241,27 @@ def test_a_case_of_another_release_is_named(tmp_path):
     case = msgspec.json.decode((folder / "case.json").read_bytes())
     (folder / "case.json").write_bytes(msgspec.json.encode({**case, "schema": 99}))
 
-    found, problems = ingest(tmp_path, Sink(), None)
+    found, problems = ingest(tmp_path, Sink(), refuse)
 
     assert found.appended == 0
     assert "case schema 99" in problems.kept[0].text
+
+
+def test_a_run_whose_folder_cannot_be_kept_ends_the_ingest_and_has_no_row(store):
+    sink = Sink()
+
+    with pytest.raises(InfrastructureError, match=r"folders/ddl-kill/r3@[0-9a-f]{12}/case\.json"):
+        ingest(store, sink, refuse)
+    assert sink.known() == set()
+
+
+def test_links_out_of_a_folder_are_not_followed(store, tmp_path):
+    (tmp_path / "secret").write_text("s")
+    (store / "ddl-kill/r3/logs/link").symlink_to(tmp_path / "secret")
+    kept = {}
+
+    ingest(store, Sink(), kept.__setitem__)
+
+    assert sorted(name.rpartition("/")[2] for name in kept) == [
+        "case.json", "m1.log", "results.json", "run.json",
+    ]  # fmt: skip
