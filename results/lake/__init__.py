@@ -6,12 +6,11 @@ makes rows of many at once, `rebuild` runs of rows; `ingest` and `export` move w
 
 from results.lake.rebuild import case_of, history_of, record_of
 from results.lake.rows import rows_of
-from results.lake.schema import SCHEMA_VERSION, completed, schemas
+from results.lake.schema import SCHEMA_VERSION, schemas
 
 __all__ = [
     "SCHEMA_VERSION",
     "case_of",
-    "completed",
     "history_of",
     "record_of",
     "rows_of",

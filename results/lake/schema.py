@@ -5,8 +5,8 @@ lake is partitioned by (`PARTITION`) and the `run`. Times are int64 ns since the
 the one time of day is `runs.started`. Absent is null, never an empty string or -1.
 
 **Versions.** `SCHEMA_VERSION` rises with every change, and a change is one thing only: a nullable
-column more, at the end of its table. So a lake of an older version is read as it is, and lacks
-columns (`completed` fills them with nulls); a newer one is refused by who opens it.
+column more, at the end of its table. So a lake of an older version is read as it is, with nulls in
+the columns that it lacks; a newer one is refused (`results.lake.lake` does both).
 
 What clients asked and were answered lies in typed columns, as far as the vocabularies
 (`harness.vocabularies`) give it a type, and else as JSON in `asked_rest` and `answer_rest`
@@ -35,7 +35,6 @@ __all__ = [
     "TABLES",
     "Column",
     "arrow_type",
-    "completed",
     "markdown",
     "schema",
     "schemas",
@@ -296,22 +295,6 @@ def arrow_type(kind: str) -> pa.DataType:
 def schemas() -> dict[str, pa.Schema]:
     """Those of all tables."""
     return {name: schema(name) for name in TABLES}
-
-
-def completed(name: str, table: pa.Table) -> pa.Table:
-    """A table of this version or an older one, with the columns of this one: nulls for what is new.
-
-    Columns that this version does not know stay out.
-    """
-    import pyarrow as pa
-
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(len(table), field.type)
-        for field in schema(name)
-    ]
-    return pa.Table.from_arrays(columns, schema=schema(name))
 
 
 def markdown() -> str:

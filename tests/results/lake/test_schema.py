@@ -4,12 +4,18 @@ import typing
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from harness.errors import UsageError
 from harness.ops import HARNESS, History, Op, OpType
 from harness.vocabularies import ddl, follower_reads, members, rows
-from results.lake import SCHEMA_VERSION, completed, rows_of, schemas
+from results.lake import SCHEMA_VERSION, history_of, schemas
+from results.lake.lake import Lake
+from results.lake.rebuild import HISTORY_TABLES
+from results.lake.rows import tables_of
 from results.lake.schema import ASKED, PARTITION, TABLES, markdown
+from results.lake.source import source_of
 from tests.results.lake.histories import about
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "lake.md"
@@ -47,13 +53,36 @@ def test_what_vocabularies_type_has_a_typed_column(call):
                 assert ASKED[name][0] == PLAIN[kind]
 
 
-def test_a_table_of_an_older_version_gets_nulls_for_what_is_new():
-    history = History([Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": "chaos"})])
-    table = rows_of(history, about())["events"]
-    older = table.drop_columns(["odd", "value_bound_s"]).append_column("gone", pa.array(["x"]))
+def test_a_lake_of_an_older_version_is_read_and_widened(tmp_path):
+    """Here the columns `odd` are what is new."""
+    older = {
+        name: pa.schema([field for field in schema if field.name != "odd"])
+        for name, schema in schemas().items()
+    }
+    told = [source_of(phases(word), about("n", word, digest=word)) for word in ("old", "new")]
+    old, new = (tables_of([source]) for source in told)
+    uri = str(tmp_path / "lake")
+    Lake.create_or_open(uri, schemas=older, version=SCHEMA_VERSION - 1).append(
+        {name: table.select(older[name].names) for name, table in old.items()}
+    )
 
-    found = completed("events", older)
+    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
 
-    assert found.schema == schemas()["events"]
-    assert found.drop_columns(["odd", "value_bound_s"]) == older.drop_columns(["gone"])
-    assert found["odd"].null_count == 1
+    assert history_of(read(lake)) == phases("old")
+    assert read(lake)["events"]["odd"].to_pylist() == [None]
+    lake.append(new)
+    own = {name: table.filter(pc.equal(table["run"], told[1].key)) for name, table in
+           read(lake).items()}  # fmt: skip
+    assert history_of(own) == phases("new")
+    with pytest.raises(UsageError, match="install a newer one"):
+        Lake.open(uri, schemas=older, version=SCHEMA_VERSION - 1)
+
+
+def phases(word):
+    """A history of one note."""
+    return History([Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": word})])
+
+
+def read(lake):
+    """The tables that histories are made of."""
+    return {name: lake.dataset(name).to_table() for name in HISTORY_TABLES}
