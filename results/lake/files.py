@@ -13,7 +13,7 @@ without a jar) sees every column, with its type, which a folder's name would los
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ STATISTICS_COLUMNS_MAX: Final = 32
 """As many leading columns get statistics in the log as Delta's own writers give them."""
 STATISTICS_TEXT_MAX: Final = 64  # longer texts would fill the log and help nobody
 
-Partition = tuple[str | None, str | None, datetime.date | None]
+Partition = tuple[str | None, str | None, dt.date | None]
 """The values of `PARTITION`."""
 
 
@@ -99,8 +99,10 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
-    """What Delta keeps of a file beside it, from the file's own footer: rows, least and greatest
-    value and number of nulls of each leading column that is not nested."""
+    """What Delta keeps of a file beside it, taken from the file's own footer.
+
+    Rows, and of each leading column that is not nested the least and greatest value and the nulls.
+    """
     columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -138,6 +140,6 @@ def _long(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     """A value of a footer as JSON has it."""
-    if isinstance(value, datetime.datetime):
-        return value.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return value.isoformat() if isinstance(value, datetime.date) else value
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value.isoformat() if isinstance(value, dt.date) else value

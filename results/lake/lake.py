@@ -42,6 +42,7 @@ A lake object is for one thread of one process; other processes open their own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -58,11 +59,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from results.lake.compaction import Compacted
+    from results.lake.soundness import Finding
+    from results.lake.vacuum import Vacuumed
+
 __all__ = ["Lake"]
 
 LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
+GRACE_HOURS: Final = 24
 ROUNDS_MAX: Final = 20
 THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
 
@@ -71,8 +77,8 @@ class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
     `schemas` has the columns of every table; all begin with those the lake is partitioned by and
-    the run (`results.lake.files`). A lake of an older schema `version` lacks tables or columns, which
-    are read as null, and is widened by the first append.
+    the run (`results.lake.files`). A lake of an older schema `version` lacks tables or columns,
+    which are read as null, and is widened by the first append.
     """
 
     def __init__(
@@ -131,7 +137,7 @@ class Lake:
         storage_options: Mapping[str, str] | None = None,
         patience: Patience | None = None,
     ) -> Lake:
-        """The lake at `uri`; writes nothing. Raises as `create_or_open`, and where there is none."""
+        """The lake at `uri`; writes nothing. Raises as `create_or_open`, and if there is none."""
         lake = cls(
             Place(uri, storage_options),
             schemas=schemas,
@@ -141,7 +147,8 @@ class Lake:
         if not lake.patience.call(f"open {lake.place.uri}", lake._find):
             lake._refuse_foreign()
             raise UsageError(
-                f"there is no lake at {lake.place.uri!r}; `harness ingest STORE --lake URI` makes one"
+                f"there is no lake at {lake.place.uri!r}; `harness ingest STORE --lake URI` makes "
+                "one"
             )
         return lake
 
@@ -168,8 +175,8 @@ class Lake:
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
-                f"{self.place.uri!r} has a table {MAIN!r} that is not a harness lake's; name another "
-                "place for the lake"
+                f"{self.place.uri!r} has a table {MAIN!r} that is not a harness lake's; name "
+                "another place for the lake"
             )
         if form != LAKE_FORM or int(schema) > self.version:
             raise UsageError(
@@ -233,6 +240,11 @@ class Lake:
         if not self._find():
             raise AgainError("the table of runs is gone")
 
+    def there(self) -> list[str]:
+        """The tables that the lake has, `runs` last; an older one may lack some of today's."""
+        tables = [table for table in self.schemas if table not in self._missing]
+        return sorted(tables, key=lambda table: table == MAIN)
+
     # Appending -----------------------------------------------------------------------------------
 
     def append(self, rows: Mapping[str, pa.Table]) -> list[str]:
@@ -240,14 +252,16 @@ class Lake:
 
         `rows` has one row a run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake has already are left out and returned. A batch becomes a file a table and
-        partition: bound it by what is worth 128 MB. After any error but `InternalError` nothing of the
-        batch is visible, or all; the same append later finds out which.
+        partition: bound it by what is worth 128 MB. After any error nothing of the batch is
+        visible, or all; the same append later finds out which.
         """
         tables, partitions = accept(rows, self.given)
         self.patience.call(f"widen {self.place.uri}", self._widen)
         skipped: list[str] = []
         for _ in range(ROUNDS_MAX):
-            held = self.patience.call(f"read {self.main.uri}", lambda: self._held(partitions))
+            held = self.patience.call(
+                f"read {self.main.uri}", functools.partial(self._held, partitions)
+            )
             skipped += [run for run in partitions if run in held]
             partitions = {run: at for run, at in partitions.items() if run not in held}
             if not partitions:
@@ -266,12 +280,7 @@ class Lake:
 
         def upload(table: str) -> list[Addition]:
             return [
-                self.patience.call(
-                    f"write to {self.place.uri}",
-                    lambda: ParquetFile(
-                        self.place, table, batch_name(batch, number), self.schemas[table]
-                    ).write(iter([part]), partition),
-                )
+                self._write(table, batch_name(batch, number), part, partition)
                 for number, (partition, part) in enumerate(
                     by_partition(tables[table], partitions, batch)
                 )
@@ -286,6 +295,12 @@ class Lake:
         additions = upload(MAIN)
         return self.patience.call(
             f"commit to {self.main.uri}", lambda: self._commit_main(batch, additions, partitions)
+        )
+
+    def _write(self, table: str, name: str, part: pa.Table, partition: Partition) -> Addition:
+        file = ParquetFile(self.place, table, name, self.schemas[table])
+        return self.patience.call(
+            f"write to {self.place.uri}", lambda: file.write(iter([part]), partition)
         )
 
     def _each(self, function: Callable[[str], None], tables: Sequence[str]) -> None:
@@ -339,6 +354,26 @@ class Lake:
         ]
         found = self.index.of(files)
         return {run: found[run] for run in partitions if run in found}
+
+    # Upkeep --------------------------------------------------------------------------------------
+
+    def compact(self, **limits: int) -> list[Compacted]:
+        """Merge small files; `results.lake.compaction.compact` has the limits."""
+        from results.lake.compaction import compact
+
+        return compact(self, **limits)
+
+    def vacuum(self, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
+        """Remove what no reader sees and is older; see `results.lake.vacuum`."""
+        from results.lake.vacuum import vacuum
+
+        return vacuum(self, grace_hours=grace_hours, dry_run=dry_run)
+
+    def check(self) -> list[Finding]:
+        """What is damaged or left over; see `results.lake.soundness`."""
+        from results.lake.soundness import check
+
+        return check(self)
 
     # Reading -------------------------------------------------------------------------------------
 

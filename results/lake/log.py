@@ -13,12 +13,11 @@ A log is for one thread of the process that opened it: what `deltalake` runs bel
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from results.lake.files import KEY, PARTITION, FileRef, partition_values
+from results.lake.files import KEY, PARTITION, FileRef, Partition, partition_values
 from results.lake.place import Place
 from results.lake.trouble import ConflictError, require, troubles
 
@@ -38,7 +37,8 @@ class Addition:
 
     name: str
     size_bytes: int
-    partition: tuple[str | None, str | None, datetime.date | None]
+    rows: int
+    partition: Partition
     statistics: str
 
 
@@ -195,8 +195,10 @@ class Log:
                 raise ConflictError(f"{self.table}: somebody else committed first") from error
 
     def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
-        """Names of files removed from the table more than `hours` ago; with `untracked`, also
-        those that are as old and that the log does not have."""
+        """Names of files removed from the table more than `hours` ago.
+
+        With `untracked`, also those that are as old and that the log does not have.
+        """
         with troubles(self.uri):
             found = self._delta.vacuum(
                 retention_hours=hours,

@@ -1,8 +1,8 @@
 """Where a lake lies: a folder or a prefix of an object store, by URI.
 
 `pyarrow.fs` reads, writes and lists Parquet files; the logs of the tables are `deltalake`'s
-(`results.lake.log`). Both get the same endpoint and credentials: the environment's `AWS_*`, and over
-them the caller's storage options.
+(`results.lake.log`). Both get the same endpoint and credentials: the environment's `AWS_*`, and
+over them the caller's storage options.
 
 A file is written under its last name at once where the store shows nothing before the upload is
 complete, else under another name first: a torn file is never met under a name that a log has.

@@ -28,8 +28,10 @@ def new_id() -> str:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's columns as they are stored: the batch besides, and nothing that must not be null
-    (a nullable column reads the same in every engine)."""
+    """A table's columns as they are stored: the batch besides, and all of them nullable.
+
+    A nullable column reads the same in every engine.
+    """
     import pyarrow as pa
 
     fields = [pa.field(field.name, field.type) for field in schema]
@@ -88,7 +90,7 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def by_partition(
     table: pa.Table, partitions: Mapping[str, Partition], batch: str
 ) -> Iterator[tuple[Partition, pa.Table]]:
-    """The rows of each partition, by run; rows of one run stay in their order."""
+    """The rows of these runs by partition, and there by run, each run's in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -96,18 +98,10 @@ def by_partition(
     for run, partition in partitions.items():
         groups.setdefault(partition, []).append(run)
     for partition in sorted(groups, key=repr):
-        part = table
-        if len(groups) > 1:
-            part = table.filter(pc.is_in(table[KEY], value_set=pa.array(groups[partition])))
+        part = table.filter(pc.is_in(table[KEY], value_set=pa.array(groups[partition])))
         if part.num_rows:
-            yield (
-                partition,
-                in_order(
-                    part.append_column(
-                        BATCH, pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
-                    )
-                ),
-            )
+            batches = pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
+            yield partition, in_order(part.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -152,6 +146,7 @@ class ParquetFile:
         return Addition(
             name=self._name,
             size_bytes=size_bytes,
+            rows=footers[0].num_rows,
             partition=partition,
             statistics=statistics(self._schema, footers[0]),
         )

@@ -1,0 +1,171 @@
+"""Merging small files: the rows stay the same, a run stays in one file.
+
+Files are merged whole, those of one partition and of neighbouring runs together, so a run that
+stood in one file stands in one again. Rows pass through memory in parts of bounded size, each in
+the order of its runs. A merge commits only if all its inputs are still in the table (see
+`results.lake.lake`), so writers, readers and other compactions at the same time are harmless; of
+two merges of the same files one is abandoned, and `vacuum` removes what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.errors import InternalError
+from results.lake.files import FileRef, Partition, merged_name
+from results.lake.lake import Lake
+from results.lake.snapshot import Snapshot
+from results.lake.trouble import troubles
+from results.lake.writing import ParquetFile, in_order, new_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact"]
+
+MIB: Final = 1024 * 1024
+SMALL_BYTES: Final = 32 * MIB
+"""Files below this are merged."""
+TARGET_BYTES: Final = 96 * MIB
+"""How much goes into one file; two small ones more never make it larger than 128 MB."""
+PART_BYTES: Final = 64 * MIB  # of memory
+
+
+class Compacted(NamedTuple):
+    """What became of one table; `abandoned` counts merges that somebody else was faster with."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    abandoned: int
+
+
+def compact(
+    lake: Lake,
+    *,
+    small_bytes: int = SMALL_BYTES,
+    target_bytes: int = TARGET_BYTES,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Compacted]:
+    """Merge the small files of every table, `runs` last; raises `InfrastructureError`."""
+    done = []
+    for table in lake.there():
+        snapshot = lake.snapshot()
+        before = snapshot.files(table)
+        abandoned = 0
+        for group in planned(before, small_bytes, target_bytes):
+            progress(f"{table}: {len(group)} files into one")
+            if not _merge(lake, snapshot, table, group):
+                abandoned += 1
+        after = lake.snapshot().files(table)
+        done.append(
+            Compacted(
+                table,
+                len(before),
+                len(after),
+                sum(file.size_bytes for file in before),
+                sum(file.size_bytes for file in after),
+                abandoned,
+            )
+        )
+    return done
+
+
+def planned(
+    files: Sequence[FileRef], small_bytes: int, target_bytes: int
+) -> Iterator[list[FileRef]]:
+    """Which files become one: two or more small ones of a partition, in the order of their runs.
+
+    Together they have `target_bytes` at most.
+    """
+    groups: dict[Partition, list[FileRef]] = {}
+    for file in sorted(files, key=lambda file: (file.first_run, file.name)):
+        if file.size_bytes < small_bytes:
+            groups.setdefault(file.partition, []).append(file)
+    for _, small in sorted(groups.items(), key=lambda item: repr(item[0])):
+        group: list[FileRef] = []
+        total = 0
+        for file in small:
+            if group and total + file.size_bytes > target_bytes:
+                if len(group) > 1:
+                    yield group
+                group, total = [], 0
+            group.append(file)
+            total += file.size_bytes
+        if len(group) > 1:
+            yield group
+
+
+def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef]) -> bool:
+    """Whether these files are one now; `False` where somebody else changed them meanwhile."""
+    log = lake.logs[table]
+    schema = lake.schemas[table]
+    merge = new_id()
+    name = merged_name(snapshot.version, merge)
+
+    def write_and_commit() -> bool:
+        if not _there(group, log.refresh().files):
+            return False
+        addition = ParquetFile(lake.place, table, name, schema).write(
+            _parts(lake, table, group), group[0].partition
+        )
+        if addition.rows != sum(file.rows for file in group):
+            raise InternalError(
+                f"{table}: merged {addition.rows} rows of {[file.name for file in group]}"
+            )
+
+        def commit() -> bool:
+            files = log.refresh().files
+            if name in files:
+                return True  # an earlier try, whose answer was lost
+            if log.fenced(merge) or not _there(group, files):
+                return False
+            log.commit(schema, add=[addition], remove=group, exact=True, rearranged=True)
+            return True
+
+        return lake.patience.call(f"commit to {log.uri}", commit)
+
+    return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
+
+
+def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
+    return all(file.name in files for file in group)
+
+
+def _parts(lake: Lake, table: str, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+    """The rows of these files, some at a time, each part by run."""
+    import pyarrow as pa
+
+    parts: list[pa.Table] = []
+    size = 0
+    for file in group:
+        for part in _row_groups(lake, table, file):
+            parts.append(part)
+            size += part.nbytes
+            if size >= PART_BYTES:
+                yield in_order(pa.concat_tables(parts))
+                parts, size = [], 0
+    if parts:
+        yield in_order(pa.concat_tables(parts))
+
+
+def _row_groups(lake: Lake, table: str, file: FileRef) -> Iterator[pa.Table]:
+    """The row groups of a file, in today's columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = lake.schemas[table]
+    with troubles(file.uri), lake.place.files.open_input_file(f"{table}/{file.name}") as source:
+        parquet = pq.ParquetFile(source)
+        for group in range(parquet.num_row_groups):
+            rows = parquet.read_row_group(group)
+            columns = [
+                rows[field.name].cast(field.type)
+                if field.name in rows.column_names
+                else pa.nulls(rows.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.table(columns, schema=schema)

@@ -1,0 +1,128 @@
+"""Is a lake sound: files are there and whole, every run once, in one file a table, of one batch.
+
+What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
+writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from harness.errors import HarnessError, counted, listed
+from results.lake.files import BATCH, KEY, MAIN, FileRef, Partition
+from results.lake.lake import Lake
+from results.lake.snapshot import Snapshot
+from results.lake.trouble import troubles
+
+__all__ = ["Finding", "check"]
+
+SHOWN_MAX: Final = 3
+Run = tuple[Partition, str]
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be; `damaged` is false for what is only left over."""
+
+    table: str
+    damaged: bool
+    text: str
+
+
+def check(lake: Lake) -> list[Finding]:
+    """Read the run and the batch of every visible row and compare; damage stands first."""
+    snapshot = lake.snapshot()
+    found: list[Finding] = []
+    batches: dict[Run, str] = {}
+    for table in reversed(lake.there()):  # `runs` first
+        files, more = _files(lake, snapshot, table)
+        found += more
+        found += _runs(lake, files, batches)
+    return sorted(found, key=lambda finding: not finding.damaged)
+
+
+def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
+    """The files that are there, and what the log and the store disagree about."""
+    call, uri = lake.patience.call, lake.place.uri_of(table)
+    listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
+    stored = {file.name: file.size_bytes for file in listing}
+    files = snapshot.files(table)
+    found = []
+    lost = [file.name for file in files if file.name not in stored]
+    if lost:
+        found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {_some(lost)}"))
+    there = [file for file in files if file.name in stored]
+    torn = [file.name for file in there if stored[file.name] != file.size_bytes]
+    if torn:
+        text = f"{counted(len(torn), 'file')} of another size than written: {_some(torn)}"
+        found.append(Finding(table, True, text))
+    state = call(f"read {uri}", lake.logs[table].refresh)
+    visible = {file.name for file in files}
+    unseen = [name for name in state.files if name not in visible]
+    beside = [name for name in stored if name not in state.files]
+    if unseen or beside:
+        text = (
+            f"{counted(len(unseen), 'file')} of batches that are not visible, "
+            f"{counted(len(beside), 'file')} that the log does not have (yet, or any more)"
+        )
+        found.append(Finding(table, False, text))
+    return [file for file in there if file.name not in torn], found
+
+
+def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
+    """Runs of one table; those of `runs` are noted in `batches`, others compared with them."""
+    seen: set[Run] = set()
+    doubled: list[str] = []
+    strangers: list[str] = []
+    for file in files:
+        try:
+            rows, pairs = lake.patience.call(
+                f"read {file.uri}", functools.partial(_pairs, lake, file)
+            )
+        except HarnessError as error:
+            yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
+            continue
+        if rows != file.rows:
+            text = f"{file.name} has {rows} rows; the log says {file.rows}"
+            yield Finding(file.table, True, text)
+        if file.table == MAIN and len(pairs) != rows:
+            yield Finding(MAIN, True, f"{file.name} has a run twice")
+        for run, batch in pairs:
+            at = (file.partition, run)
+            if at in seen:
+                doubled.append(run)
+            seen.add(at)
+            if file.table == MAIN:
+                batches[at] = batch
+            elif batches.get(at) != batch:
+                strangers.append(run)
+    if doubled:
+        text = f"{counted(len(doubled), 'run')} in two files or batches: {_some(doubled)}"
+        yield Finding(files[0].table, True, text)
+    if strangers:
+        text = (
+            f"{counted(len(strangers), 'run')} that `runs` lacks, or has of another batch: "
+            f"{_some(strangers)}"
+        )
+        yield Finding(files[0].table, True, text)
+
+
+def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
+    """How many rows, and the runs with their batches, each once."""
+    import pyarrow.parquet as pq
+
+    with troubles(file.uri):
+        table = pq.read_table(
+            f"{file.table}/{file.name}",
+            columns=[KEY, BATCH],
+            filesystem=lake.place.files,
+            partitioning=None,
+        )
+    unique = table.group_by([KEY, BATCH]).aggregate([])
+    runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
+    return table.num_rows, list(runs)
+
+
+def _some(names: Sequence[str]) -> str:
+    return listed(sorted(names), limit=SHOWN_MAX)

@@ -1,0 +1,93 @@
+"""Actors on one lake, one of them moving at a time, from one call to the store to the next.
+
+Whose turn it is, and whether the call fails or its actor dies before or after it, a test draws. Each
+actor is a thread that runs only while it has the turn: the same draws, the same run.
+"""
+
+import contextlib
+import queue
+import threading
+from types import SimpleNamespace
+
+from results.lake.trouble import AgainError
+
+DEADLINE_S = 60.0
+HARM = ("die before", "die after", "fail before", "fail after")
+
+
+class DeadError(BaseException):
+    """The process of an actor was killed."""
+
+
+class Actor:
+    """A thread that works on a lake of its own; `said` is what it was told to be done."""
+
+    def __init__(self, name, lake, work):
+        self.name, self.lake, self.said = name, lake, None
+        self._turn, self._moved = queue.Queue(), queue.Queue()
+        self.waiting = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        for log in lake.logs.values():
+            for call in ("commit", "refresh"):
+                setattr(log, call, self._stepping(f"{call} {log.table}", getattr(log, call)))
+        place = lake.place
+        place.delete = self._stepping("delete", place.delete)
+        place.writing = self._stepping_block("upload", place.writing)
+        self._thread.start()
+        self._wait()
+
+    def _run(self, work):
+        with contextlib.suppress(DeadError):
+            self._step("begin")
+            self.said = work(self.lake)
+        self._moved.put(None)
+
+    def _wait(self):
+        self.waiting = self._moved.get(timeout=DEADLINE_S)
+
+    def move(self, harm=None):
+        """Let it do the call it waits for, and go on to its next."""
+        self._turn.put(harm)
+        self._wait()
+
+    def _step(self, name):
+        self._moved.put(name)
+        return self._turn.get(timeout=DEADLINE_S)
+
+    def _act(self, harm, moment):
+        if harm == f"die {moment}":
+            raise DeadError
+        if harm == f"fail {moment}":
+            raise AgainError("a 503")
+
+    def _stepping(self, name, call):
+        def step(*args, **options):
+            harm = self._step(name)
+            self._act(harm, "before")
+            answer = call(*args, **options)
+            self._act(harm, "after")
+            return answer
+
+        return step
+
+    def _stepping_block(self, name, block):
+        @contextlib.contextmanager
+        def step(*args):
+            harm = self._step(name)
+            self._act(harm, "before")
+            with block(*args) as inside:
+                yield inside
+            self._act(harm, "after")
+
+        return step
+
+
+def play(actors, draw_turn, draw_harm):
+    """Let them move until all have ended; returns what happened, for the reader of a failure."""
+    told = []
+    while moving := [actor for actor in actors if actor.waiting is not None]:
+        actor = draw_turn(moving)
+        harm = draw_harm()
+        told.append(SimpleNamespace(actor=actor.name, call=actor.waiting, harm=harm))
+        actor.move(harm)
+    return [f"{line.actor}: {line.call} {line.harm or ''}" for line in told]

@@ -1,0 +1,102 @@
+"""Writers, compactions, vacuums and readers in any order, dying and failing at any call.
+
+The oracle knows which runs were acknowledged: they stay, whole and once; others are whole or absent.
+"""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+
+from results.lake.compaction import compact
+from tests.results.lake.stage import HARM, Actor, play
+from tests.results.lake.toy import contents, damage, lake_at, rows
+
+pytestmark = pytest.mark.slow
+
+HARMS_MAX = 4
+
+
+def writer(*batches):
+    """Appends these batches and remembers what it was told."""
+
+    def work(lake):
+        for batch in batches:
+            lake.append(rows(batch))
+            acknowledged.extend(batch)
+
+    acknowledged = []
+    work.acknowledged = acknowledged
+    return work
+
+
+def reader(lake):
+    for _ in range(3):
+        try:
+            contents(lake)
+        except FileNotFoundError:
+            pass  # a vacuum without a time of grace took files of this version
+
+
+def compactor(lake):
+    compact(lake)
+    compact(lake)
+
+
+def vacuumer(lake):
+    lake.vacuum(grace_hours=0)
+    lake.vacuum(grace_hours=0)
+
+
+@settings(
+    max_examples=12, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)  # no shrinking: slow
+@given(
+    seed=st.integers(0, 2**32),
+    harm=st.sampled_from([0.0, 0.02, 0.1]),
+    readers=st.booleans(),
+    vacuums=st.booleans(),
+)
+def test_no_acknowledged_run_is_lost_and_none_is_doubled(seed, harm, readers, vacuums):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "lake"
+        before = ["a0", "a1", "a2"]
+        for run in before:
+            lake_at(root).append(rows([run]))
+        writers = [
+            writer(["b0", "b1"], ["b2"], ["b3"]),
+            writer(["c0"], ["b1", "c1"], ["c2"]),
+            writer(["a1", "d0"], ["b3", "d1"]),
+        ]
+        works = {f"writer {index}": work for index, work in enumerate(writers)}
+        works |= {"compactor": compactor, "other compactor": compactor}
+        works |= {"reader": reader} if readers else {}
+        works |= {"vacuum": vacuumer} if vacuums else {}
+        chance = random.Random(seed)
+        left = [HARMS_MAX]
+
+        def draw_harm():
+            if not left[0] or chance.random() >= harm:
+                return None
+            left[0] -= 1
+            return chance.choice(HARM)
+
+        actors = [Actor(name, lake_at(root), work) for name, work in works.items()]
+        for line in play(actors, chance.choice, draw_harm):
+            note(line)
+        after = lake_at(root)
+        acknowledged = {run for work in writers for run in work.acknowledged} | set(before)
+        found = contents(after)
+        assert acknowledged - found == set()
+        assert damage(after) == []
+        # Whoever was killed appends all of it again.
+        everything = ["b0", "b1", "b2", "b3", "c0", "c1", "c2", "a1", "d0", "d1"]
+        assert set(after.append(rows(everything))) == found & set(everything)
+        after.compact()
+        after.vacuum(grace_hours=0)
+        after.vacuum(grace_hours=0)
+        assert contents(after) == {*everything, *before}
+        assert after.check() == []
