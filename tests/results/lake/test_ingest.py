@@ -13,9 +13,9 @@ from harness.signatures import Failure
 from harness.store import load_run
 from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
+from results.lake.export_verb import main as lake_verb
 from results.lake.ingest import ingest
 from results.lake.lake import Lake
-from results.lake_verb import main as lake_verb
 from tests.run_folders import keep_run
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
@@ -15,31 +16,42 @@ from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.store_scan import problem_lines
 
-__all__ = ["main"]
+__all__ = ["add_export", "export_runs", "main"]
 
 PIPE_INTERVAL_S: Final = 5.0
 
 EPILOG: Final = """examples:
   harness lake export s3://team/lake --store again --label v2
-  harness lake export /srv/lake --store again --run 'ddl-any/soak-1f2e3d4c-seed-7@0123456789ab'"""
+  harness lake export /srv/lake --store again --run 'ddl-any/soak-1f2e3d4c-seed-7@0123456789ab'
+
+exit codes of export: 0 all are there, 2 some could not be written; 254 usage"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the first word says."""
     parser = Parser(prog="harness lake", description="Work with a lake.", epilog=EPILOG)
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    exporting = verbs.add_parser("export", help="make run folders of its runs")
-    exporting.add_argument("lake", metavar="URI", help="a folder, or s3://BUCKET/PREFIX")
-    exporting.add_argument("--store", type=Path, required=True, metavar="DIR", help="where to")
-    exporting.add_argument(
+    add_export(parser.add_subparsers(dest="action", required=True, metavar="ACTION"))
+    return export_runs(parser.parse_args(list(arguments)))
+
+
+def add_export(actions: Any) -> None:
+    """Add the action to the sub-parsers of `harness lake`."""
+    doc = "make run folders of its runs, all or those named"
+    parser = actions.add_parser("export", help=doc, description=doc, allow_abbrev=False)
+    parser.add_argument("uri", metavar="URI", help="a folder, or s3://BUCKET/PREFIX")
+    parser.add_argument("--store", type=Path, required=True, metavar="DIR", help="where to")
+    parser.add_argument(
         "--run", action="append", default=[], metavar="KEY", help="of the column `run`; repeatable"
     )
-    exporting.add_argument(
+    parser.add_argument(
         "--label", action="append", default=[], metavar="LABEL", help="all of a label; repeatable"
     )
-    parsed = parser.parse_args(list(arguments))
-    snapshot_of = Lake.open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
-    snapshot = snapshot_of.snapshot()
+
+
+def export_runs(parsed: argparse.Namespace) -> int:
+    """Write the runs, name those that could not be, and sum up."""
+    lake = Lake.open(parsed.uri, schemas=schemas(), version=SCHEMA_VERSION)
+    snapshot = lake.snapshot()
     rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)
     line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
 
@@ -47,9 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         if line.due_s() is not None:
             line.show(f"{done}/{len(rows)} runs")
 
-    written, problems = export(
-        snapshot, snapshot_of.place.files, parsed.store, rows, progress=progress
-    )
+    written, problems = export(snapshot, lake.place.files, parsed.store, rows, progress=progress)
     line.finish()
     for text in problem_lines(problems):
         note(f"harness: {text}")
