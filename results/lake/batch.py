@@ -5,6 +5,7 @@ Invocations are paired with their completions, and values taken apart (`results.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,22 +35,29 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
 
 
-def with_head(name: str, sources: Sequence[Source], run: Ints, arrays: Sequence[Any]) -> pa.Table:
-    """Columns with those of the partition and the run before them."""
+def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
+    """What every row of these runs begins with: the partition and the run."""
     import pyarrow as pa
 
-    columns = schema(name)
-    heads = (
-        [source.about.case.target for source in sources],
-        [source.about.label for source in sources],
-        [source.about.day for source in sources],
-        [source.key for source in sources],
+    columns = zip(
+        *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
+        strict=True,
     )
-    head = [
-        pa.array(values, columns.field(number).type).take(pa.array(run))
-        for number, values in enumerate(heads)
-    ]
-    return pa.Table.from_arrays([*head, *arrays], schema=columns)
+    return tuple(
+        pa.array(values, field.type) for values, field in zip(columns, schema("runs"), strict=False)
+    )
+
+
+def with_head(
+    name: str, heads: Sequence[pa.Array], run: Ints, arrays: Sequence[pa.Array]
+) -> pa.Table:
+    """The columns of a table with those of `heads` before them; `run` says whose each row is."""
+    import pyarrow as pa
+
+    rows = pa.array(run)
+    return pa.Table.from_arrays(
+        [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
+    )
 
 
 class Batch:
@@ -61,6 +69,7 @@ class Batch:
         import pyarrow.compute as pc
 
         self.sources = sources
+        self.heads = heads_of(sources)
         self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
         self.run = np.repeat(np.arange(len(sources)), [len(source.table) for source in sources])
         self.index, self.time, self.process = (
@@ -92,13 +101,17 @@ class Batch:
         self.noted_lines = np.flatnonzero(self.process < 0)
         tried = pc.list_value_length(self._column("attempts")).to_numpy()
         self._n_attempts = tried
+        lengths = [len(source.table) for source in sources]
+        ends = np.cumsum(lengths)
         self.noted: list[Noted] = noted_of(
             self.lines,
             self.noted_lines,
             self.run[self.noted_lines],
-            [int(source.table.column("time")[-1].as_py()) if len(source.table) else 0
-             for source in sources],
-        )  # fmt: skip
+            [
+                int(self.time[end - 1]) if length else 0
+                for end, length in zip(ends, lengths, strict=True)
+            ],
+        )
 
     def _of(self, line: int) -> str:
         return self.sources[self.run[line]].key if len(self.run) else "the run"
@@ -140,7 +153,7 @@ class Batch:
             *answer_columns,
             self._odd_operations(unlike),
         ]
-        found = with_head("operations", self.sources, self.run[self.invoked], arrays)
+        found = with_head("operations", self.heads, self.run[self.invoked], arrays)
         assert np.array_equal(found.column("index").to_numpy(), self.index[self.invoked])
         return found
 
@@ -264,7 +277,7 @@ class Batch:
         self._attempt_runs = self.run[self.invoked[row]]
         self._attempt_nodes = flat.field("node")
         self._attempt_ok = flat.field("outcome")
-        return with_head("attempts", self.sources, self._attempt_runs, arrays)
+        return with_head("attempts", self.heads, self._attempt_runs, arrays)
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
         """Of each run: how many attempts went to each node, and how many it answered with ok."""
@@ -330,24 +343,28 @@ class Batch:
             *_event_values(self._column("f").take(at), self._column("value").take(at)),
             pa.array(odd, pa.binary()).cast(pa.string()),
         ]
-        return with_head("events", self.sources, self.run[lines], arrays)
+        return with_head("events", self.heads, self.run[lines], arrays)
 
 
 def _columns(source: Source) -> pa.Table:
     """The sealed columns of a run in our types; one of version 1 has no keys."""
     import pyarrow as pa
 
-    table, types = source.table, schema_of()
+    table, wanted = source.table, _sealed()
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
             raise HistoryError(f"{source.key} holds a row that is not an op: its {name} is null")
-    columns = [
-        table.column(name).cast(types.field(name).type)
-        if name in table.column_names
-        else pa.chunked_array([pa.nulls(len(table), types.field(name).type)])
-        for name in _SEALED
-    ]
-    return pa.table(columns, schema=pa.schema([types.field(name) for name in _SEALED]))
+    if "key" not in table.column_names:
+        table = table.append_column("key", pa.nulls(len(table), pa.string()))
+    chosen = table.select(wanted.names)
+    return chosen if chosen.schema.equals(wanted) else chosen.cast(wanted)
+
+
+@functools.cache
+def _sealed() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([schema_of().field(name) for name in _SEALED])
 
 
 def _event_values(fs: pa.Array, values: pa.Array) -> list[pa.Array]:

@@ -46,7 +46,7 @@ def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
     return {
         "runs": _table(
             "runs",
-            sources,
+            batch,
             [
                 (number, run_row(source, notes, counts[number]))
                 for number, (source, notes) in enumerate(zip(sources, noted, strict=True))
@@ -54,17 +54,17 @@ def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
         ),
         "operations": operations,
         "attempts": attempts,
-        "faults": _table("faults", sources, _each(notes.fault_rows() for notes in noted)),
+        "faults": _table("faults", batch, _each(notes.fault_rows() for notes in noted)),
         "events": batch.events(),
         "nodes": _table(
             "nodes",
-            sources,
+            batch,
             _each(
                 node_rows(notes, tried) for notes, tried in zip(noted, batch.tried(), strict=True)
             ),
         ),
-        "verdicts": _table("verdicts", sources, _each(map(verdict_rows, sources))),
-        "findings": _table("findings", sources, _each(map(finding_rows, sources))),
+        "verdicts": _table("verdicts", batch, _each(map(verdict_rows, sources))),
+        "findings": _table("findings", batch, _each(map(finding_rows, sources))),
     }
 
 
@@ -72,9 +72,7 @@ def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[An
     return [(number, row) for number, some in enumerate(rows) for row in some]
 
 
-def _table(
-    name: str, sources: Sequence[Source], rows: Sequence[tuple[int, tuple[Any, ...]]]
-) -> pa.Table:
+def _table(name: str, batch: Batch, rows: Sequence[tuple[int, tuple[Any, ...]]]) -> pa.Table:
     """Rows made one by one; each says of which source it is."""
     import numpy as np
     import pyarrow as pa
@@ -82,4 +80,4 @@ def _table(
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-    return with_head(name, sources, np.array([number for number, _ in rows], np.int64), arrays)
+    return with_head(name, batch.heads, np.array([number for number, _ in rows], np.int64), arrays)

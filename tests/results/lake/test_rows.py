@@ -14,6 +14,7 @@ from results.lake import case_of, history_of, record_of, rows_of
 from results.lake.rows import tables_of
 from results.lake.schema import schemas
 from results.lake.source import Source, source_of
+from results.operations import of_history
 from tests.results.lake.histories import about, histories
 
 
@@ -105,6 +106,25 @@ def test_operations_are_pairs_with_typed_values(tables):
         ("t0", None, None, "not-found", None),
         ("t0", None, None, None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "answered"),
+    [
+        (OpType.OK, None, True),
+        (OpType.FAIL, {"result": "exists"}, True),
+        (OpType.FAIL, {"result": None}, True),
+        (OpType.FAIL, ["k", {"result": [1]}], True),
+        (OpType.FAIL, {"revision": 1}, False),
+        (OpType.FAIL, None, False),
+        (OpType.INFO, {"result": "exists"}, False),
+    ],
+)
+def test_answered_is_what_facts_of_a_store_say(kind, answer, answered):
+    history = History([Op(0, 0, 0, OpType.INVOKE, "f", ["k", 1]), Op(1, 1, 0, kind, "f", answer)])
+
+    assert of_history(history)[0].answered.tolist() == [answered]
+    assert rows_of(history, about())["operations"]["answered"].to_pylist() == [answered]
 
 
 def test_operations_know_phase_and_faults(tables):
