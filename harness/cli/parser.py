@@ -29,6 +29,7 @@ VERBS: Final[dict[str, str]] = {
     "check": "check stored runs again, or histories from other harnesses",
     "report": "check and aggregate a whole store, or draw the page of one run",
     "serve": "browse a store: runs, comparisons, trends",
+    "lake": "look after a lake: compact, vacuum, check",
     "trace": "write a run as a trace for the Perfetto viewer",
     "export": "write a stored history as Jepsen EDN",
     "import": "turn a Jepsen history in EDN into a run that can be checked",
