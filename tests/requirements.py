@@ -1,5 +1,5 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME and FUSE); then they
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, S3 and FUSE); then they
 fail. Which tools a test needs, its marks say.
 """
 
@@ -51,6 +51,12 @@ def missing_fuse():
     return why_missing()
 
 
+def missing_s3():
+    """Why no S3 server can be started here, or `None`."""
+    there = all(importlib.util.find_spec(name) for name in ("moto", "flask"))
+    return None if there else "there is no moto; pip install 'moto[server]'"
+
+
 def missing_etcd():
     """Why no etcd can be started here, or `None`."""
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
@@ -67,6 +73,7 @@ NEEDS = {
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
+    "s3": ("HARNESS_REQUIRE_S3", missing_s3),
     "fuse": ("HARNESS_REQUIRE_FUSE", missing_fuse),
 }
 

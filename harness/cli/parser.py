@@ -31,7 +31,7 @@ VERBS: Final[dict[str, str]] = {
     "serve": "browse a store: runs, comparisons, trends",
     "trace": "write a run as a trace for the Perfetto viewer",
     "ingest": "append the runs of a store to a lake",
-    "lake": "work with a lake: make run folders of its runs",
+    "lake": "look after a lake: compact, vacuum, check, export",
     "export": "write a stored history as Jepsen EDN",
     "import": "turn a Jepsen history in EDN into a run that can be checked",
     "check-determinism": "prove that a seed replays bit for bit, or show where two runs diverge",

@@ -15,7 +15,7 @@ from harness.errors import HistoryError
 from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
-from results.lake.noted import Noted, noted_of
+from results.lake.noted import Noted, noted_of, situations
 from results.lake.schema import schema
 from results.lake.source import Source
 from results.lake.typed import ANSWERS, ASKS, EVENT_KINDS, EVENTS
@@ -133,7 +133,7 @@ class Batch:
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
         answer_columns = ANSWERS.shred(answered_with)
         self.answered = self._answered(answer_columns[0], answer_columns[-1])
-        phases, active = _situations(self.noted, self.run[self.invoked], self.time[self.invoked])
+        phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
         arrays = [
             pa.array(self.index[self.invoked]),
             pa.array(self.index[self.completed] - self.index[self.invoked], mask=~self.done),
@@ -380,24 +380,3 @@ def _event_values(fs: pa.Array, values: pa.Array) -> list[pa.Array]:
 def _present(column: pa.Array) -> Flags:
     flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     return flags
-
-
-def _situations(noted: Sequence[Noted], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Phase and active nemeses at the moments `times` of runs; `run` rises."""
-    import numpy as np
-    import pyarrow as pa
-
-    names: dict[str, int] = {}
-    phases = np.zeros(len(run), np.int32)
-    active = np.zeros(len(run), np.int32)
-    ends = np.searchsorted(run, np.arange(len(noted) + 1))
-    for number, notes in enumerate(noted):
-        own = slice(int(ends[number]), int(ends[number + 1]))
-        look = notes.timeline
-        numbers = look.phase_numbers(times[own])
-        codes = [names.setdefault(look.phase_name(n), len(names)) for n in range(-1, look.phases)]
-        phases[own] = np.array(codes, np.int32)[numbers + 1]
-        codes = [names.setdefault(name, len(names)) for name in look.sets]
-        active[own] = np.array(codes, np.int32)[look.numbers(times[own])]
-    texts = pa.array([*names], pa.string())
-    return texts.take(pa.array(phases)), texts.take(pa.array(active))

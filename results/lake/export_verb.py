@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from harness.cli.output import note, say
-from harness.cli.parser import Parser
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, counted
 from results.lake.export import chosen_runs, export
@@ -16,22 +14,9 @@ from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.store_scan import problem_lines
 
-__all__ = ["add_export", "export_runs", "main"]
+__all__ = ["add_export", "export_runs"]
 
 PIPE_INTERVAL_S: Final = 5.0
-
-EPILOG: Final = """examples:
-  harness lake export s3://team/lake --store again --label v2
-  harness lake export /srv/lake --store again --run 'ddl-any/soak-1f2e3d4c-seed-7@0123456789ab'
-
-exit codes of export: 0 all are there, 2 some could not be written; 254 usage"""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Do what the first word says."""
-    parser = Parser(prog="harness lake", description="Work with a lake.", epilog=EPILOG)
-    add_export(parser.add_subparsers(dest="action", required=True, metavar="ACTION"))
-    return export_runs(parser.parse_args(list(arguments)))
 
 
 def add_export(actions: Any) -> None:

@@ -48,7 +48,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
-from results.lake.files import MAIN, FileRef, Partition, batch_name
+from results.lake.files import BATCH, MAIN, FileRef, Partition, batch_name
 from results.lake.log import Addition, Log, State
 from results.lake.place import Place
 from results.lake.snapshot import RunIndex, Snapshot
@@ -151,6 +151,38 @@ class Lake:
                 "one"
             )
         return lake
+
+    @classmethod
+    def open_as_found(
+        cls,
+        uri: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> Lake:
+        """The lake at `uri` with the tables and columns that it has: for its upkeep.
+
+        Raises as `open`, but knows no version that is too new.
+        """
+        place, patience = Place(uri, storage_options), patience or Patience()
+
+        def find() -> Lake:
+            logs = {name: Log(place, name) for name in place.tables()}
+            there = {name: log for name, log in logs.items() if log.exists()}
+            if MAIN not in there:
+                raise UsageError(f"there is no lake at {place.uri!r}")
+            schemas = {name: _without_batch(log.schema()) for name, log in there.items()}
+            version = there[MAIN].settings().get(SCHEMA, "")
+            lake = cls(
+                place,
+                schemas=schemas,
+                version=int(version) if version.isdigit() else 0,
+                patience=patience,
+            )
+            assert lake._find()
+            return lake
+
+        return patience.call(f"open {place.uri}", find)
 
     # Opening -------------------------------------------------------------------------------------
 
@@ -424,6 +456,10 @@ class Lake:
     def files(self, table: str) -> list[FileRef]:
         """The files of a table now, for DuckDB, or Spark without a jar."""
         return self.snapshot().files(table)
+
+
+def _without_batch(schema: pa.Schema) -> pa.Schema:
+    return schema.remove(schema.get_field_index(BATCH)) if BATCH in schema.names else schema
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:

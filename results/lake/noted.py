@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from results.intervals import Ints
 
-__all__ = ["Noted", "noted_of"]
+__all__ = ["Noted", "noted_of", "situations"]
 
 _NEMESIS: Final = -1
 _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
@@ -143,3 +143,24 @@ def noted_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
         Noted(found, where, bounds[number + 1] - bounds[number], ends_ns[number])
         for number, (found, where) in enumerate(zip(ops, places, strict=True))
     ]
+
+
+def situations(noted: Sequence[Noted], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
+    """Phase and active nemeses at the moments `times` of runs; `run` rises."""
+    import numpy as np
+    import pyarrow as pa
+
+    names: dict[str, int] = {}
+    phases = np.zeros(len(run), np.int32)
+    active = np.zeros(len(run), np.int32)
+    ends = np.searchsorted(run, np.arange(len(noted) + 1))
+    for number, notes in enumerate(noted):
+        own = slice(int(ends[number]), int(ends[number + 1]))
+        look = notes.timeline
+        numbers = look.phase_numbers(times[own])
+        codes = [names.setdefault(look.phase_name(n), len(names)) for n in range(-1, look.phases)]
+        phases[own] = np.array(codes, np.int32)[numbers + 1]
+        codes = [names.setdefault(name, len(names)) for name in look.sets]
+        active[own] = np.array(codes, np.int32)[look.numbers(times[own])]
+    texts = pa.array([*names], pa.string())
+    return texts.take(pa.array(phases)), texts.take(pa.array(active))

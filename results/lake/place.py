@@ -59,6 +59,8 @@ class Place:
         self.options: dict[str, str] = {}
         if self.local:
             folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
+            if folder.exists() and not folder.is_dir():
+                raise UsageError(f"{uri!r} is a file, not a folder; name another place")
             self.uri = str(folder)
         else:
             if not parts.netloc or not parts.path.strip("/"):
@@ -137,6 +139,17 @@ class Place:
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
         return sorted(info.base_name for info in found)
+
+    def tables(self) -> list[str]:
+        """The names of the folders with a Delta log, sorted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            names = sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+            logs = self.files.get_file_info([f"{name}/_delta_log" for name in names])
+        there = [info.type == fs.FileType.Directory for info in logs]
+        return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def delete(self, table: str, name: str) -> None:
         """Remove one file; one that is gone already is no error."""

@@ -78,7 +78,7 @@ class _Vacuum:
                         functools.partial(lake.place.delete, log.table, name),
                     )
                 deleted.append(f"{log.table}/{name}")
-        return Vacuumed(tuple(sorted(self.fenced)), tuple(removed), tuple(deleted))
+        return Vacuumed(tuple(sorted(self.fenced & self.dead)), tuple(removed), tuple(deleted))
 
     def _stale(self, log: Log) -> _Stale:
         lake = self.lake

@@ -98,7 +98,8 @@ def by_partition(
     for run, partition in partitions.items():
         groups.setdefault(partition, []).append(run)
     for partition in sorted(groups, key=repr):
-        part = table.filter(pc.is_in(table[KEY], value_set=pa.array(groups[partition])))
+        own = pc.is_in(table[KEY], value_set=pa.array(groups[partition]))
+        part = table if pc.all(own).as_py() else table.filter(own)  # as a rule all are: no copy
         if part.num_rows:
             batches = pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
             yield partition, in_order(part.append_column(BATCH, batches))

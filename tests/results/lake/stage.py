@@ -1,7 +1,7 @@
 """Actors on one lake, one of them moving at a time, from one call to the store to the next.
 
-Whose turn it is, and whether the call fails or its actor dies before or after it, a test draws. Each
-actor is a thread that runs only while it has the turn: the same draws, the same run.
+Whose turn it is, and whether the call fails or its actor dies before or after it, a test draws.
+Each actor is a thread that runs only while it has the turn: the same draws, the same run.
 """
 
 import contextlib

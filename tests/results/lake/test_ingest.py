@@ -1,6 +1,7 @@
 """Stores go into a lake and come out equal; what is known, open or broken is told apart."""
 
 import json
+import shutil
 
 import msgspec
 import pyarrow as pa
@@ -13,9 +14,9 @@ from harness.signatures import Failure
 from harness.store import load_run
 from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.export_verb import main as lake_verb
 from results.lake.ingest import ingest
 from results.lake.lake import Lake
+from results.lake.verb import main as lake_verb
 from tests.run_folders import keep_run
 
 
@@ -265,3 +266,14 @@ def test_links_out_of_a_folder_are_not_followed(store, tmp_path):
     assert sorted(name.rpartition("/")[2] for name in kept) == [
         "case.json", "m1.log", "results.json", "run.json",
     ]  # fmt: skip
+
+
+def test_a_run_that_lies_twice_in_a_store_goes_in_once(tmp_path):
+    sink = Sink()
+    folder = keep_run(tmp_path, "n", "r1", Case(seed=1), history(1))
+    shutil.copytree(folder, tmp_path / "n" / "n" / "r1")
+
+    found, _ = ingest(tmp_path / "n", sink, refuse)
+
+    assert (found.appended, found.known) == (1, 1)
+    assert len(sink.known()) == 1

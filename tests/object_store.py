@@ -1,0 +1,136 @@
+"""An S3 server on loopback (moto), and a proxy before it that answers 503 to one request in ten.
+
+Half of those requests it does not forward; of the others it keeps the answer to itself, so that the
+server has done what the client is told it has not.
+"""
+
+import contextlib
+import http.client
+import random
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.waiting import wait_until
+
+BUCKET = "histories"
+BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+START_S = 60.0
+
+
+def options_for(endpoint):
+    """What a client needs to know, as storage options or environment variables."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "anything",
+    }  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextlib.contextmanager
+def s3_server():
+    """The endpoint of a server with an empty bucket, while it runs."""
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    def made():
+        request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=5):
+                return True
+        except OSError:
+            return False
+
+    try:
+        wait_until(made, START_S)
+        yield endpoint
+    finally:
+        server.kill()
+        server.wait()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Forwards one request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+    def _answer(self, status, headers, body):
+        self.send_response(status)
+        for name, value in headers:
+            if name.lower() not in {"transfer-encoding", "content-length", "connection"}:
+                self.send_header(name, value)
+        length = dict(headers).get("Content-Length") if self.command == "HEAD" else len(body)
+        self.send_header("Content-Length", str(length or 0))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _forward(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fate = self.server.fate()
+        if fate != "before":
+            upstream = http.client.HTTPConnection(*self.server.upstream, timeout=60)
+            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                upstream.putheader(name, value)
+            upstream.endheaders(body)
+            answer = upstream.getresponse()
+            found = answer.status, answer.getheaders(), answer.read()
+            upstream.close()
+        self._answer(*(found if fate is None else (503, [], BUSY)))
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward
+
+
+class Proxy(ThreadingHTTPServer):
+    """Counts what it forwarded and what it refused."""
+
+    daemon_threads = True
+
+    def __init__(self, endpoint, *, chance, seed):
+        super().__init__(("127.0.0.1", 0), Handler)
+        host, _, port = endpoint.removeprefix("http://").partition(":")
+        self.upstream = host, int(port)
+        self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
+        self.requests = self.refused = 0
+        self._chance, self._random, self._lock = chance, random.Random(seed), threading.Lock()
+
+    def fate(self):
+        """Whether a request fails, and then whether before or after it was done."""
+        with self._lock:
+            self.requests += 1
+            if self._random.random() >= self._chance:
+                return None
+            self.refused += 1
+            return self._random.choice(["before", "after"])
+
+    def handle_error(self, *_):
+        """A client that was killed, or went away, is no error."""
+
+
+@contextlib.contextmanager
+def flaky_proxy(endpoint, *, chance=0.1, seed=1):
+    """A proxy before the server at `endpoint`, while it runs."""
+    proxy = Proxy(endpoint, chance=chance, seed=seed)
+    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        proxy.server_close()

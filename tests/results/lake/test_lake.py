@@ -1,0 +1,280 @@
+"""A lake on local disks: what is appended is there, once; what is no lake is refused."""
+
+import datetime as dt
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from harness.errors import InfrastructureError, InternalError, UsageError
+from results.lake.lake import Lake
+from results.lake.trouble import AgainError
+from tests.results.lake.toy import (
+    DAY,
+    HEAD,
+    SCHEMAS,
+    contents,
+    damage,
+    lake_at,
+    operations_of,
+    rows,
+)
+
+
+def test_appends_are_seen_by_all(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    assert lake.append(rows(["r2", "r1"])) == []
+    assert lake.append(rows(["r3"], label=None, day=None)) == []
+    other = Lake.open(str(tmp_path / "lake"), schemas=SCHEMAS, version=1)
+    assert contents(other) == {"r1", "r2", "r3"}
+    assert other.known() == {"r1", "r2", "r3"}
+    assert other.known({"label": None}) == {"r3"}
+    assert other.known({"label": "nightly", "day": DAY}) == {"r1", "r2"}
+    assert damage(other) == []
+
+
+def test_runs_that_are_there_are_left_out(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1", "r2"]))
+    assert lake.append(rows(["r0", "r1", "r3"])) == ["r1"]
+    assert contents(lake) == {"r0", "r1", "r2", "r3"}
+    assert lake.append(rows(["r0"])) == ["r0"]
+
+
+def test_a_run_may_have_no_rows_in_other_tables(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    lake.append({"runs": rows(["r1"])["runs"]})
+    assert lake.known() == {"r1"}
+    assert lake.dataset("operations").count_rows() == 0
+    assert damage(lake) == []
+
+
+def test_partitions_and_runs_prune_files(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    for label in ("a b/é%", "001", None):
+        lake.append(rows([f"{label}-1", f"{label}-2"], label=label))
+    assert len(lake.files("operations")) == 3
+    data = lake.dataset("operations")
+    for condition in (
+        ds.field("label") == "001",
+        ds.field("run") == "None-1",
+        ds.field("label").is_null(),
+    ):
+        assert len(list(data.get_fragments(filter=condition))) == 1
+        assert data.to_table(filter=condition).num_rows > 0
+
+
+def test_others_read_it_with_delta_and_with_the_list_of_files(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1"], label="001"))
+    lake.append(rows(["r2"], day=dt.date(2025, 1, 2)))
+    table = DeltaTable(str(tmp_path / "lake" / "operations"))
+    assert table.metadata().partition_columns == ["target", "label", "day"]
+    found = table.to_pyarrow_dataset().to_table()
+    ours = lake.dataset("operations").to_table().select(found.column_names)
+    assert sorted(found.to_pylist(), key=str) == sorted(ours.to_pylist(), key=str)
+    files = [file.uri for file in lake.files("operations")]
+    answer = duckdb.execute(
+        "select label, day, count(*) from read_parquet($1) group by all order by all", [files]
+    ).fetchall()
+    assert answer == [
+        ("001", DAY, operations_of("r1")),
+        ("nightly", dt.date(2025, 1, 2), operations_of("r2")),
+    ]
+
+
+def test_statistics_are_kept(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1", "r2"]))
+    lake.append(rows(["r3"]))
+    lake.compact()
+    actions = pa.table(
+        DeltaTable(str(tmp_path / "lake" / "operations")).get_add_actions(flatten=True)
+    )
+    (row,) = actions.to_pylist()
+    count = sum(map(operations_of, ["r1", "r2", "r3"]))
+    assert (row["num_records"], row["min.run"], row["max.run"]) == (count, "r1", "r3")
+    assert (row["min.index"], row["null_count.index"]) == (0, 0)
+    main = pa.table(DeltaTable(str(tmp_path / "lake" / "runs")).get_add_actions(flatten=True))
+    assert main["min.started"].to_pylist() == [dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)]
+
+
+def test_what_breaks_the_rules_is_refused_and_nothing_is_appended(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    good = rows(["r1", "r2"])
+    for bad in (
+        {"operations": good["operations"]},
+        {**good, "strange": good["runs"]},
+        {**good, "runs": pa.concat_tables([good["runs"], good["runs"]])},
+        {**good, "runs": good["runs"].slice(1)},
+        {**good, "operations": rows(["r1"], label="other")["operations"]},
+        {**good, "operations": good["operations"].drop_columns("index")},
+    ):
+        with pytest.raises(InternalError):
+            lake.append(bad)
+    with pytest.raises(UsageError, match="label of the run 'r1' is empty"):
+        lake.append(rows(["r1"], label=""))
+    assert lake.known() == set()
+
+
+def failing_once(log, name, *, after):
+    """The next call fails: before it, or after it was done."""
+    call = getattr(log, name)
+
+    def fail(*args, **options):
+        setattr(log, name, call)
+        if after:
+            call(*args, **options)
+        raise AgainError("a 503")
+
+    setattr(log, name, fail)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("table", list(SCHEMAS))
+def test_a_commit_whose_answer_is_lost_is_recognised(tmp_path, table, after):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r0"]))
+    failing_once(lake.logs[table], "commit", after=after)
+    assert lake.append(rows(["r1"])) == []
+    assert contents(lake) == {"r0", "r1"}
+    assert lake.check() == []
+
+
+def test_a_merge_between_two_looks_of_a_reader_is_noticed(tmp_path):
+    lake, writer = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    writer.append(rows(["r0"]))
+    log = lake.logs["operations"]
+    refresh = log.refresh
+
+    def meanwhile():
+        log.refresh = refresh
+        writer.append(rows(["r1"]))
+        writer.compact()
+        return refresh()
+
+    log.refresh = meanwhile
+    assert contents(lake) == {"r0", "r1"}
+
+
+def test_a_reader_in_the_middle_of_an_append_sees_nothing_of_it(tmp_path):
+    lake, reader = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    lake.append(rows(["r0"]))
+    commit = lake.main.commit
+
+    def look(*args, **options):
+        assert contents(reader) == {"r0"}
+        reader.compact()
+        assert contents(reader) == {"r0"}
+        commit(*args, **options)
+
+    lake.main.commit = look
+    lake.append(rows(["r1"]))
+    assert contents(reader) == {"r0", "r1"}
+
+
+def test_a_foreign_place_is_refused_and_untouched(tmp_path):
+    write_deltalake(str(tmp_path / "delta"), pa.table({"run": ["x"]}))
+    write_deltalake(str(tmp_path / "many" / "runs"), pa.table({"run": ["x"]}))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").touch()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for place, words in {
+        "delta": "single Delta table",
+        "many": "not a harness lake's",
+        "folder": "thesis.tex",
+        "file": "not a folder",
+    }.items():
+        for opening in (Lake.create_or_open, Lake.open):
+            with pytest.raises(UsageError, match=words):
+                opening(str(tmp_path / place), schemas=SCHEMAS, version=1)
+    with pytest.raises(UsageError, match="no lake"):
+        Lake.open(str(tmp_path / "nothing"), schemas=SCHEMAS, version=1)
+    for bad in ("", "s3://", "s3://bucket"):
+        with pytest.raises(UsageError):
+            Lake.create_or_open(bad, schemas=SCHEMAS, version=1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_killed_creation_goes_on(tmp_path):
+    lake_at(tmp_path / "whole")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "whole" / "faults").rename(tmp_path / "half" / "faults")
+    again = lake_at(tmp_path / "half")
+    again.append(rows(["r1"]))
+    assert contents(again) == {"r1"}
+    with pytest.raises(InfrastructureError, match="lacks faults"):
+        lake_at(tmp_path / "whole")
+
+
+NEWER = {
+    **SCHEMAS,
+    "operations": pa.schema([*SCHEMAS["operations"], ("cost", pa.int64())]),
+    "nodes": pa.schema([*HEAD, ("node", pa.string())]),
+}
+
+
+def test_an_old_lake_opens_and_is_widened_by_the_first_append(tmp_path):
+    old = lake_at(tmp_path / "lake")
+    old.append(rows(["r1"]))
+    reader = Lake.open(str(tmp_path / "lake"), schemas=NEWER, version=2)
+    assert reader.dataset("operations").to_table()["cost"].null_count == operations_of("r1")
+    assert reader.dataset("nodes").count_rows() == 0
+    new = Lake.open(str(tmp_path / "lake"), schemas=NEWER, version=2)
+    more = rows(["r2"])
+    costs = pa.array([5] * operations_of("r2"))
+    more["operations"] = more["operations"].append_column("cost", costs)
+    more["nodes"] = more["runs"].select([name for name, _ in HEAD]).append_column(
+        "node", pa.array(["m1"])
+    )  # fmt: skip
+    new.append(more)
+    new.compact()
+    assert contents(new) == {"r1", "r2"}
+    assert pc.sum(new.dataset("operations").to_table()["cost"]).as_py() == 5 * operations_of("r2")
+    assert new.dataset("nodes").count_rows() == 1
+    assert damage(new) == []
+    with pytest.raises(UsageError, match="install a newer one"):
+        Lake.open(str(tmp_path / "lake"), schemas=SCHEMAS, version=1)
+    with pytest.raises(UsageError, match="install a newer one"):  # it was open all the time
+        old.append(rows(["r3"]))
+    assert contents(new) == {"r1", "r2"}
+
+
+def test_a_column_of_another_type_is_refused(tmp_path):
+    lake_at(tmp_path / "lake")
+    other = {**SCHEMAS, "runs": pa.schema([*HEAD, ("seed", pa.string())])}
+    with pytest.raises(UsageError, match="seed as int64"):
+        lake_at(tmp_path / "lake", schemas=other)
+
+
+def test_a_torn_file_is_one_clear_line(tmp_path):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1"]))
+    lake.append(rows(["r2"]))
+    path = tmp_path / "lake" / "runs" / lake.files("runs")[0].name
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(InfrastructureError, match="harness lake check"):
+        lake_at(tmp_path / "lake").known()
+    assert "size" in damage(lake)[0].text
+
+
+def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(tmp_path, monkeypatch):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1"]))
+    write = pq.ParquetWriter.write_table
+
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(InfrastructureError, match="no space is left"):
+        lake.append(rows(["r2"]))
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", write)
+    assert contents(lake) == {"r1"}
+    lake.append(rows(["r2"]))
+    assert contents(lake) == {"r1", "r2"}

@@ -1,0 +1,234 @@
+"""Compaction, vacuum and check; and their verb."""
+
+import datetime as dt
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli import main
+from harness.errors import UsageError
+from results.lake.compaction import compact, planned
+from results.lake.files import FileRef, batch_of
+from results.lake.writing import ParquetFile
+from tests.results.lake.toy import contents, damage, lake_at, operations_of, rows
+
+RUNS = [f"r{number:02}" for number in range(12)]
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+def killed(*_, **__):
+    raise KilledError
+
+
+@pytest.fixture
+def uri(tmp_path):
+    """A lake of twelve appends, in two partitions."""
+    lake = lake_at(tmp_path / "lake")
+    for number, run in enumerate(RUNS):
+        lake.append(rows([run, f"{run}x"], label="odd" if number % 2 else None))
+    return str(tmp_path / "lake")
+
+
+ALL = {name for run in RUNS for name in (run, f"{run}x")}
+
+
+def abandoned(uri, runs):
+    """A writer that is killed before its commit to `runs`; its batch."""
+    lake = lake_at(uri)
+    lake.main.commit = killed
+    with pytest.raises(KilledError):
+        lake.append(rows(runs))
+    names = lake.logs["operations"].refresh().files
+    visible = {file.name for file in lake.files("operations")}
+    (left,) = [name for name in names if name not in visible]
+    return batch_of(left)
+
+
+def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
+    lake, other = lake_at(uri), lake_at(uri)
+    before = other.snapshot()
+    done = {item.table: item for item in lake.compact()}
+    assert {item.files_before for item in done.values()} == {12}
+    assert {item.files_after for item in done.values()} == {2}
+    assert done["operations"].bytes_after < done["operations"].bytes_before
+    assert contents(lake) == contents(other) == ALL
+    assert before.dataset("operations").count_rows() == sum(map(operations_of, ALL))
+    assert [item.files_after for item in lake.compact()] == [2, 2, 2]
+    for file in lake.files("operations"):
+        runs = pq.read_table(file.uri)["run"].to_pylist()
+        assert runs == sorted(runs)
+
+
+def file_of(number, size_bytes, partition=("kudu", "nightly", None)):
+    return FileRef(
+        table="runs", name=f"f{number}", uri="", size_bytes=size_bytes, rows=1,
+        partition=partition, first_run=f"r{number}", last_run=f"r{number}", modified_ms=0,
+    )  # fmt: skip
+
+
+def test_plans_keep_within_the_sizes_and_partitions():
+    other = ("kudu", "nightly", dt.date(2026, 1, 1))
+    sizes = [40, 10, 30, 30, 30, 99, 5]
+    files = [file_of(number, size) for number, size in enumerate(sizes)]
+    files += [file_of(8, 1, other), file_of(9, 2, other), file_of(7, 1, ("etcd", None, None))]
+    groups = [[file.name for file in group] for group in planned(files, 50, 80)]
+    assert groups == [["f0", "f1", "f2"], ["f3", "f4", "f6"], ["f8", "f9"]]
+
+
+def test_of_two_compactions_at_once_one_is_abandoned(uri):
+    lake, other = lake_at(uri), lake_at(uri)
+    commit = lake.logs["operations"].commit
+
+    def late(*args, **options):
+        other.compact()
+        lake.logs["operations"].commit = commit
+        return commit(*args, **options)
+
+    lake.logs["operations"].commit = late
+    done = {item.table: item.abandoned for item in lake.compact()}
+    assert done == {"operations": 2, "faults": 0, "runs": 0}
+    assert contents(lake) == ALL
+    assert damage(lake) == []
+
+
+def test_what_dead_writers_left_goes_after_the_time_of_grace(uri):
+    batch = abandoned(uri, ["lost"])
+    lake = lake_at(uri)
+    assert contents(lake) == ALL
+    assert [finding.damaged for finding in lake.check()] == [False] * 3
+    assert lake.vacuum(grace_hours=1) == ((), (), ())
+    planned_ = lake.vacuum(grace_hours=0, dry_run=True)
+    assert planned_.fenced == (batch,)
+    assert lake.vacuum(grace_hours=0) == planned_
+    lake.vacuum(grace_hours=0)
+    assert lake.check() == []
+    assert lake.vacuum(grace_hours=0) == ((), (), ())
+    assert contents(lake) == ALL
+    lake.append(rows(["lost"]))
+    assert contents(lake) == {*ALL, "lost"}
+
+
+@pytest.mark.parametrize("moment", ["upload", "commit"])
+def test_a_writer_that_slept_through_a_vacuum_begins_again(uri, moment):
+    lake, other = lake_at(uri), lake_at(uri)
+    log = lake.logs["operations"] if moment == "upload" else lake.main
+    commit = log.commit
+
+    def late(*args, **options):
+        log.commit = commit
+        assert len(other.vacuum(grace_hours=0).fenced) == 1
+        return commit(*args, **options)
+
+    log.commit = late
+    assert lake.append(rows(["r00", "slow"], label=None)) == ["r00"]
+    assert contents(lake) == {*ALL, "slow"}
+    assert damage(lake) == []
+    other.vacuum(grace_hours=0)
+    other.vacuum(grace_hours=0)
+    assert other.check() == []
+
+
+def test_a_compaction_that_slept_through_a_vacuum_is_abandoned(uri):
+    lake, other = lake_at(uri), lake_at(uri)
+    log = lake.logs["operations"]
+    commit = log.commit
+
+    def late(*args, **options):
+        log.commit = commit
+        assert len(other.vacuum(grace_hours=0).deleted) == 1
+        return commit(*args, **options)
+
+    log.commit = late
+    assert {item.table: item.abandoned for item in compact(lake)}["operations"] == 1
+    assert contents(lake) == ALL
+    assert damage(lake) == []
+
+
+def test_files_that_a_compaction_replaced_stay_for_readers_of_old_versions(uri):
+    lake = lake_at(uri)
+    old = lake.snapshot()
+    lake.compact()
+    assert lake.vacuum(grace_hours=1).deleted == ()
+    assert old.dataset("operations").count_rows() == sum(map(operations_of, ALL))
+    assert len(lake.vacuum(grace_hours=0).deleted) == 36
+    assert contents(lake) == ALL
+
+
+def test_a_vacuum_leaves_files_that_are_not_ours(uri, tmp_path):
+    strange = tmp_path / "lake" / "runs" / "notes.txt"
+    strange.touch()
+    lake_at(uri).vacuum(grace_hours=0)
+    assert strange.exists()
+    with pytest.raises(UsageError, match="-1 hours"):
+        lake_at(uri).vacuum(grace_hours=-1)
+
+
+def rewritten(lake, change):
+    """Append a batch of two runs in which one table is not what it should be."""
+    write = ParquetFile.write
+
+    def changed(file, parts, partition):
+        return write(file, (change(file._table, part) for part in parts), partition)
+
+    ParquetFile.write = changed
+    try:
+        lake.append(rows(["bad1", "bad2"]))
+    finally:
+        ParquetFile.write = write
+
+
+def other_batch(table, part):
+    index = part.schema.get_field_index("batch")
+    if table != "operations":
+        return part
+    return part.set_column(index, "batch", part["run"])
+
+
+def without_runs(table, part):
+    return part.slice(1) if table == "runs" else part
+
+
+def twice(table, part):
+    import pyarrow as pa
+
+    return pa.concat_tables([part, part]) if table == "runs" else part
+
+
+@pytest.mark.parametrize("change", [other_batch, without_runs, twice])
+def test_check_finds_rows_that_do_not_fit(uri, change):
+    lake = lake_at(uri)
+    assert damage(lake) == []
+    rewritten(lake, change)
+    assert damage(lake) != []
+
+
+def test_check_finds_files_that_are_gone(uri, tmp_path):
+    lake = lake_at(uri)
+    (tmp_path / "lake" / "faults" / lake.files("faults")[0].name).unlink()
+    (finding,) = damage(lake)
+    assert (finding.table, "1 file lost" in finding.text) == ("faults", True)
+
+
+def test_the_verb(uri, tmp_path, capsys):
+    abandoned(uri, ["lost"])
+    assert main(["lake", "check", uri]) == 0
+    assert "sound  24 runs" in capsys.readouterr().out
+    assert main(["lake", "compact", uri]) == 0
+    assert "operations   12 files" in capsys.readouterr().out
+    assert main(["lake", "vacuum", uri, "--grace-hours", "0"]) == 0
+    assert "1 batch of dead writers" in capsys.readouterr().out
+    (tmp_path / "lake" / "runs" / lake_at(uri).files("runs")[0].name).unlink()
+    assert main(["lake", "check", uri]) == 1
+    assert "damaged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["lake", "check", "none"], ["lake"], ["lake", "mend", "x"], ["lake", "check", ""]]
+)
+def test_the_verb_refuses(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 254
+    assert len(capsys.readouterr().err.splitlines()) == 1
