@@ -389,7 +389,7 @@ class Lake:
 
     # Upkeep --------------------------------------------------------------------------------------
 
-    def compact(self, **limits: int) -> list[Compacted]:
+    def compact(self, **limits: Any) -> list[Compacted]:
         """Merge small files; `results.lake.compaction.compact` has the limits."""
         from results.lake.compaction import compact
 

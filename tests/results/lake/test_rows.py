@@ -189,10 +189,12 @@ def test_a_lost_row_is_noticed(tables, name):
         history_of({**tables, name: tables[name].slice(1)}, digest=digest)
 
 
-def test_equal_ids_of_other_histories_or_labels_are_other_runs():
-    keys = {
-        source_of(History(ops), about(label=label)).key
-        for ops in (CLIENTS, NOTES)
-        for label in (None, "v1")
-    }
-    assert len(keys) == 4
+def test_equal_ids_of_other_histories_labels_or_days_are_other_runs():
+    keys = set()
+    for day in ("2026-01-02", "2026-01-03"):
+        for told in (about(), about(label="v1"), about(target="other")):
+            record = msgspec.structs.replace(told.record, started=f"{day}T01:02:03+00:00")
+            told_then = msgspec.structs.replace(told, record=record)
+            keys |= {source_of(History(ops), told_then).key for ops in (CLIENTS, NOTES)}
+
+    assert len(keys) == 12
