@@ -389,11 +389,11 @@ class Lake:
 
     # Upkeep --------------------------------------------------------------------------------------
 
-    def compact(self, **limits: int) -> list[Compacted]:
-        """Merge small files; `results.lake.compaction.compact` has the limits."""
+    def compact(self) -> list[Compacted]:
+        """Merge small files; `results.lake.compaction.compact` has limits to choose."""
         from results.lake.compaction import compact
 
-        return compact(self, **limits)
+        return compact(self)
 
     def vacuum(self, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
         """Remove what no reader sees and is older; see `results.lake.vacuum`."""

@@ -97,7 +97,6 @@ def _check(lake: Lake, _: argparse.Namespace) -> int:
     if len(found) > SHOWN_MAX:
         say(f"and {len(found) - SHOWN_MAX} more")
     damaged = any(finding.damaged for finding in found)
-    say(
-        f"{'damaged' if damaged else 'sound'}  {counted(sum(file.rows for file in lake.files(MAIN)), 'run')}"
-    )
+    runs = counted(sum(file.rows for file in lake.files(MAIN)), "run")
+    say(f"{'damaged' if damaged else 'sound'}  {runs}")
     return EXIT_INVALID if damaged else EXIT_VALID
