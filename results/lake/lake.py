@@ -389,11 +389,11 @@ class Lake:
 
     # Upkeep --------------------------------------------------------------------------------------
 
-    def compact(self) -> list[Compacted]:
-        """Merge small files; `results.lake.compaction.compact` has limits to choose."""
+    def compact(self, **limits: Any) -> list[Compacted]:
+        """Merge small files; `results.lake.compaction.compact` has the limits."""
         from results.lake.compaction import compact
 
-        return compact(self)
+        return compact(self, **limits)
 
     def vacuum(self, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
         """Remove what no reader sees and is older; see `results.lake.vacuum`."""

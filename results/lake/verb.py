@@ -97,6 +97,6 @@ def _check(lake: Lake, _: argparse.Namespace) -> int:
     if len(found) > SHOWN_MAX:
         say(f"and {len(found) - SHOWN_MAX} more")
     damaged = any(finding.damaged for finding in found)
-    runs = counted(sum(file.rows for file in lake.files(MAIN)), "run")
-    say(f"{'damaged' if damaged else 'sound'}  {runs}")
+    runs = sum(file.rows for file in lake.files(MAIN))
+    say(f"{'damaged' if damaged else 'sound'}  {counted(runs, 'run')}")
     return EXIT_INVALID if damaged else EXIT_VALID
