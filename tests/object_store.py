@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 BUCKET = "histories"
 BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 START_S = 60.0
+COUNT = "/-refused"
 
 
 def options_for(endpoint):
@@ -80,21 +81,40 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def _body(self):
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # trailers
+        return b"".join(parts)
+
     def _forward(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         fate = self.server.fate()
         if fate != "before":
             upstream = http.client.HTTPConnection(*self.server.upstream, timeout=60)
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                upstream.putheader(name, value)
+                if name.lower() not in {"transfer-encoding", "content-length", "expect"}:
+                    upstream.putheader(name, value)
+            upstream.putheader("Content-Length", str(len(body)))
             upstream.endheaders(body)
             answer = upstream.getresponse()
             found = answer.status, answer.getheaders(), answer.read()
             upstream.close()
         self._answer(*(found if fate is None else (503, [], BUSY)))
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward
+    def do_GET(self):
+        if self.path == COUNT:
+            self._answer(200, [], str(self.server.refused).encode())
+        else:
+            self._forward()
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = _forward  # noqa: N815 - the library's names
 
 
 class Proxy(ThreadingHTTPServer):
@@ -106,14 +126,12 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         host, _, port = endpoint.removeprefix("http://").partition(":")
         self.upstream = host, int(port)
-        self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
-        self.requests = self.refused = 0
+        self.refused = 0
         self._chance, self._random, self._lock = chance, random.Random(seed), threading.Lock()
 
     def fate(self):
         """Whether a request fails, and then whether before or after it was done."""
         with self._lock:
-            self.requests += 1
             if self._random.random() >= self._chance:
                 return None
             self.refused += 1
@@ -125,12 +143,29 @@ class Proxy(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def flaky_proxy(endpoint, *, chance=0.1, seed=1):
-    """A proxy before the server at `endpoint`, while it runs."""
-    proxy = Proxy(endpoint, chance=chance, seed=seed)
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
-    thread.start()
+    """The endpoint of a proxy before the server at `endpoint`, while it runs.
+
+    It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
+    """
+    proxy = subprocess.Popen(
+        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
-        yield proxy
+        yield f"http://127.0.0.1:{int(proxy.stdout.readline())}"
     finally:
-        proxy.shutdown()
-        proxy.server_close()
+        proxy.kill()
+        proxy.wait()
+        proxy.stdout.close()
+
+
+def refused_by(proxy):
+    """How many requests the proxy answered with 503."""
+    with urllib.request.urlopen(f"{proxy}{COUNT}", timeout=30) as answer:
+        return int(answer.read())
+
+
+if __name__ == "__main__":
+    server = Proxy(sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]))
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
