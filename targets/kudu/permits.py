@@ -20,6 +20,7 @@ from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
 from targets.kudu.flags import Flags
 from targets.kudu.master.membership import LISTS_DIFFER
+from targets.kudu.raft.core import TWO_LEADERS
 from targets.kudu.raft.log import COMMITTED_LOST
 
 __all__ = ["permits_of_profile"]
@@ -105,9 +106,11 @@ _UNSYNCED: Final = Permit(
     # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
     # that the catalog lost stay: what a master does not know it ignores (P8).
     why="logs are not synced (P18)",
-    signs=(COMMITTED_LOST,),
+    # A configuration may be lost as well. Then two majorities of one group may each have a leader,
+    # and whom one group copies to, the masters, that remember another configuration, tombstone.
+    signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
-    rules=UNDONE,
+    rules={**UNDONE, CATALOG: ("one-leader",), "bounds": ("calls of StartTabletCopy",)},
 )
 
 

@@ -50,3 +50,14 @@ def test_what_only_older_profiles_have_convicts_newer_ones(profile, checker, rul
     permits = {permit.name: permit for permit in permits_of_profile(profile, SYNCED)}
     found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
     assert permit_rules(found, permits).verdict is verdict
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [(UNSYNCED, "PERMITTED"), (SYNCED, "INVALID")])
+@pytest.mark.parametrize(
+    ("checker", "rule"),
+    [("catalog-invariants", "one-leader"), ("bounds", "calls of StartTabletCopy")],
+)
+def test_a_configuration_is_lost_only_where_logs_are_not_synced(flags, verdict, checker, rule):
+    permits = {permit.name: permit for permit in permits_of_profile("modern", flags)}
+    found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
+    assert permit_rules(found, permits).verdict is Verdict[verdict]
