@@ -113,6 +113,14 @@ _UNSYNCED: Final = Permit(
     rules={**UNDONE, CATALOG: ("one-leader",), "bounds": ("calls of StartTabletCopy",)},
 )
 
+_EVICTED_FIRST: Final = Permit(
+    name="evicted-first",
+    # If the source of the copy dies, those that are left may be no majority for ever: a replica
+    # without data does not vote before 1.5.
+    why="a lost replica is evicted before the next one has its data (P17)",
+    rules=UNDONE,
+)
+
 
 def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     """The permits of a profile whose nodes run with `flags`, by name."""
@@ -121,6 +129,8 @@ def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     if undone:
         whys = "; ".join(undone)
         found.append(Permit(name="left-undone", why=whys, after="leader-change", rules=UNDONE))
+    if not FLAGS[profile].get("raft_prepare_replacement_before_eviction", True):
+        found.append(_EVICTED_FIRST)
     unsynced = FLAGS[profile].get("log_force_fsync_all") is False
     if unsynced and not flags.log_force_fsync_all:
         found.append(_UNSYNCED)

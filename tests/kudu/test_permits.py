@@ -28,6 +28,7 @@ def test_strict_permits_nothing_whatever_is_switched_on():
 def test_a_profile_permits_what_its_rows_do(profile):
     rows = {permit.name for bug, permit in _PERMITS.items() if bug in PROFILES[profile]}
     rows |= {"left-undone"} if _UNDONE.keys() & PROFILES[profile] else set()
+    rows |= {"evicted-first"} if profile == "legacy" else set()
     assert names(profile, SYNCED) == rows
     assert names(profile) == rows | {LOST_AFTER_POWER_CUT}
     assert STALE_READ in {p.name for p in KuduTarget().permits(settings(profile=profile))}
