@@ -312,7 +312,7 @@ def run(
         migration = Migration(session, system, way)
         rows = await migration.run()
         show(f"\n{way}: {migration.told()} acknowledged")
-        gaps = f"{'gap rows':>8}{'DDL, s':>8}"
+        gaps = f"{'rows, s':>8}{'DDL, s':>8}"
         show(f"{'step':10}{'s':>8}{gaps}  {'members':16}{'fault':16}verdict")
         for row in rows:
             show(str(row))

@@ -245,7 +245,7 @@ class BoundsChecker:
         if exempt:
             reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
         if judged.unmeasured:
-            reason += f"; nobody measured for {', '.join(judged.unmeasured)}"
+            reason += f"; not measured: {', '.join(judged.unmeasured)}"
         return CheckResult(self.name, Verdict.VALID, reason, details=details)
 
 

@@ -28,8 +28,8 @@ from checkers._load import Load
 from checkers._permitted import permitted_result
 from checkers._sentences import seconds
 from harness.errors import counted, measured
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict, error_code
-from harness.permits import permits_of
+from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
+from harness.permits import Permit, permits_of
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -162,8 +162,11 @@ class StatsChecker:
             *_doubts_about_operations(counts, lacking),
             *_doubts_about_faults(case, faults, _undone(history, faults)),
             *(_Doubt(*doubt) for doubt in load.doubts()),
-            *_doubts_about_reads(history),
         ]
+        open_by = _never_settled_by(history, permits)
+        unread = list(history.facts("unread"))
+        if open_by is None:
+            doubts += map(_doubt_about_reads, unread)
         if any(True for _ in history.facts("interrupted")):
             doubts.insert(0, _Doubt("interrupted", "the user cut the run short"))
         if not doubts and not any(True for _ in history.facts("snapshot")):
@@ -189,6 +192,8 @@ class StatsChecker:
         for f, kinds in counts.by_f.items():
             if f in lacking and not kinds["ok"]:
                 refused[lacking[f]] += sum(kinds.values())
+        if open_by is not None and unread:
+            refused[open_by] += len(unread)
         return permitted_result(found, permits, refused, (), details) if refused else found
 
     def _details(
@@ -379,11 +384,17 @@ def _doubts_about_faults(
     return doubts
 
 
-def _doubts_about_reads(history: History) -> list[_Doubt]:
+def _doubt_about_reads(unread: Op) -> _Doubt:
     """Final reads that were given up: what they would have shown nobody knows."""
-    doubts = []
-    for op in history.facts("unread"):
-        value = op.value if isinstance(op.value, dict) else {}
-        text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
-        doubts.append(_Doubt("unread", text))
-    return doubts
+    value = unread.value if isinstance(unread.value, dict) else {}
+    text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
+    return _Doubt("unread", text)
+
+
+def _never_settled_by(history: History, permits: Mapping[str, Permit]) -> str | None:
+    """By which permit the target never came to rest. Final reads then need not be answered."""
+    settled = [op.value for op in history.facts("converged")][-1:]
+    if not settled or not isinstance(settled[0], dict) or settled[0].get("ok") is not False:
+        return None
+    able = [p for p in permits.values() if "converged" in p.rules.get("liveness", ())]
+    return min(able, key=lambda p: p.after == "power-cut").name if able else None

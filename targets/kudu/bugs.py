@@ -286,7 +286,7 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P7",
         where=(f"{_MASTER}.ddl",),
-        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 32),
+        find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 12),
     )
     ORDER_REPLACE = Row(
         title="the replacement of a tablet is shown before it is replicated",

@@ -20,6 +20,7 @@ from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
 from targets.kudu.flags import Flags
 from targets.kudu.master.membership import LISTS_DIFFER
+from targets.kudu.raft.core import TWO_LEADERS
 from targets.kudu.raft.log import COMMITTED_LOST
 
 __all__ = ["permits_of_profile"]
@@ -105,8 +106,18 @@ _UNSYNCED: Final = Permit(
     # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
     # that the catalog lost stay: what a master does not know it ignores (P8).
     why="logs are not synced (P18)",
-    signs=(COMMITTED_LOST,),
+    # A configuration may be lost as well. Then two majorities of one group may each have a leader,
+    # and whom one group copies to, the masters, that remember another configuration, tombstone.
+    signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
+    rules={**UNDONE, CATALOG: ("one-leader",), "bounds": ("calls of StartTabletCopy",)},
+)
+
+_EVICTED_FIRST: Final = Permit(
+    name="evicted-first",
+    # If the source of the copy dies, those that are left may be no majority for ever: a replica
+    # without data does not vote before 1.5.
+    why="a lost replica is evicted before the next one has its data (P17)",
     rules=UNDONE,
 )
 
@@ -118,6 +129,8 @@ def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     if undone:
         whys = "; ".join(undone)
         found.append(Permit(name="left-undone", why=whys, after="leader-change", rules=UNDONE))
+    if not FLAGS[profile].get("raft_prepare_replacement_before_eviction", True):
+        found.append(_EVICTED_FIRST)
     unsynced = FLAGS[profile].get("log_force_fsync_all") is False
     if unsynced and not flags.log_force_fsync_all:
         found.append(_UNSYNCED)

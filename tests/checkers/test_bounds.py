@@ -464,7 +464,7 @@ def test_memory_is_held_of_each_node_that_was_measured() -> None:
     h.served(*steady())
     beside = judge(h, limit("memory"), *ALL)
     assert beside.verdict is Verdict.VALID
-    assert beside.reason.endswith("; nobody measured for memory")
+    assert beside.reason.endswith("; not measured: memory")
 
 
 MIB = 1 << 20

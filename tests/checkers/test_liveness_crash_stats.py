@@ -12,7 +12,7 @@ from checkers.crash import CrashChecker
 from checkers.liveness import LivenessChecker
 from checkers.stats import StatsChecker
 from harness.ops import CheckResult, History, OpType, Verdict
-from harness.permits import permitted_in
+from harness.permits import Permit, fact_of, permitted_in
 from tests.checkers.histories import Writer, case
 from tests.checkers.stale_histories import permitting
 
@@ -608,6 +608,24 @@ def test_final_reads_that_were_given_up_are_unknown() -> None:
     result = stats(h)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "unread")
     assert "2 of 9" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("settled", "rules", "verdict"),
+    [
+        (False, {"liveness": ("converged",)}, Verdict.PERMITTED),
+        (False, {"liveness": ("live",)}, Verdict.UNKNOWN),
+        (True, {"liveness": ("converged",)}, Verdict.UNKNOWN),
+    ],
+)
+def test_what_may_stay_undone_need_not_be_read_at_the_end(
+    settled: bool, rules: dict[str, tuple[str, ...]], verdict: Verdict
+) -> None:
+    h = busy()
+    h.fact("permits", fact_of("old", [Permit(name="evicted-first", why="so it was", rules=rules)]))
+    h.fact("converged", {"ok": settled, "took_s": 1.0, "bound_s": 9.0, "pending": ["tablet T"]})
+    h.fact("unread", {"count": 2, "of": 9, "bound_s": 120.0})
+    assert stats(h).verdict is verdict
 
 
 def test_refusals_and_failures_are_counted_by_kind() -> None:

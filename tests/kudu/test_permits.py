@@ -28,6 +28,7 @@ def test_strict_permits_nothing_whatever_is_switched_on():
 def test_a_profile_permits_what_its_rows_do(profile):
     rows = {permit.name for bug, permit in _PERMITS.items() if bug in PROFILES[profile]}
     rows |= {"left-undone"} if _UNDONE.keys() & PROFILES[profile] else set()
+    rows |= {"evicted-first"} if profile == "legacy" else set()
     assert names(profile, SYNCED) == rows
     assert names(profile) == rows | {LOST_AFTER_POWER_CUT}
     assert STALE_READ in {p.name for p in KuduTarget().permits(settings(profile=profile))}
@@ -50,3 +51,14 @@ def test_what_only_older_profiles_have_convicts_newer_ones(profile, checker, rul
     permits = {permit.name: permit for permit in permits_of_profile(profile, SYNCED)}
     found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
     assert permit_rules(found, permits).verdict is verdict
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [(UNSYNCED, "PERMITTED"), (SYNCED, "INVALID")])
+@pytest.mark.parametrize(
+    ("checker", "rule"),
+    [("catalog-invariants", "one-leader"), ("bounds", "calls of StartTabletCopy")],
+)
+def test_a_configuration_is_lost_only_where_logs_are_not_synced(flags, verdict, checker, rule):
+    permits = {permit.name: permit for permit in permits_of_profile("modern", flags)}
+    found = CheckResult(checker, Verdict.INVALID, "x", details={"by_invariant": {rule: 1}})
+    assert permit_rules(found, permits).verdict is Verdict[verdict]

@@ -54,7 +54,10 @@ from targets.kudu.raft.messages import (
 )
 from targets.kudu.raft.state import CoreOptions, RaftState
 
-__all__ = ["CoreOptions", "RaftCore", "Role"]
+__all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
+
+TWO_LEADERS: Final = "two lead term"
+"""What a replica ends with that hears of two leaders in one term."""
 
 _NOTHING: Final = OpId(0, 0)
 _RESET: Final = ev.ResetElectionTimer()
@@ -250,7 +253,7 @@ class RaftCore:
         if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
             # Only who was left out by force may lead a term that has a leader here.
             assert self._state.is_stranger(caller_uuid), (
-                f"{self.leader_uuid} and {caller_uuid} both lead term {caller_term}"
+                f"{TWO_LEADERS} {caller_term}: {self.leader_uuid} and {caller_uuid}"
             )
             return False
         if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:

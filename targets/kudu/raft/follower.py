@@ -47,7 +47,7 @@ class Follower:
         """Take entries; the answer leaves once they are durable."""
         request = event.request
         preceding, entries = self._above_base(request)
-        matches = self._log.holds(preceding)  # the log matching check (Raft 5.3)
+        matches = self._matches(preceding)
         if (
             (entries or not matches)
             and self._state.is_stranger(request.caller_uuid)
@@ -84,6 +84,10 @@ class Follower:
         if covered <= 0:
             return preceding, entries
         return self._log.base, entries[covered:]
+
+    def _matches(self, preceding: OpId) -> bool:
+        """The log matching check (Raft 5.3)."""
+        return self._log.holds(preceding)
 
     def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
         """Whether a request has another entry where one is committed here."""

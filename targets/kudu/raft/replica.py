@@ -211,6 +211,14 @@ class Replica:
         return {} if self._core is None else self._core.peer_health()
 
     @property
+    def has_what_older_terms_committed(self) -> bool:
+        """Whether it leads and has applied an entry of its own term. The core is ahead of that:
+        a write to the disk may come between its step and what follows from it.
+        """
+        core = self.core
+        return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
+
+    @property
     def applied_index(self) -> int:
         """Everything up to here is in the state machine."""
         return self._applier.journal.index

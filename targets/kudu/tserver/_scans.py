@@ -130,7 +130,7 @@ class Scans:
         """The newest timestamp of a leader, confirmed to be one."""
         if self._replica.role != "LEADER":
             raise _RefusedError(_Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere")
-        if not self._confirms and self._replica.core.committed_in_term:
+        if not self._confirms and self._replica.has_what_older_terms_committed:
             # Without a lease it may have been deposed; but what older terms committed, it has.
             return self._machine.last_timestamp
         try:
