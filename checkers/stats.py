@@ -141,6 +141,9 @@ class _Counts:
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
+UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
+
+
 class StatsChecker:
     """Counts, latencies, and whether the run was worth anything."""
 
@@ -163,9 +166,9 @@ class StatsChecker:
             *_doubts_about_faults(case, faults, _undone(history, faults)),
             *(_Doubt(*doubt) for doubt in load.doubts()),
         ]
-        open_by = _never_settled_by(history, permits)
         unread = list(history.facts("unread"))
-        if open_by is None:
+        unread_by = _who_permits(UNREAD, permits)
+        if unread_by is None:
             doubts += map(_doubt_about_reads, unread)
         if any(True for _ in history.facts("interrupted")):
             doubts.insert(0, _Doubt("interrupted", "the user cut the run short"))
@@ -192,8 +195,8 @@ class StatsChecker:
         for f, kinds in counts.by_f.items():
             if f in lacking and not kinds["ok"]:
                 refused[lacking[f]] += sum(kinds.values())
-        if open_by is not None and unread:
-            refused[open_by] += len(unread)
+        if unread_by is not None and unread:
+            refused[unread_by] += len(unread)
         return permitted_result(found, permits, refused, (), details) if refused else found
 
     def _details(
@@ -388,13 +391,10 @@ def _doubt_about_reads(unread: Op) -> _Doubt:
     """Final reads that were given up: what they would have shown nobody knows."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
-    return _Doubt("unread", text)
+    return _Doubt(UNREAD, text)
 
 
-def _never_settled_by(history: History, permits: Mapping[str, Permit]) -> str | None:
-    """By which permit the target never came to rest. Final reads then need not be answered."""
-    settled = [op.value for op in history.facts("converged")][-1:]
-    if not settled or not isinstance(settled[0], dict) or settled[0].get("ok") is not False:
-        return None
-    able = [p for p in permits.values() if "converged" in p.rules.get("liveness", ())]
+def _who_permits(rule: str, permits: Mapping[str, Permit]) -> str | None:
+    """The permit that gives up a rule of this checker: of several, one without a power cut."""
+    able = [p for p in permits.values() if rule in p.rules.get(StatsChecker.name, ())]
     return min(able, key=lambda p: p.after == "power-cut").name if able else None
