@@ -25,11 +25,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from checkers._load import Load
-from checkers._permitted import permitted_result
+from checkers._permitted import permit_of_rule, permitted_result
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
-from harness.permits import Permit, permits_of
+from harness.permits import permits_of
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -167,7 +167,7 @@ class StatsChecker:
             *(_Doubt(*doubt) for doubt in load.doubts()),
         ]
         unread = list(history.facts("unread"))
-        unread_by = _who_permits(UNREAD, permits)
+        unread_by = permit_of_rule(self.name, UNREAD, permits)
         if unread_by is None:
             doubts += map(_doubt_about_reads, unread)
         if any(True for _ in history.facts("interrupted")):
@@ -392,9 +392,3 @@ def _doubt_about_reads(unread: Op) -> _Doubt:
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)
-
-
-def _who_permits(rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """The permit that gives up a rule of this checker: of several, one without a power cut."""
-    able = [p for p in permits.values() if rule in p.rules.get(StatsChecker.name, ())]
-    return min(able, key=lambda p: p.after == "power-cut").name if able else None
