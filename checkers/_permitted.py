@@ -10,7 +10,14 @@ from checkers._disturbances import FOREIGN_EXITS, HEALING
 from harness.ops import HARNESS, CheckResult, History, Op, Verdict
 from harness.permits import PERMITTED, Permit, since
 
-__all__ = ["gone_nodes", "permit_rules", "permitted_exits", "permitted_result", "shown_counts"]
+__all__ = [
+    "gone_nodes",
+    "permit_of_rule",
+    "permit_rules",
+    "permitted_exits",
+    "permitted_result",
+    "shown_counts",
+]
 
 
 def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
@@ -80,9 +87,16 @@ def permitted_result(
     )
 
 
+def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
+    """The permit that gives up a rule of a checker as a whole: of several, one that has a power cut
+    to show for it.
+    """
+    able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
+    return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
+
+
 def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
-    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole: of
-    several, one that has a power cut to show for it.
+    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole.
 
     The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
     """
@@ -93,10 +107,9 @@ def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResu
     broken = details.get("by_invariant") or ({rule: 1} if rule else {})
     counts: dict[str, int] = dict(details.get(PERMITTED) or {})
     for name, times in broken.items():
-        able = [p for p in permits.values() if name in p.rules.get(found.checker, ())]
-        if not able:
+        permit = permit_of_rule(found.checker, name, permits)
+        if permit is None:
             return found
-        permit = min(able, key=lambda permit: permit.after != "power-cut").name
         counts[permit] = counts.get(permit, 0) + times
     if not counts:
         return found

@@ -25,11 +25,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from checkers._load import Load
-from checkers._permitted import permitted_result
+from checkers._permitted import permit_of_rule, permitted_result
 from checkers._sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
-from harness.permits import Permit, permits_of
+from harness.permits import permits_of
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -141,6 +141,9 @@ class _Counts:
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
+UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
+
+
 class StatsChecker:
     """Counts, latencies, and whether the run was worth anything."""
 
@@ -163,9 +166,9 @@ class StatsChecker:
             *_doubts_about_faults(case, faults, _undone(history, faults)),
             *(_Doubt(*doubt) for doubt in load.doubts()),
         ]
-        open_by = _never_settled_by(history, permits)
         unread = list(history.facts("unread"))
-        if open_by is None:
+        unread_by = permit_of_rule(self.name, UNREAD, permits)
+        if unread_by is None:
             doubts += map(_doubt_about_reads, unread)
         if any(True for _ in history.facts("interrupted")):
             doubts.insert(0, _Doubt("interrupted", "the user cut the run short"))
@@ -192,8 +195,8 @@ class StatsChecker:
         for f, kinds in counts.by_f.items():
             if f in lacking and not kinds["ok"]:
                 refused[lacking[f]] += sum(kinds.values())
-        if open_by is not None and unread:
-            refused[open_by] += len(unread)
+        if unread_by is not None and unread:
+            refused[unread_by] += len(unread)
         return permitted_result(found, permits, refused, (), details) if refused else found
 
     def _details(
@@ -388,13 +391,4 @@ def _doubt_about_reads(unread: Op) -> _Doubt:
     """Final reads that were given up: what they would have shown nobody knows."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
-    return _Doubt("unread", text)
-
-
-def _never_settled_by(history: History, permits: Mapping[str, Permit]) -> str | None:
-    """By which permit the target never came to rest. Final reads then need not be answered."""
-    settled = [op.value for op in history.facts("converged")][-1:]
-    if not settled or not isinstance(settled[0], dict) or settled[0].get("ok") is not False:
-        return None
-    able = [p for p in permits.values() if "converged" in p.rules.get("liveness", ())]
-    return min(able, key=lambda p: p.after == "power-cut").name if able else None
+    return _Doubt(UNREAD, text)

@@ -169,7 +169,11 @@ class Disk(Protocol):
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically and durably (write aside, sync, rename, sync folder)."""
+        """Replace the file atomically and durably (write aside, sync, rename, sync folder).
+
+        What has begun is finished: a caller who is cancelled meanwhile is held up until then, so
+        that what comes next (another replacement, a removal) does come next.
+        """
         ...
 
     async def list(self, prefix: str = "") -> list[str]:
@@ -177,7 +181,7 @@ class Disk(Protocol):
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing one is no error."""
+        """Remove the file durably; a missing one is no error. Finished once begun, as above."""
         ...
 
 

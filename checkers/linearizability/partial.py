@@ -6,8 +6,8 @@ order of intervals any more. So here each operation has a set of those that must
 a bit mask; all else is as in `search`: depth first, what was met is remembered, and an operation
 that only looks is taken as soon as it can be, since that loses nothing.
 
-Exact within its bound of steps: an order that was found has been walked along once more, with a
-model of its own; and where the search ended without one, there is none.
+Exact within its bounds of steps and memory: an order that was found has been walked along once
+more, with a model of its own; and where the search ended without one, there is none.
 
 A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
 order, and all after that is lost, but for known changes that were called after it: of these none
@@ -20,15 +20,18 @@ import bisect
 import itertools
 import operator
 import time
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
 __all__ = ["PartialOutcome", "find_partial_order", "returned_before", "states_along"]
 
 STEPS_MAX: Final = 2_000_000
+HELD_BYTES_MAX: Final = 1 << 30
+"""What was met and is remembered may take so much, about."""
 CLOCK_EVERY: Final = 512
 
 
@@ -48,7 +51,7 @@ class PartialOutcome:
 
 
 class _SpentError(Exception):
-    """The bound of steps, or the end of the time."""
+    """The bound of steps or of memory, or the end of the time."""
 
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
@@ -70,6 +73,7 @@ def find_partial_order(
     end_s: float,
     backs: int = 0,
     steps_max: int = STEPS_MAX,
+    held_bytes_max: int = HELD_BYTES_MAX,
 ) -> PartialOutcome:
     """A legal order of all operations that returned, and of any of the others.
 
@@ -78,7 +82,9 @@ def find_partial_order(
     of which what must come before only grows. `hints` say what to try first (the lowest). `end_s`
     is on the monotonic clock. `backs` is the mask of those that fall back; they never returned.
     """
-    search = _Search(model, operations, before, chains, hints, end_s, steps_max, backs)
+    search = _Search(
+        model, operations, before, chains, hints, end_s, steps_max, backs, held_bytes_max
+    )
     try:
         order = search.run()
     except _SpentError:
@@ -132,8 +138,11 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-_Past = frozenset[tuple[int, int]]
-"""The numbers of earlier states, each with the last known change since, or -1."""
+_Past: TypeAlias = "array[int]"
+"""By the number of an earlier state: the last known change since, -1 for none, or `_NEVER`."""
+
+_NEVER: Final = -2
+_ENTRY_BYTES: Final = 240  # a tuple in a set, and its numbers, without what grows
 
 
 class _Search:
@@ -147,6 +156,7 @@ class _Search:
         end_s: float,
         steps_max: int,
         backs: int,
+        held_bytes_max: int,
     ) -> None:
         self.steps = 0
         self.back: dict[int, int] = {}
@@ -157,6 +167,7 @@ class _Search:
         self._model, self._operations = model, operations
         self._before, self._hints = before, hints
         self._end_s, self._steps_max = end_s, steps_max
+        self._held_bytes_max = held_bytes_max
         self._known = self._unknown = self._looks = 0
         for at, operation in enumerate(operations):
             if backs >> at & 1:
@@ -176,8 +187,9 @@ class _Search:
         done, state = 0, self._model.init()
         path: list[int] = []
         done = self._absorb(done, state, path)
-        past: _Past = frozenset()
-        seen = {(done, state, past)}
+        past: _Past = array("i")
+        seen = {(done, self._number(state), past.tobytes())}
+        held_bytes = 0
         stack = self._stack
         stack.append((done, state, len(path), self._choices(done, state), past))
         while stack:
@@ -192,10 +204,14 @@ class _Search:
                     self.back[at] = back
                 reached = self._absorb(done | 1 << at, after, path)
                 then = self._past(past, state, done, reached)
-                if (reached, after, then) in seen:
+                met = (reached, self._number(after), then.tobytes())
+                if met in seen:
                     del path[length:]
                     continue
-                seen.add((reached, after, then))
+                held_bytes += _ENTRY_BYTES + len(met[2]) + reached.bit_length() // 8
+                if held_bytes > self._held_bytes_max:
+                    raise _SpentError
+                seen.add(met)
                 stack.append((reached, after, len(path), self._choices(reached, after), then))
                 break
             else:
@@ -205,11 +221,21 @@ class _Search:
     def _past(self, past: _Past, state: Any, done: int, reached: int) -> _Past:
         """What fall backs after `reached` may go back to: that of before, and `state`."""
         if not self._backs & ~reached:
-            return frozenset()
+            return array("i")
         last = (reached & ~done & self._changes).bit_length() - 1
-        found = {number: max(since, last) for number, since in past}
-        found[self._numbers.setdefault(state, len(self._numbers))] = last
-        return frozenset(found.items())
+        found = array("i", past)
+        if last >= 0:
+            for number, since in enumerate(past):
+                if _NEVER < since < last:
+                    found[number] = last
+        number = self._number(state)
+        found.extend([_NEVER] * (number + 1 - len(found)))
+        found[number] = last
+        return found
+
+    def _number(self, state: Any) -> int:
+        """The states that were met, in their order."""
+        return self._numbers.setdefault(state, len(self._numbers))
 
     def _step(self, at: int, state: Any) -> tuple[bool, Any]:
         self.steps += 1

@@ -21,14 +21,20 @@ or none. How timestamps follow real time is judged by `linearizable-rows` and `r
 * A row that is absent says of its cells that nobody wrote them, where nobody deleted the row or may
   have. Otherwise it says nothing: one cannot see which delete one sees.
 * Refused rows read and wrote nothing here; `snapshot-scans` judges refusals.
+
+**Power cuts.** Where a profile lets them take something back (`permits`), a contradiction in the
+whole is nobody's fault unless one stretch between cuts has it alone (`_Stretch`).
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -39,7 +45,7 @@ from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.transactional import told
-from harness.ops import CheckResult, History, Op, OpType, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
 
 if TYPE_CHECKING:
@@ -50,16 +56,65 @@ __all__ = ["ElleRows", "transactions_in_time"]
 
 Mops = list[list[Any]]
 
+_NOTHING: Final = (
+    "empty-transaction-graph"  # no two transactions of a stretch had to do with others
+)
+
 
 def _named(read: RowsHistory, cell: Cell) -> str:
     return f"{read.name_of(cell[0])}/{cell[1]}/{cell[2]}"
 
 
+class _Stretch:
+    """What happened between two power cuts.
+
+    What was under way at either end may have come to anything. A cell that shows what was answered
+    before the beginning, or nobody's value, is as it was then: later cuts may take that back bit by
+    bit, so these are one version, the first. Nothing that was asked for within the stretch is lost
+    before its end.
+    """
+
+    def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
+        """Of a history, the operations that were asked for between two indices."""
+        self._within = (begin, end)
+        self._writers = Writers(read)
+        self.parts = [
+            part if _ended(part.pair, end) else _unanswered(part)
+            for part in read.parts
+            if begin < part.pair.invoke.index < end
+        ]
+        self.looks = [
+            look for look in read.looks if begin < look.pair.invoke.index and _ended(look.pair, end)
+        ]
+
+    def shows(self, cell: Cell, value: Any) -> tuple[Any] | None:
+        """The version that a value stands for; `None` where nobody can say."""
+        begin, end = self._within
+        if value is None:
+            return (None,)
+        parts = [part for part, _ in self._writers.of(cell, value)]
+        if all(begin < part.pair.invoke.index < end for part in parts):
+            return (value,)
+        if all(part.is_known and _ended(part.pair, begin) for part in parts):
+            return (None,)
+        return None
+
+
+def _ended(pair: Pair, end: float) -> bool:
+    return pair.completion is not None and pair.completion.index < end
+
+
+def _unanswered(part: Part) -> Part:
+    rows = tuple(row._replace(result=None) for row in part.rows)
+    return replace(part, timestamp=None, rows=rows, results=(), again=())
+
+
 class _Cells:
     """Which cells are registers, and what they are called."""
 
-    def __init__(self, read: RowsHistory) -> None:
+    def __init__(self, read: RowsHistory, stretch: _Stretch | None = None) -> None:
         self._read = read
+        self._stretch = stretch
         self._left_out = Writers(read).repeated()
         self._seen = {found for look in read.looks for found in cells_of(look.table, look.rows)}
         self._columns: dict[str, set[str]] = {}
@@ -108,6 +163,11 @@ class _Cells:
                         value is None and (look.table, key) in self._deleted
                     ):
                         continue
+                    if self._stretch is not None:
+                        version = self._stretch.shows(cell, value)
+                        if version is None:
+                            continue
+                        (value,) = version
                     name = _named(self._read, cell)
                     if (name, value) not in known:
                         known.add((name, value))
@@ -116,14 +176,17 @@ class _Cells:
 
 
 def transactions_in_time(
-    read: RowsHistory, *, apart: bool = False
+    read: RowsHistory, *, apart: bool = False, stretch: _Stretch | None = None
 ) -> tuple[History, tuple[int, ...]]:
     """A history on the axis of timestamps, and the invocation of each of its operations.
 
     Every transaction is a process of its own, and number `n` begins at index `n` of the second. If
     `apart`, what different operations saw at one timestamp stays apart.
     """
-    cells, floor = _Cells(read), floors(read)
+    cells, floor = _Cells(read, stretch), floors(read)
+    parts, all_looks = (
+        (read.parts, read.looks) if stretch is None else (stretch.parts, stretch.looks)
+    )
     events: list[tuple[int, int, int, int, Mops]] = []  # time, side of it, invocation or answer
     origins: list[int] = []
 
@@ -135,14 +198,14 @@ def transactions_in_time(
             if end is not None:
                 events.append((*end, 1, number, mops))
 
-    for part in read.parts:
+    for part in parts:
         at = part.pair.invoke.index
         if part.timestamp is not None:
             add(at, (part.timestamp, 0), (part.timestamp, 0), cells.writes(part))
         else:
             add(at, (floor[at], 2), None, cells.writes(part))
     together: dict[tuple[int, int], list[Look]] = {}
-    for look in read.looks:
+    for look in all_looks:
         if look.timestamp is not None:
             who = look.pair.invoke.index if apart else 0
             together.setdefault((look.timestamp, who), []).append(look)
@@ -176,13 +239,31 @@ class ElleRows:
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
-        from checkers.elle.columns import columns_of
-
         del case
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
+        read = rows_history(history)
         # A power cut may come between two looks at one timestamp.
-        timed, origins = transactions_in_time(rows_history(history), apart=bool(cuts.at))
+        found = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
+        if found.verdict is not Verdict.INVALID or not cuts.at:
+            return found
+        open_question = None
+        for begin, end in itertools.pairwise([-math.inf, *cuts.at, math.inf]):
+            stretch = _Stretch(read, begin, end)
+            alone = self._judge(*transactions_in_time(read, stretch=stretch), end_s)
+            if alone.verdict is Verdict.INVALID:
+                return alone
+            if alone.verdict is Verdict.UNKNOWN and _NOTHING not in alone.details["anomalies"]:
+                open_question = open_question or alone
+        if open_question is not None:
+            return open_question
+        counts = {LOST_AFTER_POWER_CUT: 1}
+        return permitted_result(found, cuts.permits, counts, found.operations, found.details)
+
+    def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
+        """What Elle says of transactions in time."""
+        from checkers.elle.columns import columns_of
+
         columns = columns_of(timed, writes_are="w")
         result, proof = certified(
             _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
@@ -202,11 +283,9 @@ class ElleRows:
         reason = found.reason
         if result.verdict is Verdict.VALID:
             reason = f"{reason}, in the order of timestamps"
-        details = {**found.details, "looked": {"looks": reads}}
-        if result.verdict is Verdict.INVALID and cuts.explain(found.operations):
-            counts = {LOST_AFTER_POWER_CUT: 1}
-            return permitted_result(found, cuts.permits, counts, found.operations, details)
-        return msgspec.structs.replace(found, reason=reason, details=details)
+        return msgspec.structs.replace(
+            found, reason=reason, details={**found.details, "looked": {"looks": reads}}
+        )
 
 
 def _searched(columns: Columns, end_s: float) -> ElleResult:

@@ -27,7 +27,8 @@ __all__ = ["permits_of_profile"]
 
 LIVENESS: Final = "liveness"
 CATALOG: Final = "catalog-invariants"
-UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",)}
+UNREAD: Final[dict[str, tuple[str, ...]]] = {"stats": ("unread",)}
+UNDONE: Final[dict[str, tuple[str, ...]]] = {LIVENESS: ("converged",), **UNREAD}
 
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.NO_LEASE: Permit(name=STALE_READ, why="leaders have no lease and ask no majority (P10)"),
@@ -68,7 +69,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.KUDU_1353: Permit(
         name="unheard-replicas",
         why="a leader knows only replicas that were reported to it (P4)",
-        rules={CATALOG: ("located-tablets",)},
+        rules={CATALOG: ("located-tablets",), **UNREAD},
     ),
     Bug.KUDU_1358: Permit(
         name="cold-leader",

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.models.rows import RowInput, RowStep, Seen
+from checkers.linearizability.models.rows import RowInput, Rows, RowStep, Seen
+from checkers.linearizability.partial import find_partial_order, returned_before
 from checkers.rows.permits import Fact, relaxed
 
 PLACE = ("t", "k")
@@ -121,3 +122,27 @@ def test_what_permits_leave_is_what_brute_force_leaves() -> None:
         assert (result.counts is not None) is expected, seed
         found[expected] += 1
     assert min(found.values()) > 150
+
+
+@pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
+def test_what_a_search_remembers_is_bounded(held_bytes_max: int) -> None:
+    """Many writes at once, of which none left what was seen in the end."""
+    ops = [
+        Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)
+        for n in range(6)
+    ]
+    cut: Operation[Any, Any] = Operation(-1, RowInput(PLACE), 10, UNKNOWN, None, -1)
+    look: Operation[Any, Any] = Operation(9, RowInput(PLACE), 30, Seen((("v", 99),)), 31, 9)
+    every = [*ops, cut, look]
+    found = find_partial_order(
+        Rows(),
+        every,
+        returned_before(every),
+        [(1 << len(every)) - 1],
+        hints={},
+        end_s=time.monotonic() + 60,
+        backs=1 << 6,
+        held_bytes_max=held_bytes_max,
+    )
+    assert found.order is None
+    assert found.exhausted is (held_bytes_max > 1_000)

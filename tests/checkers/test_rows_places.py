@@ -284,6 +284,49 @@ def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: A
     assert judge(checker, h.history).verdict is Verdict.PERMITTED
 
 
+def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
+    """The contradiction is told by its first operations, which are all of before the cut."""
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    for at in range(11, 31):
+        h.scan(1, {"a": {"v": "1"}}, at)
+    h.write(0, [up("a", "2")], 31)
+    h.nemesis("power-cut-all", CUT)
+    h.scan(1, {"a": {"v": "1"}}, 40)
+    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
+
+
+@pytest.mark.parametrize("where", ["before", "between", "after"])
+@pytest.mark.parametrize("old", ["0", None])
+def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: str | None) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    if old is not None:
+        h.write(0, [up("a", old)], 5)
+    clock = 10
+    for moment in ("before", "between", "after"):
+        h.write(0, [up("a", moment)], clock)
+        if moment == where:  # it is gone again, and no power was cut
+            h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 1)
+        h.nemesis("power-cut-all", CUT)
+        h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 2)
+        clock += 10
+    assert judge(ElleRows(), h.history).verdict is Verdict.INVALID
+
+
+def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
+    h.nemesis("power-cut-all", CUT)
+    h.scan(1, {"a": {"v": "0"}}, 5)
+    h.write(2, [up("a", "1")], 10)
+    h.scan(1, {"a": {"v": "0"}}, 11)
+    h.ret(0, OpType.INFO, None)
+    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
+
+
 def test_a_power_cut_of_what_was_down_already_is_one() -> None:
     h = Rows()
     permitting(h, "lost-after-power-cut")

@@ -842,8 +842,20 @@ async def check_slow_processor(session: Session) -> None:
         if count == TURNS_MAX:
             break
         count *= 2
+
+    async def is_slowed() -> bool:
+        """Others may have had the machine while the usual time was measured: then once more."""
+        nonlocal usual_ns
+        for _ in range(5):
+            if await took_ns() >= 4 * usual_ns:
+                return True
+            await cluster.slow("a", factor=1.0)
+            usual_ns = min(usual_ns, *[await took_ns() for _ in range(5)])
+            await cluster.slow("a", factor=10.0)
+        return False
+
     await cluster.slow("a", factor=10.0)
-    assert await took_ns() >= 4 * usual_ns
+    assert await is_slowed()
     await cluster.pause("a", lease_s=LEASE_S)
     assert cluster.state("a") is NodeState.PAUSED
     await cluster.resume("a")

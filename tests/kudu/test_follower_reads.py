@@ -84,10 +84,8 @@ async def test_any_master_answers(cluster: Deployed):
     assert (missing.type, missing.value["result"]) == (OpType.OK, "not-found")
 
 
-@on(deploy)
-async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_enough(
-    cluster: Deployed,
-):
+async def _left_alone(cluster: Deployed) -> str:
+    """A follower that has answered, once both other masters were killed."""
     await cluster.ok(cluster.new_client(), "create", name="t")
     leader = await cluster.leader()
     alone = next(node for node in ("m1", "m2", "m3") if node != leader)
@@ -95,6 +93,14 @@ async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_en
         pass
     for other in {"m1", "m2", "m3"} - {alone}:
         await cluster.session.cluster.kill(other)
+    return alone
+
+
+@on(deploy)
+async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_enough(
+    cluster: Deployed,
+):
+    alone = await _left_alone(cluster)
     await asyncio.sleep(5.0)
     old = await _get(cluster, 60_000)
     assert (old.type, old.node) == (OpType.OK, alone), old
@@ -105,13 +111,7 @@ async def test_a_follower_that_is_cut_off_answers_as_long_as_its_state_is_new_en
 
 @on(deploy)
 async def test_a_clock_that_runs_slow_makes_no_answer_look_newer_than_it_is(cluster: Deployed):
-    await cluster.ok(cluster.new_client(), "create", name="t")
-    leader = await cluster.leader()
-    alone = next(node for node in ("m1", "m2", "m3") if node != leader)
-    while (await _get(cluster, 2000)).node != alone:
-        pass
-    for other in {"m1", "m2", "m3"} - {alone}:
-        await cluster.session.cluster.kill(other)
+    alone = await _left_alone(cluster)
     await cluster.session.cluster.skew(alone, offset_ns=0, drift_ppm=-DRIFT_PPM_MAX)
     await asyncio.sleep(5.0)
 

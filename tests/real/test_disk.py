@@ -1,6 +1,7 @@
 """Files under a node's folder, against a model in memory; what is synced and when."""
 
 import asyncio
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -105,6 +106,37 @@ async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
     assert synced == ["f.harness-aside", "disk"]
     (tmp_path / "disk" / "g.harness-aside").write_bytes(b"torn by a kill")
     assert await disk.list() == ["f"]
+    disk.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
+    tmp_path, monkeypatch, fails
+):
+    """Its thread would bring a file back that was removed meanwhile, or an older one."""
+
+    import threading
+
+    began, go = threading.Event(), threading.Event()
+
+    def fsync(descriptor: int) -> None:
+        began.set()
+        go.wait(5)
+        if fails:
+            raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    disk = RealDisk(tmp_path)
+    task = asyncio.create_task(disk.replace("f", b"new"))
+    await asyncio.to_thread(began.wait, 5)
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await disk.list() == ([] if fails else ["f"])
     disk.close()
 
 

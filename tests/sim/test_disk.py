@@ -158,6 +158,25 @@ def test_a_sync_covers_what_was_appended_before_it_began():
     assert in_world(work) == (b"before", b"beforeafter")
 
 
+@pytest.mark.parametrize("moment", [0, 0.0005, 0.02])
+def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(moment):
+    """A replica that was stopped as it saved its snapshot left that behind, alone."""
+
+    async def work(disk, store):
+        await disk.replace("f", b"old")
+        task = asyncio.create_task(disk.replace("f", b"new"))
+        await asyncio.sleep(moment)
+        task.cancel()
+        task.cancel()
+        await asyncio.wait([task])
+        assert store.files["f"].durable == b"new"
+        await disk.remove("f")
+        await asyncio.sleep(1)
+        return await disk.list(), task.cancelled()
+
+    assert in_world(work) == ([], moment < 0.01)
+
+
 def test_requests_queue_on_one_device_and_survive_their_callers():
     async def work(disk, store):
         loop = asyncio.get_running_loop()

@@ -49,6 +49,20 @@ class _Worker:
         inner.add_done_callback(lambda _: finished())
         await asyncio.shield(inner)
 
+    async def whole(self, work: Callable[[], None]) -> None:
+        """Do `work` in a thread; a caller who is cancelled is held up until it is done."""
+        inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        cancelled: asyncio.CancelledError | None = None
+        while not inner.done():
+            try:
+                await asyncio.wait({inner})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            inner.exception()  # looked at: the caller is not there for it
+            raise cancelled
+        inner.result()
+
     def close(self) -> None:
         self._pool.shutdown(wait=True)
 
@@ -202,7 +216,7 @@ class RealDisk:
             for folder in folders:
                 _sync_folder(folder)
 
-        await self._worker.run(work, lambda: None)
+        await self._worker.whole(work)
 
     async def list(self, prefix: str = "") -> list[str]:
         """Paths that start with `prefix`, sorted."""
@@ -222,7 +236,7 @@ class RealDisk:
         self._forget_length(real)
         real.unlink()
         self._forget_length(real)
-        await self._worker.run(lambda: _sync_folder(real.parent), lambda: None)
+        await self._worker.whole(lambda: _sync_folder(real.parent))
 
     def close(self) -> None:
         """End the worker threads once what they do is done."""

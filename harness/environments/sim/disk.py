@@ -117,19 +117,16 @@ class DiskStore:
             loop, self.world.now_ns + int(self._random.random() * self._append_ns_max)
         )
 
-    def slow(
-        self, loop: NodeLoop, effect: Callable[[], None], *, all_or_nothing: bool = False
-    ) -> asyncio.Future[None]:
-        """A request of the device: queued, and its effect is when it is done.
+    def slow(self, loop: NodeLoop, effect: Callable[[], None]) -> asyncio.Future[None]:
+        """A request of the device: queued, and its effect is when it is done."""
+        return self._wait(loop, self._queued_until_ns(), effect)
 
-        A crash in the midst of an `all_or_nothing` request draws whether it took effect.
+    async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
+        """A request of the device that nobody interrupts: who is cancelled waits for its end.
+
+        A crash in its midst draws whether it took effect.
         """
-        low, high = self._latency_ns
-        took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
-        self._appends_ns = 0
-        self._busy_until_ns = max(self.world.now_ns, self._busy_until_ns) + took_ns
-        if not all_or_nothing:
-            return self._wait(loop, self._busy_until_ns, effect)
+        until_ns = self._queued_until_ns()
         self._requests += 1
         request = self._requests
         self._in_flight[request] = effect
@@ -138,7 +135,26 @@ class DiskStore:
             self._in_flight.pop(request, None)
             effect()
 
-        return self._wait(loop, self._busy_until_ns, done)
+        waiting = self._wait(loop, until_ns, done)
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                await waiting
+            except asyncio.CancelledError as error:
+                cancelled = error
+            if not loop.alive or self.world.now_ns >= until_ns:
+                break
+            waiting = self._wait(loop, until_ns)
+        if cancelled is not None:
+            raise cancelled
+
+    def _queued_until_ns(self) -> int:
+        """When a request that is made now will be done."""
+        low, high = self._latency_ns
+        took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
+        self._appends_ns = 0
+        self._busy_until_ns = max(self.world.now_ns, self._busy_until_ns) + took_ns
+        return self._busy_until_ns
 
     def _wait(
         self, loop: NodeLoop, until_ns: int, effect: Callable[[], None] | None = None
@@ -236,7 +252,7 @@ class SimDisk:
             inode.persist(1)
             store.files[path] = inode
 
-        await store.slow(self._loop, rename, all_or_nothing=True)
+        await store.whole(self._loop, rename)
 
     async def list(self, prefix: str = "") -> list[str]:
         """Paths that start with `prefix`, sorted."""
@@ -250,7 +266,7 @@ class SimDisk:
         _check(self._loop, path)
         files = self._store.files
         self._store.world.note(self._loop.name, f"remove {path}")
-        await self._store.slow(self._loop, lambda: _forget(files, path), all_or_nothing=True)
+        await self._store.whole(self._loop, lambda: _forget(files, path))
 
 
 class SimFile:
