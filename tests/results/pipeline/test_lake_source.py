@@ -266,8 +266,9 @@ def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     assert len(rows) == len(found) == 4 * 3
     for (run, name), row in rows.items():
         crashed = (run, name) == ("n/killer", "deadly")
-        assert row["verdict"] == ("unknown" if crashed else "valid")
-        assert not crashed or row["reason"] == CRASHED
+        assert (row["reason"] == CRASHED) == crashed
+        if name != "stats":
+            assert row["verdict"] == ("unknown" if crashed else "valid")
     assert checked.problems == ()
 
     again, _ = report(uri, executor="pool", jobs=2, checkers=names)
