@@ -48,6 +48,8 @@ REPORT: Final = ".report"
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
 PROGRESS_INTERVAL_S: Final = 2.0
+TELLING_PART: Final = 0.05
+"""Of the work, from which on the time that is left can be told."""
 
 EPILOG: Final = """examples:
   harness report store
@@ -308,7 +310,7 @@ class _Progress:
     """A line on stderr now and then."""
 
     def __init__(self) -> None:
-        self._shown_s = time.monotonic()
+        self._begin_s = self._shown_s = time.monotonic()
 
     def __call__(self, found: Progress) -> None:
         now_s = time.monotonic()
@@ -317,4 +319,7 @@ class _Progress:
         self._shown_s = now_s
         part = found.cost_done / found.cost if found.cost else 1.0
         what = "checked" if found.stage == "check" else "tried again"
-        note(f"{found.done}/{found.units} units {what}, about {part:.0%} of the work")
+        left = ""
+        if part >= TELLING_PART:
+            left = f", about {(now_s - self._begin_s) * (1 - part) / part:.0f} s left"
+        note(f"{found.done}/{found.units} units {what}, about {part:.0%} of the work{left}")

@@ -57,13 +57,12 @@ TRIES_MAX: Final = 3
 
 def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
     """Do them, one after another."""
-    results = ResultLake.beside(config.uri, {}, create=True)
-    assert results is not None
-    tools = _Tools(Place(config.uri), results, Checkers(), Registry())
+    tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
         try:
+            tools = tools or _tools(config)
             for number in range(TRIES_MAX):
                 work = _Work(unit, config, tools, problems)
                 try:
@@ -72,6 +71,8 @@ def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterat
                 except AgainError as error:
                     if number + 1 == TRIES_MAX:
                         problems.add(Problem(unit.key, "lost", str(error)))
+        except HarnessError as error:
+            problems.add(Problem(unit.key, "lost", str(error)))
         except Exception:  # noqa: BLE001 - one unit must not end the others
             problems.add(Problem(unit.key, "lost", traceback.format_exc().splitlines()[-1]))
         yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems.kept)
@@ -84,6 +85,13 @@ class _Tools(NamedTuple):
     results: ResultLake
     checkers: Checkers
     registry: Registry
+
+
+def _tools(config: LakeConfig) -> _Tools:
+    """Raises as `Lake.open`."""
+    results = ResultLake.beside(config.uri, {}, create=True)
+    assert results is not None
+    return _Tools(Place(config.uri), results, Checkers(), Registry())
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,9 +232,14 @@ class _Work:
 
     def _put(self) -> None:
         """Put away what was found."""
-        if self.found.results:
-            self.results.append(self.found.rows())
-            self.found = _Found()
+        marker = self._marker(self.unit.unit_id, "append")
+        if self.found.results and marker.spent:
+            text = f"appending results of {len(self.found.results)} runs killed the worker twice"
+            self.problems.add(Problem(self.unit.key, "lost", text))
+        elif self.found.results:
+            with marker:
+                self.results.append(self.found.rows())
+        self.found = _Found()
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
