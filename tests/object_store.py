@@ -1,7 +1,10 @@
 """An S3 server on loopback (moto), and a proxy before it that answers 503 to one request in ten.
 
 Half of those requests it does not forward; of the others it keeps the answer to itself, so that the
-server has done what the client is told it has not.
+server has done what the client is told it has not. `refusing` is a server that only refuses.
+
+Moto looks whether an object is there and then writes it, each in its own time; a real store does
+both at once (`If-None-Match: *`), and a lake rests on that. So these requests go one after another.
 """
 
 import contextlib
@@ -20,6 +23,7 @@ BUCKET = "histories"
 BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 START_S = 60.0
 COUNT = "/-refused"
+HOST = "127.0.0.1"
 
 
 def options_for(endpoint):
@@ -32,7 +36,7 @@ def options_for(endpoint):
 
 def free_port():
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+        found.bind((HOST, 0))
         return found.getsockname()[1]
 
 
@@ -40,9 +44,9 @@ def free_port():
 def s3_server():
     """The endpoint of a server with an empty bucket, while it runs."""
     port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    endpoint = f"http://{HOST}:{port}"
     server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "tests.object_store", "serve", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -60,6 +64,22 @@ def s3_server():
     finally:
         server.kill()
         server.wait()
+
+
+def serve(port):
+    """Run a server until the process ends."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import run_simple
+
+    store, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+    def answer(environ, start_response):
+        if "HTTP_IF_NONE_MATCH" not in environ:
+            return store(environ, start_response)
+        with one_at_a_time:
+            return store(environ, start_response)
+
+    run_simple(HOST, port, answer, threaded=True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -118,12 +138,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Proxy(ThreadingHTTPServer):
-    """Counts what it forwarded and what it refused."""
+    """Counts what it refused."""
 
     daemon_threads = True
 
     def __init__(self, endpoint, *, chance, seed):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__((HOST, 0), Handler)
         host, _, port = endpoint.removeprefix("http://").partition(":")
         self.upstream = host, int(port)
         self.refused = 0
@@ -141,6 +161,33 @@ class Proxy(ThreadingHTTPServer):
         """A client that was killed, or went away, is no error."""
 
 
+class Refusal(Handler):
+    """Answers every request with the same error."""
+
+    def _refuse(self):
+        self._body()
+        self.server.asked += 1
+        code = self.server.code
+        self._answer(403, [], f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _refuse  # noqa: N815 - the library's names
+
+
+@contextlib.contextmanager
+def refusing(code):
+    """A server that knows nobody and says so with an S3 error code; `asked` counts the requests."""
+    with ThreadingHTTPServer((HOST, 0), Refusal) as server:
+        server.daemon_threads, server.code, server.asked = True, code, 0
+        server.endpoint = f"http://{HOST}:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @contextlib.contextmanager
 def flaky_proxy(endpoint, *, chance=0.1, seed=1):
     """The endpoint of a proxy before the server at `endpoint`, while it runs.
@@ -148,11 +195,11 @@ def flaky_proxy(endpoint, *, chance=0.1, seed=1):
     It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
     """
     proxy = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed)],
+        [sys.executable, "-m", "tests.object_store", "refuse", endpoint, str(chance), str(seed)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        yield f"http://127.0.0.1:{int(proxy.stdout.readline())}"
+        yield f"http://{HOST}:{int(proxy.stdout.readline())}"
     finally:
         proxy.kill()
         proxy.wait()
@@ -166,6 +213,8 @@ def refused_by(proxy):
 
 
 if __name__ == "__main__":
-    server = Proxy(sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]))
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    server = Proxy(sys.argv[2], chance=float(sys.argv[3]), seed=int(sys.argv[4]))
     print(server.server_address[1], flush=True)
     server.serve_forever()
