@@ -1,7 +1,7 @@
 """An S3 server on loopback (moto), and a proxy before it that answers 503 to one request in ten.
 
 Half of those requests it does not forward; of the others it keeps the answer to itself, so that the
-server has done what the client is told it has not. `refusing` is a server that only refuses.
+server has done what the client is told it has not. Or it refuses with an error of another code.
 
 Moto looks whether an object is there and then writes it, each in its own time; a real store does
 both at once (`If-None-Match: *`), and a lake rests on that. So these requests go one after another.
@@ -20,9 +20,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from tests.waiting import wait_until
 
 BUCKET = "histories"
-BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+BUSY = "SlowDown"
 START_S = 60.0
 COUNT = "/-refused"
+CHANCE = "/-chance/"
 HOST = "127.0.0.1"
 
 
@@ -126,11 +127,14 @@ class Handler(BaseHTTPRequestHandler):
             answer = upstream.getresponse()
             found = answer.status, answer.getheaders(), answer.read()
             upstream.close()
-        self._answer(*(found if fate is None else (503, [], BUSY)))
+        self._answer(*(found if fate is None else self.server.refusal))
 
     def do_GET(self):
         if self.path == COUNT:
             self._answer(200, [], str(self.server.refused).encode())
+        elif self.path.startswith(CHANCE):
+            self.server.chance = float(self.path.removeprefix(CHANCE))
+            self._answer(200, [], b"")
         else:
             self._forward()
 
@@ -142,60 +146,40 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, endpoint, *, chance, seed):
+    def __init__(self, endpoint, *, chance, seed, code):
         super().__init__((HOST, 0), Handler)
         host, _, port = endpoint.removeprefix("http://").partition(":")
         self.upstream = host, int(port)
         self.refused = 0
-        self._chance, self._random, self._lock = chance, random.Random(seed), threading.Lock()
+        self.chance = chance
+        self.refusal = (
+            503 if code == BUSY else 403, [], f"<Error><Code>{code}</Code></Error>".encode(),
+        )  # fmt: skip
+        self._moments = ["before", "after"] if code == BUSY else ["before"]
+        self._random, self._lock = random.Random(seed), threading.Lock()
 
     def fate(self):
         """Whether a request fails, and then whether before or after it was done."""
         with self._lock:
-            if self._random.random() >= self._chance:
+            if self._random.random() >= self.chance:
                 return None
             self.refused += 1
-            return self._random.choice(["before", "after"])
+            return self._random.choice(self._moments)
 
     def handle_error(self, *_):
         """A client that was killed, or went away, is no error."""
 
 
-class Refusal(Handler):
-    """Answers every request with the same error."""
-
-    def _refuse(self):
-        self._body()
-        self.server.asked += 1
-        code = self.server.code
-        self._answer(403, [], f"<Error><Code>{code}</Code><Message>No.</Message></Error>".encode())
-
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _refuse  # noqa: N815 - the library's names
-
-
 @contextlib.contextmanager
-def refusing(code):
-    """A server that knows nobody and says so with an S3 error code; `asked` counts the requests."""
-    with ThreadingHTTPServer((HOST, 0), Refusal) as server:
-        server.daemon_threads, server.code, server.asked = True, code, 0
-        server.endpoint = f"http://{HOST}:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@contextlib.contextmanager
-def flaky_proxy(endpoint, *, chance=0.1, seed=1):
+def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
     """The endpoint of a proxy before the server at `endpoint`, while it runs.
+
+    What it refuses with another code than `SlowDown`, a 403, it does not forward.
 
     It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
     """
     proxy = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", "refuse", endpoint, str(chance), str(seed)],
+        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed), code],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -212,9 +196,17 @@ def refused_by(proxy):
         return int(answer.read())
 
 
+def refuse_from_now(proxy, chance):
+    """Have the proxy refuse so many of the requests from now on."""
+    with urllib.request.urlopen(f"{proxy}{CHANCE}{chance}", timeout=30):
+        pass
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(int(sys.argv[2]))
-    server = Proxy(sys.argv[2], chance=float(sys.argv[3]), seed=int(sys.argv[4]))
+    server = Proxy(
+        sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]), code=sys.argv[4]
+    )  # fmt: skip
     print(server.server_address[1], flush=True)
     server.serve_forever()

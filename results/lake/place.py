@@ -133,8 +133,9 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                with contextlib.suppress(OSError):  # a full disk needs the space
-                    self.files.delete_file(under)
+                if self.local:  # a full disk needs the space
+                    with contextlib.suppress(OSError):
+                        self.files.delete_file(under)
                 raise
 
     def listed(self, table: str) -> list[Stored]:

@@ -34,6 +34,7 @@ FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagef
 FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
@@ -102,6 +103,8 @@ def said_of(error: Exception, uri: str) -> Exception:
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
+    if any(word in lower for word in NOBODY):
+        return AgainError(f"nobody answers ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
     return AgainError(clipped(text, 300))
 
 
