@@ -148,12 +148,7 @@ class Lake:
             version=version,
             patience=patience or Patience(),
         )
-        if not _opening(lake.patience).call(f"open {lake.place.uri}", lake._find):
-            lake._refuse_foreign()
-            raise UsageError(
-                f"there is no lake at {lake.place.uri!r}; `harness ingest STORE --lake URI` makes "
-                "one"
-            )
+        _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
         return lake
 
     @classmethod
@@ -202,6 +197,14 @@ class Lake:
             if table not in self._missing:
                 self._accept_columns(table, log.schema())
         return True
+
+    def _find_or_say(self) -> None:
+        if not self._find():
+            self._refuse_foreign()
+            raise UsageError(
+                f"there is no lake at {self.place.uri!r}; `harness ingest STORE --lake URI` makes "
+                "one"
+            )
 
     def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
         return InfrastructureError(

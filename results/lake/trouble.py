@@ -39,7 +39,7 @@ BROKEN_LOG: Final = ("json error", "parquet error")
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
-class AgainError(Exception):
+class AgainError(InfrastructureError):
     """A call failed in a way that another try may cure, or whose effect is not known."""
 
 
@@ -65,7 +65,7 @@ def troubles(uri: str) -> Iterator[None]:
     """Errors of a store at `uri` leave as `AgainError`, or as what `said_of` makes of them."""
     try:
         yield
-    except (HarnessError, AgainError):
+    except HarnessError:
         raise
     except Exception as error:
         raise said_of(error, uri) from error

@@ -343,6 +343,22 @@ def test_a_file_where_a_folder_should_be(tmp_path):
         lake_at(tmp_path / ("x" * 300))
 
 
+@pytest.mark.parametrize("call", ["entries", "tables", "empty_folders"])
+def test_a_store_that_is_busy_when_we_look_is_asked_again(tmp_path, monkeypatch, call):
+    ask, asked = getattr(Place, call), []
+
+    def busy(place):
+        asked.append(call)
+        if len(asked) == 1:
+            raise AgainError("a 503")
+        return ask(place)
+
+    monkeypatch.setattr(Place, call, busy)
+    with pytest.raises(UsageError, match="no lake"):
+        Lake.open(str(tmp_path / "lake"), schemas=SCHEMAS, version=1)
+    assert len(asked) == 2
+
+
 def test_looking_makes_no_folders(tmp_path):
     with pytest.raises(UsageError, match="no lake"):
         Lake.open(str(tmp_path / "a" / "lake"), schemas=SCHEMAS, version=1)
