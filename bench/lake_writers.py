@@ -243,6 +243,7 @@ def kill_them(processes: Sequence[Process], parsed: argparse.Namespace) -> None:
                 raise RuntimeError(f"{process.role} ended with {process.child.returncode}")
         done = sum(len(process.said) for process in writers) / total
         if left and done >= moments[parsed.kills - left]:
+            print(f"{done:.0%} appended, {left} kills left", file=sys.stderr, flush=True)
             victim = rng.choice([each for each in processes if each.child.poll() is None])
             victim.end()
             victim.kills += 1

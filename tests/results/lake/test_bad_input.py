@@ -211,18 +211,18 @@ def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))
-    refresh = lake.main.refresh
-    calls = []
+    log = lake.logs["operations"]  # which is read last
+    refresh, calls = log.refresh, []
 
     def meanwhile():
         found = refresh()
-        calls.append(0)
+        calls.append(found)
         if len(calls) == 2:  # of the snapshot, then of the check
             other.compact()
             other.vacuum(grace_hours=0)
         return found
 
-    lake.main.refresh = meanwhile
+    log.refresh = meanwhile
     assert lake.check() == []
 
 
