@@ -49,7 +49,8 @@ Tables = dict[str, pa.Table]
 APPEND_RUNS = 3
 DEADLINE_S = 1800.0
 LABELS = ("nightly", "weekly")
-PAUSE_S = {"compact": 0.2, "vacuum": 3.0}
+PAUSES = {"compact": 0.5, "vacuum": 15.0}
+"""How long upkeep rests, in times of what it took: a vacuum ends every append that is under way."""
 
 
 # What is appended ---------------------------------------------------------------------------------
@@ -121,12 +122,13 @@ def look_after(parsed: argparse.Namespace) -> None:
     """Compact or vacuum until killed, and say how often."""
     lake = opened(parsed.uri)
     while True:
+        begin_s = time.monotonic()
         if parsed.role == "compact":
             compact(lake, small_bytes=256 << 10, target_bytes=1 << 20)
         else:
             lake.vacuum(grace_hours=0)
         print("done", flush=True)
-        time.sleep(PAUSE_S[parsed.role])
+        time.sleep(PAUSES[parsed.role] * (time.monotonic() - begin_s))
 
 
 class Process:
@@ -254,7 +256,7 @@ def kill_them(processes: Sequence[Process], parsed: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--writers", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=30, help="of each writer")
+    parser.add_argument("--runs", type=int, default=20, help="of each writer")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=4, help="real runs, which are repeated")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and the 503s")
@@ -288,7 +290,7 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
             Process("write", [*words, "--writer", str(number)], environ)
             for number in range(parsed.writers)
         ]
-        others = [Process(role, words, environ) for role in PAUSE_S]
+        others = [Process(role, words, environ) for role in PAUSES]
         try:
             kill_them([*writers, *others], parsed)
         finally:
@@ -299,7 +301,7 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         found = judge(lake, originals(store), said)
         refused = refused_by(proxy) if proxy else 0
         files = sum(len(lake.files(table)) for table in lake.there())
-    kills = Counter(dict.fromkeys(("write", *PAUSE_S), 0))
+    kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
     for process in (*writers, *others):
         kills[process.role] += process.kills
     upkeep = [f"{process.role} {len(process.said)} times" for process in others]
