@@ -226,7 +226,44 @@ def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
     assert lake.check() == []
 
 
-def test_two_creations_at_once(tmp_path):
+@pytest.mark.parametrize("table", list(SCHEMAS))
+def test_an_old_release_does_not_take_a_newer_schema_back(tmp_path, table):
+    """It opened the lake before the newer one widened it, all of it or the first tables."""
+    uri = str(tmp_path / "lake")
+    lake_at(uri)
+    old = Lake.open(uri, schemas=SCHEMAS, version=2)
+    new = Lake.open(uri, schemas=SCHEMAS, version=3)
+    for name in SCHEMAS if table == "runs" else [table]:
+        assert new.logs[name].exists()
+        new.logs[name].widen([], {"harness.schema": "3"})
+    with pytest.raises(UsageError, match="install a newer one"):
+        old.append(rows(["r1"]))
+    assert new.logs[table].exists()
+    assert new.logs[table].settings()["harness.schema"] == "3"
+
+
+def test_two_releases_widen_a_lake_at_once(tmp_path):
+    uri = str(tmp_path / "lake")
+    lake_at(uri)
+    old = Lake.open(uri, schemas=SCHEMAS, version=2)
+    new = Lake.open(uri, schemas=SCHEMAS, version=3)
+    widen = old.main.widen
+
+    def late(fields, settings):
+        old.main.widen = widen
+        new.append(rows(["r1"]))
+        widen(fields, settings)
+
+    old.main.widen = late
+    with pytest.raises(UsageError, match="install a newer one"):
+        old.append(rows(["r2"]))
+    again = Lake.open(uri, schemas=SCHEMAS, version=3)
+    assert {log.settings()["harness.schema"] for log in again.logs.values()} == {"3"}
+    assert contents(again) == {"r1"}
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_two_creations_at_once(tmp_path, turn):
     start = threading.Barrier(4)
     failures = []
 
@@ -243,7 +280,10 @@ def test_two_creations_at_once(tmp_path):
     for thread in threads:
         thread.join()
     assert failures == []
-    assert contents(lake_at(tmp_path / "lake")) == {"r0", "r1", "r2", "r3"}
+    lake = lake_at(tmp_path / "lake")
+    assert contents(lake) == {"r0", "r1", "r2", "r3"}
+    # One creation and four appends: no other creation was committed behind them.
+    assert {log.refresh().version for log in lake.logs.values()} == {4}
 
 
 @pytest.fixture
