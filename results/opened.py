@@ -46,8 +46,11 @@ class Source(Protocol):
     """Where the rows come from."""
 
     uri: str
-    problems: Mapping[str, str]
-    """Which runs are left out, and why."""
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """Which runs are left out, and why."""
+        ...
 
     def tables(self) -> Sequence[str]:
         """The names of the tables."""
@@ -191,7 +194,7 @@ class Table:
         `where` is an Arrow expression, such as `pyarrow.compute.field("f") == "create"`. Raises
         `UsageError` for columns that are not there, and for more than `rows_max` rows.
         """
-        pd = _module("pandas")
+        pandas = _module("pandas")
         import pyarrow as pa
 
         dataset = self.arrow()
@@ -206,8 +209,9 @@ class Table:
                 "(`only`) or rows (`where`), raise rows_max, or ask in SQL (`duckdb`)"
             )
         types = {
-            pa.string(): pd.StringDtype(), pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(),
-            pa.bool_(): pd.BooleanDtype(), pa.float64(): pd.Float64Dtype(),
+            pa.string(): pandas.StringDtype(), pa.bool_(): pandas.BooleanDtype(),
+            pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(),
+            pa.float64(): pandas.Float64Dtype(),
         }  # fmt: skip
         found = dataset.to_table(columns=None if columns is None else list(columns), filter=where)
         frame: pd.DataFrame = found.to_pandas(types_mapper=types.get)
