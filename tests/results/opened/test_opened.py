@@ -38,7 +38,7 @@ def lake_at(uri, **options):
 
 def ingested(store, uri, **options):
     lake = lake_at(uri, **options)
-    ingest(store, lake, writer_to(lake), append_bytes=1)  # an append a group: several files
+    ingest(store, lake, writer_to(lake))  # b1 and b2 share their files
     return uri
 
 
