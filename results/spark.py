@@ -40,6 +40,7 @@ __all__ = [
     "cause_of",
     "check_java",
     "get_spark",
+    "in_tasks",
     "map_tasks",
     "prepare_workers",
     "raise_if_interrupted",
@@ -254,12 +255,15 @@ def map_tasks(
 
     Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
     """
+    return in_tasks(spark, rows, tasks).mapInArrow(work, ddl).toArrow()
+
+
+def in_tasks(spark: SparkSession, rows: pa.Table, tasks: int) -> Any:
+    """Rows as a DataFrame with a partition for each number in the column `task`."""
     frame: Any = spark.createDataFrame(rows)
     if hasattr(frame, "repartitionById"):
-        frame = frame.repartitionById(tasks, "task")
-    else:
-        frame = frame.repartition(tasks, "task")
-    return frame.mapInArrow(work, ddl).toArrow()
+        return frame.repartitionById(tasks, "task")
+    return frame.repartition(tasks, "task")
 
 
 @contextlib.contextmanager
