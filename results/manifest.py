@@ -74,7 +74,7 @@ class Check(msgspec.Struct, frozen=True):
     result_id: str
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(msgspec.Struct, frozen=True, kw_only=True, tag="store"):
     """One piece of work. With `groups` it is these row groups of one bucket, judged key by key."""
 
     folder: str

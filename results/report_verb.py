@@ -224,7 +224,7 @@ def report_store(
         store=str(store),
         label=label if baseline is None else None,
         engine=engine,
-        **_about(checked),
+        **_about(store, checked),
     )
     page = render(summary, sections(answers, Places(store, output)), query_names())
     try:
@@ -253,13 +253,13 @@ def _accept_labels(runs: Sequence[RunInfo], *, baseline: str | None, label: str 
         )
 
 
-def _about(checked: Checked) -> dict[str, Any]:
+def _about(store: Path, checked: Checked) -> dict[str, Any]:
     """What the pipeline knows and no answer holds."""
     crashed = [
         problem.run
         for problem in checked.problems
         if problem.kind == SEED_WITHOUT_RUN
-        or (problem.kind == "history" and _only_a_case(_folder_of(checked.store, problem.run)))
+        or (problem.kind == "history" and _only_a_case(_folder_of(store, problem.run)))
     ]
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     return {

@@ -74,8 +74,8 @@ CHANGED: Final = "the run disappeared, or was changed, while it was judged; try 
 CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
 
 
-class Config(msgspec.Struct, frozen=True):
-    """What all units of one round share."""
+class Config(msgspec.Struct, frozen=True, tag="store"):
+    """What all units of one round share, of a store."""
 
     results: str  # the folder of stored results
     round: str  # counts attempts, see `Marker`
@@ -102,11 +102,15 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """One unit that came to an end, well or not: its cost, and what could not be done."""
+    """One unit that came to an end, well or not: its cost, and what could not be done.
+
+    Units of many runs say in between how far they are: a `part` below 1 is no end.
+    """
 
     unit: str
     cpu_ns: int
     problems: tuple[Problem, ...]
+    part: float = 1.0
 
 
 def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:

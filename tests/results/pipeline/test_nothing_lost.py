@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from results import aggregate, facts, manifest, pipeline, units
+from results import aggregate, facts, manifest, units
 from results.engines import BASES
 from results.executors import pool
 from results.executors.cluster import SparkExecutor
@@ -17,6 +17,7 @@ from results.manifest import FACTS_MODULES
 from results.packing import pack
 from results.pipeline import check_store
 from results.report_verb import report_store
+from results.sources import store as store_source
 from results.store_scan import scan_store
 from results.stored import RESULTS, Marker, index, read_result
 from results.units import CRASHED, Config
@@ -188,7 +189,7 @@ def planned(store):
 def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
     for run in "abc":
         put_run(tmp_path, "n", run, History(register_ops(1)))
-    real = pipeline.Config
+    real = store_source.Config
 
     def config(results, **given):
         # Two workers are at the same history of other runs at this moment.
@@ -200,7 +201,7 @@ def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
 
     seen = [check.result_id for unit in planned(tmp_path) for check in unit.checks]
     assert seen
-    monkeypatch.setattr(pipeline, "Config", config)
+    monkeypatch.setattr(store_source, "Config", config)
     checked = inline(tmp_path)
     assert not any(CRASHED in row for row in rows_of(checked)["verdicts"])
 
