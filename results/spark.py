@@ -255,12 +255,11 @@ def map_tasks(
 
     Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
     """
-    return in_tasks(spark, rows, tasks).mapInArrow(work, ddl).toArrow()
+    return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(work, ddl).toArrow()
 
 
-def in_tasks(spark: SparkSession, rows: pa.Table, tasks: int) -> Any:
-    """Rows as a DataFrame with a partition for each number in the column `task`."""
-    frame: Any = spark.createDataFrame(rows)
+def in_tasks(frame: Any, tasks: int) -> Any:
+    """The rows of a DataFrame with those of the same number in the column `task` in one task."""
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(tasks, "task")
     return frame.repartition(tasks, "task")

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import UsageError
 from results.lake.files import FileRef
 from results.lake.place import Place
+from results.lake.trouble import troubles
 from results.schema import ddl
-from results.spark_lake.files import file_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,7 @@ __all__ = ["THROUGH", "lake_frame", "lake_views"]
 
 THROUGH: Final = ("auto", "hadoop", "pyarrow")
 TASKS_MAX: Final = 64
+BATCH_ROWS: Final = 8_192  # of what a task holds at once: a row group may be a gigabyte
 _GLOB: Final = re.compile(r"([\\*?\[\]{}])")
 
 
@@ -103,14 +104,32 @@ def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema:
     numbers = [number % tasks for number in range(len(paths))]
     rows = pa.table({"task": pa.array(numbers, pa.int32()), "path": pa.array(paths, pa.string())})
     read = functools.partial(read_files, uri=place.uri, options=place.options, schema=schema)
-    return in_tasks(spark, rows, tasks).mapInArrow(read, ddl(schema))
+    return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(read, ddl(schema))
 
 
 def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """What a task does: the rows of the files that it is given."""
+    import pyarrow.parquet as pq
+
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():
-            yield from file_batches(place, path, schema)
+            with troubles(place.uri), place.files.open_input_file(path) as source:
+                file = pq.ParquetFile(source)
+                names = [name for name in schema.names if name in file.schema_arrow.names]
+                for rows in file.iter_batches(BATCH_ROWS, columns=names):
+                    yield _in_columns(rows, schema)
+
+
+def _in_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
