@@ -21,7 +21,7 @@ import msgspec
 from results.budgets import Budget
 from results.lake.files import FileRef
 from results.manifest import Check
-from results.spark_lake.planning import FACTS, missing_of
+from results.spark_lake.planning import FACTS, Missing, missing_of
 from results.store_scan import Problem
 from results.work import LakeConfig, LakeUnit, do_units
 
@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
     config: LakeConfig
     files: Mapping[str, Sequence[FileRef]]  # by table, those of the snapshot
-    budget: Budget
+    budgets: Sequence[Budget]  # by level
     options: Mapping[str, str]  # of the object store, where the executor has none of its own
 
 
@@ -86,22 +86,30 @@ def _scratch(round_: str) -> Iterator[Path]:
 
 
 def units_of(rows: Sequence[Mapping[str, Any]], job: Job) -> list[LakeUnit]:
-    """The runs of a task by what they miss, in the order of their keys."""
+    """The runs of a task by what they miss and at which level, in the order of their keys."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: str(row["run"])):
         groups.setdefault(row["missing"], []).append(row)
-    return [_unit(own, missing_of(missing), job) for missing, own in sorted(groups.items())]
+    found = []
+    for text, own in sorted(groups.items()):
+        levels: dict[int, list[Missing]] = {}
+        for one in missing_of(text):
+            levels.setdefault(one.level, []).append(one)
+        found += [_unit(own, level, missing, job) for level, missing in levels.items()]
+    return found
 
 
-def _unit(rows: Sequence[Mapping[str, Any]], missing: dict[str, str], job: Job) -> LakeUnit:
-    facts_id = missing.pop(FACTS, None)
+def _unit(
+    rows: Sequence[Mapping[str, Any]], level: int, missing: Sequence[Missing], job: Job
+) -> LakeUnit:
     lines = sum(row["lines"] for row in rows)
+    facts = [one.result_id for one in missing if one.checker == FACTS]
     return LakeUnit(
         files={table: _names(files, rows) for table, files in job.files.items()},
         runs=tuple(row["run"] for row in rows),
-        checks=tuple(Check(name, result_id) for name, result_id in missing.items()),
-        facts_id=facts_id,
-        budget=job.budget,
+        checks=tuple(Check(one.checker, one.result_id) for one in missing if one.checker != FACTS),
+        facts_id=facts[0] if facts else None,
+        budget=job.budgets[level - 1],
         n_ops=lines,
         cost=lines,
     )
