@@ -59,6 +59,7 @@ __all__ = [
     "Done",
     "Row",
     "check_units",
+    "crashed",
     "judge_history",
     "mark_of",
     "no_verdict",
@@ -220,7 +221,7 @@ class _Work:
         for check in checks:
             marker = self._marker(check.result_id)
             if marker.spent:
-                self._store(check, _crashed(check.checker, self.unit.n_ops))
+                self._store(check, crashed(check.checker, self.unit.n_ops))
                 continue
             try:
                 with marker, self._memory():
@@ -255,7 +256,7 @@ class _Work:
         """The row of one checker, whatever it does."""
         marker = self._marker(check.result_id)
         if marker.spent:
-            return _crashed(check.checker, len(history.pairs))
+            return crashed(check.checker, len(history.pairs))
         with marker, self._memory():
             return judge_history(check.checker, history, case, self.unit.budget, self.checkers)
 
@@ -300,7 +301,8 @@ def worst_mark(marks: Iterable[str]) -> str:
     return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""
 
 
-def _crashed(checker: str, n_ops: int) -> Row:
+def crashed(checker: str, n_ops: int) -> Row:
+    """The row of a checker that killed its worker twice."""
     return Row(checker=checker, reason=CRASHED, n_ops=n_ops, error=CRASHED)
 
 

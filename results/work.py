@@ -65,6 +65,7 @@ class LakeConfig(msgspec.Struct, frozen=True, kw_only=True, tag="lake"):
     uri: str
     scratch: str  # a folder of this machine: counts attempts, see `Marker`
     round: str
+    since_s: float  # when the round began, s since 1970
     limit_memory: bool
 
 

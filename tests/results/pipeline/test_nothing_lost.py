@@ -30,7 +30,7 @@ LINEAR = "linearizable-register"
 @pytest.fixture(autouse=True)
 def few_checkers(monkeypatch):
     """Those that need no end of the run."""
-    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: (LINEAR, "crash", "stats"))
+    monkeypatch.setattr(manifest.Registry, "checkers_of", lambda *_: (LINEAR, "crash", "stats"))
 
 
 def report(store, *, whole=False):
@@ -108,7 +108,7 @@ def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeyp
 @pytest.mark.parametrize("buckets", [0, 2])
 def test_a_checker_that_cannot_be_had_costs_its_verdicts_only(tmp_path, monkeypatch, buckets):
     names = (LINEAR, "gone")
-    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: names)
+    monkeypatch.setattr(manifest.Registry, "checkers_of", lambda *_: names)
     history = keyed_history("abc") if buckets else History(register_ops(1))
     put_run(tmp_path, "n", "r", history, buckets=buckets)
     summary, found, _ = report(tmp_path)
@@ -258,9 +258,9 @@ def test_verdicts_are_made_anew_when_the_code_that_reads_or_asks_changes(
     put_run(tmp_path, "n", "r", History(register_ops(1)))
     assert inline(tmp_path, facts=False).results_new == 3
     assert inline(tmp_path, facts=False).results_new == 0
-    real = manifest._package_hash
+    real = manifest.package_hash
     monkeypatch.setattr(
-        manifest, "_package_hash", lambda name: "new" if name == module else real(name)
+        manifest, "package_hash", lambda name: "new" if name == module else real(name)
     )
     assert inline(tmp_path, facts=False).results_new == 3
 
@@ -270,9 +270,9 @@ def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monke
         name = "foreign"
 
     before = manifest.checker_version(Foreign())
-    real = manifest._package_hash
+    real = manifest.package_hash
     monkeypatch.setattr(
-        manifest, "_package_hash", lambda name: "new" if name == "checkers" else real(name)
+        manifest, "package_hash", lambda name: "new" if name == "checkers" else real(name)
     )
     assert manifest.checker_version(Foreign()) != before
     Foreign.CHECKER_VERSION = "7"  # its own promise
