@@ -82,7 +82,17 @@ class SparkLake:
 
     def _narrow(self, label: str | None) -> Any:
         """What a plan has to know of each run."""
-        columns = ["target", "label", "day", "run", "batch", "lines", "workload", "case", "finished"]
+        columns = [
+            "target",
+            "label",
+            "day",
+            "run",
+            "batch",
+            "lines",
+            "workload",
+            "case",
+            "finished",
+        ]
         frame = lake_frame(self._spark, self._snapshot, MAIN, columns=columns)
         name = f"{self._view}_all"
         frame.createOrReplaceTempView(name)

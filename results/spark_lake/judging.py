@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["DONE_DDL", "Job", "TaskDone", "judge_rows"]
 
 DONE_DDL: Final = "`done` STRING"
+_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: what a driver gave, and may give anew
 
 
 class Job(NamedTuple):
@@ -59,12 +60,13 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
     for batch in batches:
         for row in batch.to_pylist():
             tasks.setdefault(row["task"], []).append(row)
-    for name, value in job.options.items():
-        os.environ.setdefault(name.upper(), value)
+    _use(job.options)
     with _scratch(job.config.round) as folder:
         config = msgspec.structs.replace(job.config, scratch=str(folder))
         for task, rows in sorted(tasks.items()):
-            ended = [done for done in do_units(units_of(rows, job), config=config) if done.part >= 1]
+            ended = [
+                done for done in do_units(units_of(rows, job), config=config) if done.part >= 1
+            ]
             done = TaskDone(
                 task,
                 len(rows),
@@ -72,6 +74,14 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
                 tuple(problem for done in ended for problem in done.problems),
             )
             yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
+
+
+def _use(options: Mapping[str, str]) -> None:
+    """Have this process reach the object store: its own settings win over the driver's."""
+    for name, value in options.items():
+        key = name.upper()
+        if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:
+            os.environ[key] = os.environ[f"{_GIVEN}{key}"] = value
 
 
 @contextlib.contextmanager

@@ -120,7 +120,9 @@ class LakeTables:
 
     def _of_lake(self, text: str) -> Any:
         columns = [*{*RUN_COLUMNS, "run"}]
-        runs = self._view("lake_runs", lake_frame(self._spark, self._snapshot, MAIN, columns=columns))
+        runs = self._view(
+            "lake_runs", lake_frame(self._spark, self._snapshot, MAIN, columns=columns)
+        )
         return self._spark.sql(text.format(runs=runs, chosen=self._chosen))
 
     def _of_results(self, name: str) -> Any:
