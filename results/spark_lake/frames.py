@@ -6,8 +6,8 @@
 | an object store     | a task a few files, which an executor opens with pyarrow (`mapInArrow`)   |
 
 Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
-`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings. Where a cluster
-has `hadoop-aws`, `through="hadoop"` lets Spark open the objects itself, as `s3a://`.
+`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings. Where a
+cluster has `hadoop-aws`, `through="hadoop"` lets Spark open the objects itself, as `s3a://`.
 
 Partition columns stand inside the files, so that all columns are there with their types; those
 that a file of an older schema lacks are null.

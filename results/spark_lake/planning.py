@@ -4,8 +4,8 @@ What is known falls out by an anti-join of what the runs want with the results t
 the grain of runs: the ids of each stand in one cell, on both sides, which is a tenth of the rows
 and no less exact. The rest, one narrow row a run, is cut into tasks of about equal cost in the
 order of partitions and runs, in which their rows lie in the files; a run that costs more than that,
-or that a budget cut short before, is a task of its own. Tasks are numbered by descending cost, so that the longest start first. The
-driver sees three numbers of all this.
+or that a budget cut short before, is a task of its own. Tasks are numbered by descending cost, so
+that the longest start first. The driver sees four numbers of all this.
 
 Only these rows are ever moved between executors: no history is.
 """
@@ -27,7 +27,7 @@ __all__ = ["FACTS", "Missing", "Todo", "Wish", "missing_of", "plan_tasks"]
 FACTS: Final = ""
 """Stands for the facts of a run where else the name of a checker stands."""
 TASKS_A_SLOT: Final = 12
-"""Many more than slots: a task that is lost costs little, and progress shows early how long it takes."""
+"""Many more than slots: a lost task costs little, and progress shows early how long it takes."""
 COST_MIN: Final = 2_000_000_000
 """Of a task: a smaller one costs more to start, and to commit, than it gains."""
 COST_MAX: Final = 60_000_000_000
@@ -171,9 +171,9 @@ counted AS (
     WHERE SIZE(missing) > 0
 )
 SELECT target, label, day, run, batch, lines, results, again,
-       ARRAY_JOIN(
-           ARRAY_SORT(TRANSFORM(missing, x -> CONCAT_WS(' ', STRING(x.level), x.checker, x.result_id))),
-           '\n') AS missing,
+       ARRAY_JOIN(ARRAY_SORT(TRANSFORM(
+           missing,
+           x -> CONCAT_WS(' ', STRING(x.level), x.checker, x.result_id))), '\n') AS missing,
        lines * (1 + results + {again} * again) * {ns} AS cost
 FROM counted
 """

@@ -26,7 +26,7 @@ from results.units import no_verdict, table_of
 if TYPE_CHECKING:
     from results.lake.snapshot import Snapshot
 
-__all__ = ["LakeEngine", "Lacking", "LakeTables"]
+__all__ = ["Lacking", "LakeEngine", "LakeTables"]
 
 KNOWN_COLUMNS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 READ_OFTEN: Final = ("verdicts", "ops", "traits", "exposure", "faults")
@@ -54,8 +54,10 @@ class LakeTables:
         gone: Sequence[tuple[str, str]],
         since: str = "",
     ) -> None:
-        """`runs` is a view of the runs (columns run and kind); `gone` are kinds and their checkers
-        that cannot be had; `since` is that of `plan_tasks`."""
+        """`runs` is a view with the columns run, batch and kind; `since` is that of `plan_tasks`.
+
+        `gone` are kinds and the checkers of theirs that cannot be had.
+        """
         self._spark = spark
         self._snapshot = snapshot
         self._results = results
@@ -247,8 +249,11 @@ FROM {runs} r
 LEFT SEMI JOIN {chosen} c ON c.run = r.run
 """
 TRAITS: Final = """
-WITH own AS (SELECT r.run, r.nemeses, r.bugs FROM {runs} r LEFT SEMI JOIN {chosen} c ON c.run = r.run)
-SELECT run, 'nemesis' AS trait, EXPLODE(SPLIT(nemeses, '\\\\+')) AS value FROM own WHERE nemeses <> ''
+WITH own AS (
+    SELECT r.run, r.nemeses, r.bugs FROM {runs} r LEFT SEMI JOIN {chosen} c ON c.run = r.run
+)
+SELECT run, 'nemesis' AS trait, EXPLODE(SPLIT(nemeses, '[+]')) AS value
+FROM own WHERE nemeses <> ''
 UNION ALL
-SELECT run, 'bug' AS trait, EXPLODE(SPLIT(bugs, '\\\\+')) AS value FROM own WHERE bugs <> ''
+SELECT run, 'bug' AS trait, EXPLODE(SPLIT(bugs, '[+]')) AS value FROM own WHERE bugs <> ''
 """

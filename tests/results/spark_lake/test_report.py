@@ -3,9 +3,9 @@
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from results.aggregate import aggregate
 from results.budgets import Budget
@@ -140,9 +140,8 @@ def dying_after(appends, flag):
             nonlocal count
             found = put(self, rows)
             count += 1
-            if count == appends and not os.path.exists(flag):
-                with open(flag, "w"):
-                    pass
+            if count == appends and not Path(flag).exists():
+                Path(flag).touch()
                 os.kill(os.getpid(), 9)
             return found
 
