@@ -105,7 +105,7 @@ class ResultLake(Lake):
     ) -> bool:
         del partitions
         state = self.main.refresh()
-        self._accept(state.settings)
+        self._accept(MAIN, state.settings)
         if batch in self.visible_batches(state, {batch}):
             return True  # an earlier try, whose answer was lost
         if self.main.fenced(batch):
