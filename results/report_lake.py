@@ -1,7 +1,8 @@
 """`harness report LAKE`: the same report as of a store, of the runs of a lake.
 
-Which engine answers is chosen by size: DuckDB in this process up to `SPARK_PAYS_RUNS`, since Spark
-costs seconds before it does anything. Spark on lakes is not there yet; whoever asks for it is told.
+DuckDB answers in this process, unless Spark is asked for: below `SPARK_PAYS_RUNS` that would cost
+more, and above it takes a cluster to gain by it. Checks and questions may each be on either; what
+is found is in the lake, wherever it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+import msgspec
+
 from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
@@ -23,7 +26,7 @@ from results.report.making import Asked, make_report
 if TYPE_CHECKING:
     from results.aggregate import Answers
     from results.lake.snapshot import Snapshot
-    from results.pipeline import Progress
+    from results.pipeline import Checked, Progress
     from results.report.summary import Summary
 
 __all__ = ["SPARK_PAYS_RUNS", "LakePlaces", "chosen_engine", "is_lake", "report_lake"]
@@ -44,17 +47,15 @@ def default_output(place: str) -> Path:
     return REMOTE_OUTPUT if "://" in place else Path(place) / ".report"
 
 
-def chosen_engine(runs: int, asked: str | None) -> tuple[str, str]:
-    """The engine, and why it was chosen; raises `UsageError` for one that lakes do not have."""
-    if asked == "spark":
-        raise UsageError(
-            "--engine spark reads stores, not yet lakes; leave it out: DuckDB reads this lake"
-        )
+def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
+    """The engine, and why it was chosen."""
     if asked is not None:
         return asked, "--engine asks for it"
+    if spark_master is not None:
+        return "spark", "--spark-master asks for it"
     if runs < SPARK_PAYS_RUNS:
         return "duckdb", f"{runs:,} runs; Spark pays from about {SPARK_PAYS_RUNS:,} on"
-    return "duckdb", f"Spark would pay for {runs:,} runs, but reads no lakes yet"
+    return "duckdb", f"{runs:,} runs; a Spark cluster may pay, which --spark-master names"
 
 
 def report_lake(
@@ -64,6 +65,7 @@ def report_lake(
     engine: str | None = None,
     executor: str = "auto",
     jobs: int | None = None,
+    spark_master: str | None = None,
     baseline: str | None = None,
     label: str | None = None,
     check_time_limit_s: float = CHECK_TIME_LIMIT_S,
@@ -72,8 +74,7 @@ def report_lake(
 ) -> tuple[Summary, Answers, Path]:
     """Judge what is new, aggregate and write; returns what was found and where the page is.
 
-    Raises `UsageError` for labels that no run has, an empty lake or an engine that reads none, and
-    `InfrastructureError`.
+    Raises `UsageError` for labels that no run has or an empty lake, and `InfrastructureError`.
     """
     from results.baseline import accept_labels
     from results.budgets import Budget
@@ -83,29 +84,65 @@ def report_lake(
     from results.pipeline import check
     from results.sources.lake import LakeSource
 
-    if executor == "spark" or engine == "spark":
-        chosen_engine(0, "spark")
     lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
     snapshot = lake.snapshot()
     accept_labels(labels_of(snapshot), baseline=baseline, label=label)
+    runs = sum(file.rows for file in snapshot.files("runs"))
+    if not runs:
+        raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")
     first = Budget(cpu_s=check_time_limit_s)
-    source = LakeSource(
-        lake,
-        snapshot,
-        budgets=(first, first.larger()),
-        label=label if baseline is None else None,
-        slots=jobs or default_jobs(),
+    budgets = (first, first.larger())
+    only = label if baseline is None else None
+    chosen, why = chosen_engine(runs, engine, spark_master)
+    asked = Asked(
+        place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label
     )
-    with contextlib.closing(source):
-        runs = source.runs
-        if not runs:
-            raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")
-        chosen, why = chosen_engine(runs, engine)
-        checked = check(source, executor=executor, jobs=jobs, again=again, progress=progress)
-        asked = Asked(
-            place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label
-        )
-        return make_report(checked, asked, LakePlaces(uri, snapshot, output), crashed=0)
+    places = LakePlaces(uri, snapshot, output)
+    found: Checked | None = None
+    with contextlib.ExitStack() as stack:
+        checks_there = executor == "spark" or (executor == "auto" and spark_master is not None)
+        if checks_there or chosen == "spark":
+            from results.spark import get_spark
+            from results.spark_lake.driver import SparkLake
+
+            work = SparkLake(
+                get_spark(spark_master or "local[*]"),
+                lake,
+                snapshot,
+                budgets=budgets,
+                label=only,
+                jobs=jobs,
+                again=again and checks_there,
+            )
+            stack.enter_context(contextlib.closing(work))
+            if checks_there:
+                found = work.check(progress)
+        if found is None or chosen != "spark":
+            source = LakeSource(
+                lake, snapshot, budgets=budgets, label=only, slots=jobs or default_jobs()
+            )
+            stack.enter_context(contextlib.closing(source))
+            again = again and not checks_there
+            local = "auto" if checks_there else executor
+            checked = check(source, executor=local, jobs=jobs, again=again, progress=progress)
+            found = checked if found is None else _after(checked, found)
+        if chosen != "spark":
+            return make_report(found, asked, places, crashed=0)
+        found, opened = work.ask(found)
+        return make_report(found, asked, places, crashed=0, opened=opened)
+
+
+def _after(checked: Checked, found: Checked) -> Checked:
+    """What was gathered, with the account of the work that went before."""
+    return msgspec.structs.replace(
+        checked,
+        results_known=found.results_known,
+        results_new=found.results_new,
+        units=found.units,
+        cpu_s=checked.cpu_s + found.cpu_s,
+        wall_s=checked.wall_s + found.wall_s,
+        executor=found.executor,
+    )
 
 
 def labels_of(snapshot: Snapshot) -> set[str | None]:

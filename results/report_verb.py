@@ -87,6 +87,7 @@ def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers
         engine=parsed.engine,
         executor=parsed.executor,
         jobs=parsed.jobs,
+        spark_master=parsed.spark_master,
         baseline=parsed.baseline,
         label=parsed.label,
         check_time_limit_s=parsed.check_time_limit,
@@ -165,8 +166,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _validate(parsed: argparse.Namespace, *, lake: bool) -> None:
-    if lake and parsed.spark_master is not None:
-        raise UsageError("--spark-master works on stores, not yet on lakes; leave it out")
     if not lake and not parsed.path.is_dir():
         raise UsageError(
             f"{str(parsed.path)!r} is not a folder; give a store (--store of `harness run`), "

@@ -67,6 +67,7 @@ class LakeConfig(msgspec.Struct, frozen=True, kw_only=True, tag="lake"):
     round: str
     since_s: float  # when the round began, s since 1970
     limit_memory: bool
+    elsewhere: bool = False  # another machine may have begun the same units
 
 
 AnyUnit = Unit | LakeUnit

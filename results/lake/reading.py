@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from results.lake.place import Place
 
-__all__ = ["runs_in"]
+__all__ = ["runs_in", "runs_of_file"]
 
 ROWS_AT_ONCE: Final = 8_192
 
@@ -42,7 +42,10 @@ def runs_in(
     tables = {
         table: _Cursor(
             heapq.merge(
-                *(_stream(place, table, name, schemas[table], runs[0], runs[-1]) for name in names),
+                *(
+                    runs_of_file(place, table, name, schemas[table], runs[0], runs[-1])
+                    for name in names
+                ),
                 key=itemgetter(0),
             ),
             schemas[table],
@@ -72,10 +75,10 @@ class _Cursor:
         return rows
 
 
-def _stream(
+def runs_of_file(
     place: Place, table: str, name: str, schema: pa.Schema, first: str, last: str
 ) -> Iterator[Part]:
-    """The runs of a file from `first` to `last`, each with all its rows."""
+    """The runs of a file from `first` to `last` in their order, each with all its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

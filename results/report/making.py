@@ -37,11 +37,17 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_report(
-    checked: Checked, asked: Asked, places: Addresses, *, crashed: int
+    checked: Checked,
+    asked: Asked,
+    places: Addresses,
+    *,
+    crashed: int,
+    opened: Engine | None = None,
 ) -> tuple[Summary, Answers, Path]:
     """Aggregate and write; returns what was found and where the page is.
 
-    `crashed` counts the runs of which nothing but a case is left. Raises `UsageError` for labels
+    `crashed` counts the runs of which nothing but a case is left; `opened` is the engine, where it
+    has tables of its own, and is closed. Raises `UsageError` for labels
     that no run has, and `InfrastructureError`.
     """
     from results.aggregate import aggregate
@@ -49,10 +55,11 @@ def make_report(
     from results.report.page import render
     from results.report.summary import summarise
 
-    with _opened(asked.engine, asked.spark_master) as opened:
+    of_files = _opened(asked.engine, asked.spark_master)
+    with of_files if opened is None else contextlib.closing(opened) as engine:
         for name in COLUMNS:
-            opened.register(name, checked.tables.get(name, ()))
-        answers = aggregate(opened, baseline=asked.baseline, label=asked.label)
+            engine.register(name, checked.tables.get(name, ()))
+        answers = aggregate(engine, baseline=asked.baseline, label=asked.label)
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     summary = summarise(
         answers,

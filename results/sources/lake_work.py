@@ -197,7 +197,7 @@ class _Work:
         """Read, judge, extract, run after run; says now and then how far it is."""
         unit = self.unit
         attempt = self._marker(unit.unit_id, "unit")
-        if begun or attempt.begun:
+        if begun or attempt.begun or self.config.elsewhere:
             self.there = self._put_away()
         schemas = {name: stored_schema(schema(name)) for name in unit.files}
         checks = self._loadable()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger"]
+__all__ = ["FACTS", "Ledger", "facts_id", "verdict_id"]
 
 LAKE_MODULES: Final = (
     "results.lake.reading",
@@ -154,10 +154,10 @@ class Ledger:
                     self.complain("checker", text, of_part, [part])
                     continue
                 version = registry.version(name)
-                first, *more = (self._id(_verdict_id(name, version, each)) for each in budgets)
+                first, *more = (self._id(verdict_id(name, version, each)) for each in budgets)
                 wants.append((part, place, name, first, more[0] if more else None))
             if facts:
-                wants.append((part, FACTS, None, self._id(_facts_id()), None))
+                wants.append((part, FACTS, None, self._id(facts_id()), None))
         names_of = ("part", "place", "checker", "first", "second")
         kinds_of = ("int32", "int32", "string", "int32", "int32")
         columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
@@ -335,7 +335,8 @@ def _like(workload: str, others: str) -> Case:
     return Case(seed=0, workload=workload, checkers=named)
 
 
-def _verdict_id(checker: str, version: str, budget: Budget) -> str:
+def verdict_id(checker: str, version: str, budget: Budget) -> str:
+    """The id of what a checker of this version finds within a budget."""
     return hash_of(
         "verdicts of a lake's run",
         [package_hash(module) for module in (*VERDICT_MODULES, *LAKE_MODULES)],
@@ -345,7 +346,8 @@ def _verdict_id(checker: str, version: str, budget: Budget) -> str:
     )[:_ID_DIGITS]
 
 
-def _facts_id() -> str:
+def facts_id() -> str:
+    """The id of a run's facts."""
     return hash_of(
         "facts of a lake's run",
         FACTS_VERSION,
