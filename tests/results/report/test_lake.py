@@ -79,8 +79,9 @@ def test_a_report_says_which_engine_answers_and_why(told):
     _, summary = told
     assert summary["engine"] == "duckdb"
     assert "12 runs" in summary["engine_why"]
-    assert chosen_engine(5, "duckdb")[0] == "duckdb"
-    assert "no lakes yet" in chosen_engine(10**7, None)[1]
+    assert chosen_engine(5, "spark", None)[0] == "spark"
+    assert chosen_engine(5, None, "local[1]")[0] == "spark"
+    assert chosen_engine(10**7, None, None)[0] == "duckdb"
 
 
 def test_a_second_report_judges_nothing(both, told, capsys):
@@ -97,19 +98,6 @@ def test_labels_are_compared(both, capsys):
     assert "'new' against 'old'" in capsys.readouterr().out
     assert main(["report", lake, "--label", "nobody"]) == 254
     assert "the labels here" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        (["--engine", "spark"], "--engine"),
-        (["--executor", "spark"], "--engine"),
-        (["--spark-master", "local[1]"], "--spark-master"),
-    ],
-)
-def test_spark_on_a_lake_is_refused(both, options, word, capsys):
-    assert main(["report", str(both[0] / "lake"), *options]) == 254
-    assert word in capsys.readouterr().err
 
 
 def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
