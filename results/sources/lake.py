@@ -163,7 +163,13 @@ class LakeSource:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._ledger.connection.register("stand_ins", self._stand_ins())
-        tables = write_tables(self._ledger.connection, self._found, folder, facts=self._facts)
+        tables = write_tables(
+            self._ledger.connection,
+            self._found,
+            folder,
+            facts=self._facts,
+            all_chosen=self._ledger.all_chosen(),
+        )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
         return Gathered(tables=tables, unsettled=unsettled)
 
