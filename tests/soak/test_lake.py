@@ -24,6 +24,8 @@ from tests.soak.commands import LEASELESS, alive, journaled, kill, start, worker
 from tests.soak.commands import soak as soak_process
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.lake
+
 CASE = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 SEEDS = 4
 MEASURED = {"started", "wall_s", "day"}

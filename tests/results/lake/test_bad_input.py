@@ -423,6 +423,7 @@ def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, 
         ["lake", "compact", str(tmp_path / "lake")],
         ["lake", "check", str(tmp_path / "lake")],
         ["lake", "export", str(tmp_path / "lake"), "--store", str(tmp_path / "store")],
+        ["report", str(tmp_path / "lake")],
     ):
         assert main(words) == 254
         (line,) = lines(capsys)

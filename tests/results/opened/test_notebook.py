@@ -26,6 +26,7 @@ def kept(cell, kind):
     return ""
 
 
+@pytest.mark.lake
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):
