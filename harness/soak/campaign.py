@@ -121,7 +121,7 @@ class Campaign:
                     "their seeds run again"
                 )
             self._sweep()
-            self._go_on()
+            self._go_on(fresh=fresh)
         except BaseException:
             self._lock.release()
             raise
@@ -149,8 +149,8 @@ class Campaign:
         for part in self.spec.folder.glob(f".{self._prefix}*{STAGED_SUFFIX}"):
             shutil.rmtree(part, ignore_errors=True)
 
-    def _go_on(self) -> None:
-        """Count what is done, and forget what must be run again."""
+    def _go_on(self, *, fresh: bool) -> None:
+        """Count what is done, here or at the sink, and forget what must be run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -161,6 +161,8 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
+        if self.sink is not None and not fresh:
+            self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")
             self.notes.append(f"already done: {self.tally.seeds} of {wanted}")
@@ -169,6 +171,15 @@ class Campaign:
         if gone:
             self.notes.append(f"running {counted(gone, 'seed')} again whose runs the store lacks")
         self.done_before = self.tally.seeds
+
+    def _take_over(self, sink: SunkRuns) -> None:
+        """Journal the seeds that this soak has done elsewhere, or before its journal was lost."""
+        for data in sink.results(self.id.code):
+            result = msgspec.json.decode(data, type=SeedResult)
+            known = result.seed in self._journal or result.run != self.run_name(result.seed)
+            if self.spec.first <= result.seed <= self.spec.last and not known:
+                self._journal.append(result)
+                self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
         """Whether the sink has the run, or takes it now: a kill came just before or after."""
