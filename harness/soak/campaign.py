@@ -80,7 +80,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.store / self.name
 
 
-class _Kept(msgspec.Struct):
+class _Kept(msgspec.Struct, frozen=True):
     """What of a run's record tells whether it is the run of a result."""
 
     digest: str
@@ -134,7 +134,7 @@ class Campaign:
             when = dt.datetime.fromtimestamp(older[0].stat().st_mtime, tz=dt.UTC)
             runs = (
                 "replaces the runs of the same seeds; another --label keeps both"
-                if self.spec.environment == SIM
+                if self.spec.environment == SIM and self.sink is None
                 else "leaves the older runs beside the new ones; another --label tells them apart"
             )
             self.notes.append(
@@ -187,7 +187,8 @@ class Campaign:
         if self.sink is None or folder is None:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
-            shutil.rmtree(folder, ignore_errors=True)
+            if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
+                shutil.rmtree(folder, ignore_errors=True)  # or what a kill left of it
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -202,11 +203,14 @@ class Campaign:
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or not (folder / "history.parquet").is_file():
             return False
+        return self._record_in(folder) == _Kept(result.digest or "", result.verdict)
+
+    @staticmethod
+    def _record_in(folder: Path) -> _Kept | None:
         try:
-            record = msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
+            return msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return False
-        return (record.digest, record.verdict) == (result.digest, result.verdict)
+            return None
 
     @property
     def _prefix(self) -> str:

@@ -223,6 +223,17 @@ def test_without_its_journal_a_soak_takes_over_what_the_lake_has(tmp_path, expec
     assert tables(uri) == expected
 
 
+def test_what_other_code_left_in_the_store_stays(tmp_path):
+    """The store is another soak's as well, which has its own run of the same seed there."""
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    name = soak(store, uri).run_name(1)
+    folder = keep_run(store, "n", name, Case(seed=1), history(7), verdict=Verdict.VALID)
+    campaign = campaign_at(store, uri)
+    assert list(campaign.pending()) == []
+    campaign.close()
+    assert (folder / "history.parquet").exists()
+
+
 def test_fresh_takes_over_nothing(tmp_path):
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
