@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_MAX", "StoreSource"]
 
 BYTES_MAX: Final = 2 << 30
-"""Of all rows in memory: those of some ten thousand runs of ten seconds."""
+"""Of all rows in memory: some million operations, with all that belongs to them."""
 RUNS_AT_ONCE: Final = 64
 REPORT: Final = "report."
 REPORT_TABLES: Final = Path(".report") / "tables"
