@@ -3,6 +3,9 @@
 Text repeats within a file and goes through dictionaries. Numbers hardly do: times and positions are
 a third larger with a dictionary that overflows than without one. Positions rise by small steps,
 which is what delta encoding is for; Spark and DuckDB read both.
+
+Footers say the least and greatest value of what engines filter by. Of other columns nobody asks
+for them, and they would make up half of a footer.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ _DISTINCT: Final = frozenset({"value_rest"})
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """What `pyarrow.parquet.ParquetWriter` is to be told besides the compression."""
+    """What `pyarrow.parquet.ParquetWriter` is to be told."""
     import pyarrow as pa
 
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     return {
+        "compression": "zstd",
         "use_dictionary": [
             path for path, kind in leaves if pa.types.is_string(kind) and path not in _DISTINCT
         ],

@@ -30,6 +30,12 @@ KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
 
 
+class _Results(msgspec.Struct):
+    """What `results.json` holds, as far as it matters here."""
+
+    checkers: tuple[CheckResult, ...]
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """A run without its history. `digest` is what its record says; `None` where it has none."""
 
@@ -100,9 +106,10 @@ def read_about(folder: Path, name: str | None = None) -> About:
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path)!r} is not valid: {error}") from error
+    place = folder if name is not None else folder.resolve()
     about = About(
-        name=name or folder.resolve().parent.name,
-        id=folder.resolve().name,
+        name=name or place.parent.name,
+        id=place.name,
         case=case,
         record=record,
         label=None if record is None else record.label,
@@ -174,15 +181,11 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
     """What the run's checkers found, where it was kept: nobody keeps that of a soak's valid run."""
-
-    class Results(msgspec.Struct):
-        checkers: tuple[CheckResult, ...]
-
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:
         raise HistoryError(f"{str(path)!r} is larger than {FILE_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Results).checkers
+        return msgspec.json.decode(path.read_bytes(), type=_Results).checkers
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryError(f"{str(path)!r} is not valid: {error}") from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from harness.errors import InternalError, UsageError, shown
-from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition, statistics
-from results.lake.layout import parquet_options
+from results.lake.encoding import Encoded, Encoder
+from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition
 from results.lake.log import Addition
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from results.lake.place import Place
 
 __all__ = ["ParquetFile", "accept", "by_partition", "new_id", "stored_schema"]
-
-COMPRESSION: Final = "zstd"
-ROW_GROUP_ROWS: Final = 128 * 1024
 
 
 def new_id() -> str:
@@ -88,12 +86,20 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def by_partition(
-    table: pa.Table, partitions: Mapping[str, Partition], batch: str
-) -> Iterator[tuple[Partition, pa.Table]]:
-    """The rows of these runs by partition, and there by run, each run's in their order."""
+    table: pa.Table | Encoded, partitions: Mapping[str, Partition], batch: str
+) -> Iterator[tuple[Partition, pa.Table | Encoded]]:
+    """The rows of these runs by partition, and there by run, each run's in their order.
+
+    What is encoded as a file of just these runs and this batch stays as it is.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(table, Encoded):
+        if table.batch == batch and table.runs == len(partitions):
+            yield next(iter(partitions.values())), table
+            return
+        table = table.table()
     groups: dict[Partition, list[str]] = {}
     for run, partition in partitions.items():
         groups.setdefault(partition, []).append(run)
@@ -128,26 +134,26 @@ class ParquetFile:
     def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
         self._place, self._table, self._name, self._schema = place, table, name, schema
 
-    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
-        """Write all parts and say what a log needs to know about the file."""
-        import pyarrow.parquet as pq
+    def write(self, parts: Iterator[pa.Table | Encoded], partition: Partition) -> Addition:
+        """Write all parts and say what a log needs to know about the file.
 
-        footers: list[Any] = []
+        A part that is encoded is the whole file.
+        """
+        first = next(parts)
         with self._place.writing(self._table, self._name) as sink:
-            with pq.ParquetWriter(
-                sink,
-                self._schema,
-                compression=COMPRESSION,
-                metadata_collector=footers,
-                **parquet_options(self._schema),
-            ) as writer:
-                for part in parts:
-                    writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
+            if isinstance(first, Encoded):
+                sink.write(first.content)
+                rows, said = first.rows, first.statistics
+            else:
+                with Encoder(sink, self._schema) as encoder:
+                    for part in itertools.chain([first], parts):
+                        encoder.write(part)
+                rows, said = encoder.written()
             size_bytes = sink.tell()
         return Addition(
             name=self._name,
             size_bytes=size_bytes,
-            rows=footers[0].num_rows,
+            rows=rows,
             partition=partition,
-            statistics=statistics(self._schema, footers[0]),
+            statistics=said,
         )
