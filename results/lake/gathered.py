@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import InternalError
 from results.lake.encoding import GROUP_ROWS, Encoded, Encoder
 from results.lake.files import Partition
-from results.lake.writing import accept, by_partition, new_id, stored_schema
+from results.lake.writing import accept, new_id, stored, stored_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,9 +102,7 @@ class Gathered:
             raise InternalError("runs of several partitions are gathered together")
         self.partitions |= partitions
         for name, table in tables.items():
-            for _, part in by_partition(table, partitions, self._batch):
-                assert not isinstance(part, Encoded)
-                self._files[name].add(part)
+            self._files[name].add(stored(table, self._batch))
 
     def __len__(self) -> int:
         """How many runs there are."""

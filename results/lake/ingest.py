@@ -30,7 +30,7 @@ __all__ = ["Ingested", "Sink", "ingest"]
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20
-RUNS_AT_ONCE: Final = 64
+RUNS_AT_ONCE: Final = 128
 LINES_AT_ONCE: Final = 1 << 18
 LINE_BYTES: Final = 400
 """About what a line of a history takes in memory."""
@@ -173,7 +173,10 @@ class _Work:
 
     def add(self, source: Source) -> None:
         """Take a run, and append what is enough."""
-        group = self._groups.setdefault(_partition(source.about), _Group())
+        partition = _partition(source.about)
+        group = self._groups.get(partition)
+        if group is None:
+            group = self._groups[partition] = _Group()
         group.sources.append(source)
         group.lines += len(source.table)
         if len(group.sources) >= RUNS_AT_ONCE or group.lines >= LINES_AT_ONCE:

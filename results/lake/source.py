@@ -7,6 +7,7 @@ sealed file, buckets, or the log of a run that was cut short.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,8 +74,12 @@ def run_key(about: About, digest: str) -> str:
     Ids of soaks repeat where the same seeds run again, in another store or of another version. The
     partition follows from the key, so that a lake has to look there only for a run that it has.
     """
-    content = msgspec.json.encode([about.case.target, about.label, about.day, digest])
-    return f"{about.name}/{about.id}@{hashlib.sha256(content).hexdigest()[:KEY_DIGITS]}"
+    return f"{about.name}/{about.id}@{_digits(about.case.target, about.label, about.day, digest)}"
+
+
+@functools.lru_cache(maxsize=1_000)  # a key is asked for again and again
+def _digits(*content: str | dt.date | None) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:KEY_DIGITS]
 
 
 def started_of(text: str) -> dt.datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import InternalError, UsageError, shown
 from results.lake.encoding import Encoded, Encoder
@@ -63,16 +64,27 @@ def accept(
             )
         partitions[run] = (values[0], values[1], values[2])
     for table, columns in found.items():
-        distinct = columns.select([KEY, *PARTITION]).group_by([KEY, *PARTITION]).aggregate([])
-        for run, *values in zip(
-            *(distinct[name].to_pylist() for name in (KEY, *PARTITION)), strict=True
-        ):
+        for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
                     f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
                     f"{partitions.get(run)}"
                 )
     return found, partitions
+
+
+def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
+    """The distinct runs of some rows, each with its partition."""
+    if len(partitions) == 1:  # as a rule: then each column is looked at for itself
+        (partition,) = partitions
+        if all(
+            rows[name].unique().to_pylist() in ([], [value])
+            for name, value in zip(PARTITION, partition, strict=True)
+        ):
+            return ((run, *partition) for run in rows[KEY].unique().to_pylist())
+    heads = [KEY, *PARTITION]
+    distinct = rows.select(heads).group_by(heads).aggregate([])
+    return zip(*(distinct[name].to_pylist() for name in heads), strict=True)
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -107,8 +119,15 @@ def by_partition(
         own = pc.is_in(table[KEY], value_set=pa.array(groups[partition]))
         part = table if pc.all(own).as_py() else table.filter(own)  # as a rule all are: no copy
         if part.num_rows:
-            batches = pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
-            yield partition, in_order(part.append_column(BATCH, batches))
+            yield partition, stored(part, batch)
+
+
+def stored(rows: pa.Table, batch: str) -> pa.Table:
+    """Rows as they are stored: with their batch, by run."""
+    import pyarrow as pa
+
+    batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
+    return in_order(rows.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
