@@ -66,7 +66,8 @@ def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Ans
             engine.keep(name, query(name))
         tables[name] = engine.sql(f"SELECT * FROM {name}" if name in BASES else query(name))  # noqa: S608
     tables["judged"] = engine.sql(query("judged"))  # a kept table has no order
-    rows = {name: tables[name].to_pylist() for name in _NEEDED}
+    needed = (*_NEEDED, *(_COMPARED if baseline is not None else ()))  # a row a run, or more
+    rows = {name: tables[name].to_pylist() for name in needed}
     tables["detection_rates"] = _table(
         _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
     )
@@ -91,9 +92,8 @@ _NEEDED: Final = (
     "uplift",
     "uplift_by_f",
     "uplift_time",
-    "baseline_runs",
-    "latency_by_run",
 )
+_COMPARED: Final = ("baseline_runs", "latency_by_run")
 _RATE_COLUMNS: Final = {
     "bug": "string",
     "population": "int64",

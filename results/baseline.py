@@ -20,6 +20,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from statistics import fmean, stdev
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ __all__ = [
     "WORSE",
     "Comparison",
     "Line",
+    "accept_labels",
     "chosen_label",
     "compare",
     "listed",
@@ -153,6 +155,18 @@ def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None)
             f"{listed(others)}"
         )
     return label
+
+
+def accept_labels(
+    labels: AbstractSet[str | None], *, baseline: str | None, label: str | None
+) -> None:
+    """Refuse labels that no run has, before hours are spent on the others: `UsageError`."""
+    if baseline is not None:
+        chosen_label(labels, baseline, label)
+    elif label is not None and label not in labels:
+        raise UsageError(
+            f"--label is {label!r}, which no run here has; the labels here: {listed(labels)}"
+        )
 
 
 def listed(labels: Iterable[str | None]) -> str:

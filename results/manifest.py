@@ -30,7 +30,21 @@ from results.facts import FACTS_VERSION
 from results.store_scan import Problem, Problems, RunInfo
 from results.stored import is_limited
 
-__all__ = ["Check", "Manifest", "Unit", "Wanted", "checker_version", "plan"]
+__all__ = [
+    "FACTS_MODULES",
+    "VERDICT_MODULES",
+    "Check",
+    "Manifest",
+    "Piece",
+    "Registry",
+    "Unit",
+    "Wanted",
+    "checker_version",
+    "hash_of",
+    "package_hash",
+    "pieces_of",
+    "plan",
+]
 
 UNIT_ROWS: Final = 1 << 18
 READING_MODULES: Final = (
@@ -74,7 +88,7 @@ class Check(msgspec.Struct, frozen=True):
     result_id: str
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(msgspec.Struct, frozen=True, kw_only=True, tag="store"):
     """One piece of work. With `groups` it is these row groups of one bucket, judged key by key."""
 
     folder: str
@@ -136,7 +150,7 @@ def plan(
     """
     wanted: list[Wanted] = []
     units: list[Unit] = []
-    registry = _Registry()
+    registry = Registry()
     known = 0
     for info in runs:
         try:
@@ -146,10 +160,10 @@ def plan(
                 problems.add(Problem(info.key, "checker", text))
                 wanted.append(Wanted(info.key, (), name))
             names = tuple(name for name in names if name not in gone)
-            pieces = _pieces(info, names, registry, facts=facts)
+            pieces = pieces_of(info, names, registry, facts=facts)
         except (HarnessError, OSError) as error:
             problems.add(Problem(info.key, "checker", str(error)))
-            pieces = _pieces(info, (), registry, facts=facts)
+            pieces = pieces_of(info, (), registry, facts=facts)
         for piece in pieces:
             todo: dict[int, list[Check]] = {}
             for name in piece.checkers:
@@ -194,7 +208,7 @@ def _next_level(ids: Sequence[str], there: Mapping[str, Path]) -> int | None:
     return None
 
 
-class _Registry:
+class Registry:
     """What plug-ins say about themselves, asked once a plan."""
 
     def __init__(self) -> None:
@@ -226,7 +240,7 @@ class _Registry:
         return hasattr(self.checker(name), "check_columns")
 
 
-class _Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True):
     """A unit before it is known what of it is left to do."""
 
     unit: Unit
@@ -234,9 +248,9 @@ class _Piece(msgspec.Struct, frozen=True):
     facts: bool
 
 
-def _pieces(
-    info: RunInfo, names: Sequence[str], registry: _Registry, *, facts: bool
-) -> list[_Piece]:
+def pieces_of(
+    info: RunInfo, names: Sequence[str], registry: Registry, *, facts: bool
+) -> list[Piece]:
     """The whole history; of a keyed one, the parts of its buckets for what is judged by key."""
     whole = Unit(
         folder=str(info.folder.resolve()),
@@ -251,10 +265,10 @@ def _pieces(
         cost=info.cost,
     )
     if not info.keyed:
-        return [_Piece(whole, tuple(names), facts)]
+        return [Piece(whole, tuple(names), facts)]
     by_key = tuple(name for name in names if registry.is_by_key(name))
     rest = tuple(name for name in names if name not in by_key)
-    pieces = [_Piece(whole, rest, facts)] if rest or facts else []
+    pieces = [Piece(whole, rest, facts)] if rest or facts else []
     for file, footer, groups in zip(info.files, info.footers, info.groups, strict=True):
         if not by_key or not footer.n_keys:
             continue
@@ -268,7 +282,7 @@ def _pieces(
                 n_ops=rows,
                 cost=max(share, 1),
             )
-            pieces.append(_Piece(unit, by_key, facts=False))
+            pieces.append(Piece(unit, by_key, facts=False))
     return pieces
 
 
@@ -290,9 +304,9 @@ def _parts(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version: str) -> str:
-    return _hash(
+    return hash_of(
         "verdicts",
-        [_package_hash(module) for module in VERDICT_MODULES],
+        [package_hash(module) for module in VERDICT_MODULES],
         unit.digest,
         unit.groups,
         None if unit.groups is None else unit.n_ops,  # the same rows may be cut otherwise
@@ -305,19 +319,20 @@ def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version:
 
 def _facts_id(info: RunInfo) -> str:
     record = None if info.record is None else msgspec.to_builtins(info.record)
-    return _hash(
+    return hash_of(
         "facts",
         info.digest,
         info.key,
         FACTS_VERSION,
-        [_package_hash(module) for module in FACTS_MODULES],
+        [package_hash(module) for module in FACTS_MODULES],
         hashlib.sha256(info.case.encode()).hexdigest(),
         record,
         info.label,
     )
 
 
-def _hash(*parts: Any) -> str:
+def hash_of(*parts: Any) -> str:
+    """SHA-256 over values, in hex."""
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
@@ -327,11 +342,11 @@ def checker_version(checker: Checker) -> str:
     if stated is not None:
         return f"{__version__} {stated}"
     package = type(checker).__module__.partition(".")[0]
-    return f"{__version__} {_package_hash(package)} {_package_hash('checkers')}"
+    return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 
 
 @functools.lru_cache(maxsize=256)
-def _package_hash(module: str) -> str:
+def package_hash(module: str) -> str:
     """SHA-256 over the sources (and compiled parts) of a package, or of a single module."""
     total = hashlib.sha256()
     spec = importlib.util.find_spec(module)

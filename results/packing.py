@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from results.manifest import Unit
+from results.work import AnyUnit
 
 __all__ = ["BINS_A_CORE", "Bin", "pack"]
 
@@ -23,7 +23,7 @@ BINS_A_CORE: Final = 4
 class Bin(msgspec.Struct, frozen=True):
     """The work of one task, costliest unit first."""
 
-    units: tuple[Unit, ...]
+    units: tuple[AnyUnit, ...]
 
     @property
     def cost(self) -> int:
@@ -31,14 +31,14 @@ class Bin(msgspec.Struct, frozen=True):
         return sum(unit.cost for unit in self.units)
 
 
-def pack(units: Sequence[Unit], bins_max: int) -> tuple[Bin, ...]:
+def pack(units: Sequence[AnyUnit], bins_max: int) -> tuple[Bin, ...]:
     """At most `bins_max` bins, by descending cost; the same for the same units."""
     if bins_max < 1:
         raise ValueError(f"{bins_max} bins")
     ordered = sorted(units, key=lambda unit: (-unit.cost, unit.unit_id))
     # Units that cost nothing count, too: no bin stays empty.
     loads = [(0, 0, number) for number in range(min(bins_max, len(ordered)))]
-    contents: list[list[Unit]] = [[] for _ in loads]
+    contents: list[list[AnyUnit]] = [[] for _ in loads]
     for unit in ordered:
         load, count, number = heapq.heappop(loads)
         contents[number].append(unit)

@@ -1,9 +1,9 @@
-"""From a store to tables: scan, plan, check what is new, try again what a budget cut short, gather.
+"""From runs to tables: plan, check what is new, try again what a budget cut short, gather.
 
-`check_store` is the whole of it. The verdicts are made anew from the histories, by the checkers as
-they are now; what `run.json` says of a verdict is only compared. Every result is stored under the
-hash of what it depends on, so that a second report does what is new and nothing else, and one that
-was interrupted goes on where it was.
+`check_store` is the whole of it for a store, `check` for any source (`results.sources`). The
+verdicts are made anew from the histories, by the checkers as they are now; what `run.json` says of
+a verdict is only compared. Every result is stored under the hash of what it depends on, so that a
+second report does what is new and nothing else, and one that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-import uuid
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -23,24 +21,13 @@ from harness.errors import InfrastructureError, UsageError
 from results.budgets import Budget
 from results.executors import Executor
 from results.executors.inline import InlineExecutor
-from results.facts import bare
-from results.manifest import Manifest, Unit, Wanted, plan
 from results.packing import BINS_A_CORE, pack
-from results.store_scan import NO_LOSS, Problem, Problems, RunInfo, scan_store
-from results.stored import (
-    RESULTS,
-    forget_markers,
-    forget_unsettled,
-    gather,
-    index,
-    is_unsettled,
-)
-from results.units import Config, no_verdict, table_of
+from results.sources import Gathered, Source
+from results.sources.store import StoreSource
+from results.store_scan import Problem, RunInfo, scan_store
+from results.work import AnyUnit
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["EXECUTORS", "Checked", "Progress", "check_store"]
+__all__ = ["EXECUTORS", "Checked", "Progress", "check", "check_store"]
 
 EXECUTORS: Final = ("auto", "inline", "pool", "spark")
 ROUNDS_MAX: Final = 8
@@ -61,8 +48,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What `check_store` found."""
 
-    store: Path
-    runs: tuple[RunInfo, ...]
+    runs: tuple[RunInfo, ...] = ()  # of a store; those of a lake stay there
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.schema`
     problems: tuple[Problem, ...]  # at most `store_scan.PROBLEMS_MAX`
     problems_total: int
@@ -104,35 +90,59 @@ def check_store(
         accept(scan.runs)
     runs = tuple(info for info in scan.runs if label is None or info.label == label)
     first = budget or Budget()
-    job = _Job(
-        results=store / RESULTS,
+    source = StoreSource(
+        store,
         runs=runs,
         problems=scan.problems,
         budgets=(first, first.larger()) if second_pass else (first,),
         checkers=checkers,
         facts=facts,
-        again=again,
-        progress=progress or (lambda _: None),
     )
+    checked = check(
+        source,
+        executor=executor,
+        jobs=jobs,
+        spark_master=spark_master,
+        again=again,
+        progress=progress,
+        begun_s=(begin_s, cpu_s),
+    )
+    return msgspec.structs.replace(checked, runs=runs)
+
+
+def check(
+    source: Source,
+    *,
+    executor: str = "auto",
+    jobs: int | None = None,
+    spark_master: str | None = None,
+    again: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    begun_s: tuple[float, float] | None = None,
+) -> Checked:
+    """Judge what is new of a source, and gather its tables; raises as `check_store`.
+
+    `begun_s` are clock and CPU time at which the caller began.
+    """
+    begin_s, cpu_s = begun_s or (time.perf_counter(), time.process_time())
+    job = _Job(source=source, again=again, progress=progress or (lambda _: None))
     choice = _Choice(executor, jobs, spark_master)
     try:
-        manifest, tables = job.run(choice)
+        gathered = job.run(choice)
     except OSError as error:
         raise InfrastructureError(
-            f"results cannot be stored below {job.results}: {error}; "
+            f"results cannot be stored below {source.results}: {error}; "
             "free some space, or copy the store to where it can be written"
         ) from error
     finally:
         choice.close()
     return Checked(
-        store=store,
-        runs=runs,
-        tables={name: (path,) for name, path in tables.items()},
-        problems=scan.problems.kept,
-        problems_total=scan.problems.total,
+        tables={name: (path,) for name, path in gathered.tables.items()},
+        problems=source.problems.kept,
+        problems_total=source.problems.total,
         results_known=job.known,
-        results_new=max(0, len(manifest.wanted) - job.known),
-        results_unsettled=job.unsettled,
+        results_new=max(0, job.wanted - job.known),
+        results_unsettled=gathered.unsettled,
         units=job.units,
         cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
         wall_s=time.perf_counter() - begin_s,
@@ -155,7 +165,7 @@ class _Choice:
         self._master = spark_master
         self._made: Executor | None = None
 
-    def executor(self, units: Sequence[Unit]) -> Executor:
+    def executor(self, units: Sequence[AnyUnit]) -> Executor:
         """The one for these units; the same for all rounds."""
         if self._made is not None:
             return self._made
@@ -184,148 +194,70 @@ class _Choice:
 
 @dataclasses.dataclass(kw_only=True)
 class _Job:
-    """One call of `check_store`."""
+    """One report's checks."""
 
-    results: Path
-    runs: tuple[RunInfo, ...]
-    problems: Problems
-    budgets: Sequence[Budget]
-    checkers: Sequence[str] | None
-    facts: bool
+    source: Source
     again: bool
     progress: Callable[[Progress], None]
-    unsettled: int = 0
     known: int = 0
+    wanted: int = 0
     units: int = 0
     away_ns: int = 0  # CPU time of other processes
 
-    def run(self, choice: _Choice) -> tuple[Manifest, dict[str, Path]]:
+    def run(self, choice: _Choice) -> Gathered:
         """Rounds of plan and work until nothing is left that can be done."""
-        given_up: set[str] = set()  # ids of results that had their chance
         if self.again:
-            there = index(self.results)
-            ids = {result_id for want in self._plan().wanted for result_id in want.ids}
-            forget_unsettled(there[result_id] for result_id in ids & there.keys())
+            self.source.forget_unsettled()
         for number in range(ROUNDS_MAX):
-            manifest = self._plan()
+            plan = self.source.plan()
+            self.wanted = plan.wanted
             if number == 0:
-                self.known = manifest.known
-            units = [left for unit in manifest.units if (left := _without(unit, given_up))]
-            if units:
-                self._round(choice, units)
-                given_up.update(result_id for unit in units for result_id in _ids(unit))
+                self.known = plan.known
+            if plan.units:
+                self._round(choice, plan.units)
                 continue
-            tables, damaged = self._gather(manifest)
-            if not damaged:
-                return manifest, tables
-            self.known = max(0, self.known - len(damaged))  # they are made anew
+            gathered = self.source.gather()
+            if not gathered.damaged:
+                return gathered
+            self.known = max(0, self.known - gathered.damaged)  # they are made anew
         raise InfrastructureError(
-            f"results below {self.results} were still missing or damaged after {ROUNDS_MAX} "
-            "rounds; remove the folder and try again"
+            f"results below {self.source.results} were still missing or damaged after "
+            f"{ROUNDS_MAX} rounds; remove the folder and try again"
         )
 
-    def _plan(self) -> Manifest:
-        return plan(
-            self.runs,
-            index(self.results),
-            budgets=self.budgets,
-            checkers=self.checkers,
-            facts=self.facts,
-            problems=self.problems,
-        )
-
-    def _round(self, choice: _Choice, units: Sequence[Unit]) -> None:
+    def _round(self, choice: _Choice, units: Sequence[AnyUnit]) -> None:
         """Do units; those that do not come to an end are named."""
         executor = choice.executor(units)
-        again = all(unit.budget.level > self.budgets[0].level for unit in units)
+        again = all(unit.budget.level > 1 for unit in units)
         # What a budget cut short once may do so again: one unit a task, so that nobody waits.
         bins = pack(units, len(units) if again else executor.slots * BINS_A_CORE)
         by_id = {unit.unit_id: unit for unit in units}
-        config = Config(
-            results=str(self.results.resolve()),
-            round=uuid.uuid4().hex,
-            limit_memory=executor.name != "inline",
-        )
-        self.results.mkdir(exist_ok=True)
+        config = self.source.begin(limit_memory=executor.name != "inline")
         left = dict(by_id)
-        cost = sum(unit.cost for unit in units)
-        cost_done = 0
+        parts = dict.fromkeys(by_id, 0.0)
         try:
             with contextlib.closing(executor.run(bins, config)) as ended:
                 for done in ended:
-                    unit = left.pop(done.unit, None)
+                    unit = left.get(done.unit)
                     if unit is None:
                         continue
-                    for problem in done.problems:
-                        self.problems.add(problem)
-                    self.units += 1
-                    cost_done += unit.cost
-                    self.away_ns += done.cpu_ns if executor.name != "inline" else 0
+                    parts[done.unit] = done.part
+                    if done.part >= 1.0:
+                        del left[done.unit]
+                        for problem in done.problems:
+                            self.source.problems.add(problem)
+                        self.units += 1
+                        self.away_ns += done.cpu_ns if executor.name != "inline" else 0
                     self.progress(
                         Progress(
                             stage="again" if again else "check",
                             done=len(by_id) - len(left),
                             units=len(by_id),
-                            cost_done=cost_done,
-                            cost=cost,
+                            cost_done=round(sum(by_id[key].cost * parts[key] for key in parts)),
+                            cost=sum(unit.cost for unit in units),
                         )
                     )
         finally:
-            forget_markers(self.results, config.round)
+            self.source.end(units, config)
         for unit in left.values():
-            text = "the executor lost it: its results are missing, try again"
-            self.problems.add(Problem(unit.key, "lost", text))
-
-    def _gather(self, manifest: Manifest) -> tuple[dict[str, Path], list[str]]:
-        there = index(self.results)
-        wanted: list[tuple[str, str, Path]] = []
-        missing: list[Wanted] = []
-        for want in manifest.wanted:
-            # The result of the largest budget that there is; none where it could not be made.
-            for result_id in reversed(want.ids):
-                if result_id in there:
-                    wanted.append((want.run, result_id, there[result_id]))
-                    break
-            else:
-                missing.append(want)
-        self.unsettled = sum(is_unsettled(path) for _, _, path in wanted)
-        return gather(self.results, wanted, self._besides(missing, {run for run, _, _ in wanted}))
-
-    def _besides(
-        self, missing: Sequence[Wanted], begun: AbstractSet[str]
-    ) -> dict[str, dict[str, pa.Table]]:
-        """What stands in for results that could not be made, of runs that have others.
-
-        Without it a run would be valid for want of a verdict, or an invalid one of no table.
-        """
-        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
-        infos = {info.key: info for info in self.runs}
-        found: dict[str, dict[str, pa.Table]] = {}
-        for want in missing:
-            what = "its facts" if want.checker is None else f"the verdict of {want.checker}"
-            if want.run not in named:
-                self.problems.add(Problem(want.run, "lost", f"{what} could not be had; try again"))
-            if want.run not in begun:
-                continue
-            if want.checker is None:
-                found[f"{want.run} {want.ids[0]}"] = bare(infos[want.run])
-            else:
-                row = no_verdict(want.checker)
-                found[f"{want.run} {want.checker}"] = {"verdicts": table_of([row], want.run, "")}
-        return found
-
-
-def _ids(unit: Unit) -> list[str]:
-    """The results that a unit makes."""
-    found = [check.result_id for check in unit.checks]
-    return found if unit.facts_id is None else [*found, unit.facts_id]
-
-
-def _without(unit: Unit, given_up: AbstractSet[str]) -> Unit | None:
-    """The unit without results that had their chance; `None` if nothing is left of it."""
-    left = msgspec.structs.replace(
-        unit,
-        checks=tuple(check for check in unit.checks if check.result_id not in given_up),
-        facts_id=None if unit.facts_id in given_up else unit.facts_id,
-    )
-    return left if _ids(left) else None
+            self.source.lose(unit)

@@ -1,4 +1,4 @@
-"""`harness report STORE`: judge and aggregate a whole store; `harness report RUN`: one run's page.
+"""`harness report`: judge and aggregate a store or a lake, or make the page of one run.
 
 The work is `results.pipeline`'s (judging, facts) and `results.aggregate`'s (SQL, statistics); here
 are the command line and what is written where:
@@ -14,12 +14,11 @@ are the command line and what is written where:
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,14 +26,15 @@ from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
 from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.errors import EXIT_UNKNOWN, InfrastructureError, UsageError
+from harness.errors import EXIT_UNKNOWN, UsageError
 from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
-from results.engines import ENGINES, Engine, open_engine, query_names
-from results.report.files import accept_output, write_report
-from results.schema import COLUMNS
-from results.store_scan import NO_LOSS, SEED_WITHOUT_RUN
+from results.engines import ENGINES
+from results.report.files import accept_output
+from results.report.making import Asked, make_report
+from results.report_lake import default_output, is_lake, report_lake
+from results.store_scan import SEED_WITHOUT_RUN
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -53,6 +53,7 @@ EPILOG: Final = """examples:
   harness report store
   harness report store --baseline v1 --label v2
   harness report store --spark-master 'local[4]'
+  harness report s3://team/lake --label v2
   harness report store/ddl-kill-leader/latest
 
 exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 crash, then 2 unknown
@@ -60,12 +61,41 @@ exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 cras
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Report on a store or a run; the exit code is that of the worst verdict."""
+    """Report on a store, a lake or a run; the exit code is that of the worst verdict."""
     parsed = _parse(arguments)
-    if (parsed.path / "case.json").exists():
+    lake = is_lake(parsed.path)
+    place, parsed.path = parsed.path, Path(parsed.path)
+    if not lake and (parsed.path / "case.json").exists():
         return _report_run(parsed)
-    _validate(parsed)
-    summary, answers, page = report_store(
+    _validate(parsed, lake=lake)
+    summary, answers, page = _report_lake(place, parsed) if lake else _report_store(parsed)
+    if parsed.json:
+        say(_json(summary, answers, page))
+    else:
+        from results.report.summary import text_of
+
+        say("\n".join(text_of(summary, answers, str(page))))
+    return summary.exit_code
+
+
+def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
+    return report_lake(
+        uri,
+        output=parsed.output or default_output(uri),
+        engine=parsed.engine,
+        executor=parsed.executor,
+        jobs=parsed.jobs,
+        spark_master=parsed.spark_master,
+        baseline=parsed.baseline,
+        label=parsed.label,
+        check_time_limit_s=parsed.check_time_limit,
+        again=parsed.again,
+        progress=_Progress(),
+    )
+
+
+def _report_store(parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
+    return report_store(
         parsed.path,
         output=parsed.output or parsed.path / REPORT,
         engine=parsed.engine or ("spark" if parsed.spark_master is not None else "duckdb"),
@@ -78,25 +108,22 @@ def main(arguments: Sequence[str]) -> int:
         again=parsed.again,
         progress=_Progress(),
     )
-    if parsed.json:
-        say(_json(summary, answers, page))
-    else:
-        from results.report.summary import text_of
-
-        say("\n".join(text_of(summary, answers, str(page))))
-    return summary.exit_code
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness report",
-        description="Judge every run of a store again, aggregate all of them, and write Parquet\n"
+        description="Judge every run of a store or lake again, aggregate all, and write Parquet\n"
         "tables, SQL and a page; or, given a run's folder, write the page of that run.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("path", type=Path, metavar="STORE", help="a store, or a run's folder")
+    parser.add_argument(
+        "path",
+        metavar="STORE",
+        help="a store, a lake (a folder, or s3://BUCKET/PREFIX), or a run's folder",
+    )
     parser.add_argument(
         "--engine",
         choices=ENGINES,
@@ -127,17 +154,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="judge anew what stayed unknown for want of time, memory or a worker",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="where to (default: STORE/.report)"
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where to (default: STORE/.report; of a lake elsewhere: ./lake-report)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     return parser.parse_args(list(arguments))
 
 
-def _validate(parsed: argparse.Namespace) -> None:
-    if not parsed.path.is_dir():
+def _validate(parsed: argparse.Namespace, *, lake: bool) -> None:
+    if not lake and not parsed.path.is_dir():
         raise UsageError(
-            f"{str(parsed.path)!r} is not a folder; give a store (--store of `harness run`) or "
-            "a run's folder below it"
+            f"{str(parsed.path)!r} is not a folder; give a store (--store of `harness run`), "
+            "a run's folder below it, or a lake"
         )
     if parsed.jobs is not None and not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
@@ -194,13 +224,9 @@ def report_store(
 
     Raises `UsageError` for labels that no run has or an empty store, and `InfrastructureError`.
     """
-    from results.aggregate import aggregate
     from results.budgets import Budget
     from results.pipeline import check_store
-    from results.report.content import sections
-    from results.report.page import render
     from results.report.populations import Places
-    from results.report.summary import summarise
 
     checked = check_store(
         store,
@@ -210,70 +236,37 @@ def report_store(
         budget=Budget(cpu_s=check_time_limit_s),
         label=label if baseline is None else None,
         again=again,
-        accept=functools.partial(_accept_labels, baseline=baseline, label=label),
+        accept=functools.partial(_accept_runs, baseline=baseline, label=label),
         progress=progress,
     )
     if not checked.runs and not checked.problems:
         raise UsageError(f"{str(store)!r} holds no run; give the --store of finished runs")
-    with _opened(engine, spark_master) as opened:
-        for name in COLUMNS:
-            opened.register(name, checked.tables.get(name, ()))
-        answers = aggregate(opened, baseline=baseline, label=label)
-    summary = summarise(
-        answers,
-        store=str(store),
-        label=label if baseline is None else None,
+    asked = Asked(
+        place=str(store),
+        output=output,
         engine=engine,
-        **_about(checked),
+        spark_master=spark_master,
+        baseline=baseline,
+        label=label,
     )
-    page = render(summary, sections(answers, Places(store, output)), query_names())
-    try:
-        return (
-            summary,
-            answers,
-            write_report(output, tables=checked.tables, answers=answers.tables, page=page),
-        )
-    except OSError as error:
-        raise InfrastructureError(
-            f"cannot write the report to {output}: {error.strerror or error}; choose another "
-            "--output"
-        ) from error
+    return make_report(checked, asked, Places(store, output), crashed=_crashed(store, checked))
 
 
-def _accept_labels(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
-    """Refuse labels that no run has, before hours are spent on the others."""
-    from results.baseline import chosen_label, listed
+def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
+    from results.baseline import accept_labels
 
-    labels = {info.label for info in runs}
-    if baseline is not None:
-        chosen_label(labels, baseline, label)
-    elif label is not None and label not in labels:
-        raise UsageError(
-            f"--label is {label!r}, which no run here has; the labels here: {listed(labels)}"
-        )
+    accept_labels({info.label for info in runs}, baseline=baseline, label=label)
 
 
-def _about(checked: Checked) -> dict[str, Any]:
-    """What the pipeline knows and no answer holds."""
-    crashed = [
+def _crashed(store: Path, checked: Checked) -> int:
+    """How many runs left their case and nothing else."""
+    crashed = {
         problem.run
         for problem in checked.problems
         if problem.kind == SEED_WITHOUT_RUN
-        or (problem.kind == "history" and _only_a_case(_folder_of(checked.store, problem.run)))
-    ]
-    lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
-    return {
-        "executor": checked.executor,
-        "crashed": len(set(crashed)),
-        "unjudged": len(lost) + checked.problems_total - len(checked.problems),
-        "results_new": checked.results_new,
-        "results_known": checked.results_known,
-        "results_unsettled": checked.results_unsettled,
-        "check_cpu_s": checked.cpu_s,
-        "check_wall_s": checked.wall_s,
-        "problems": tuple((item.run, item.kind, item.text) for item in checked.problems),
-        "problems_total": checked.problems_total,
+        or (problem.kind == "history" and _only_a_case(_folder_of(store, problem.run)))
     }
+    return len(crashed)
 
 
 def _folder_of(store: Path, run: str) -> Path:
@@ -287,25 +280,6 @@ def _only_a_case(folder: Path) -> bool:
     return (folder / "case.json").is_file() and not any(
         (folder / name).exists() for name in ("history.parquet", "history", "ops.log")
     )
-
-
-@contextlib.contextmanager
-def _opened(engine: str, spark_master: str | None) -> Iterator[Engine]:
-    """The engine, with a Spark session of its own where it needs one."""
-    if engine != "spark":
-        opened = open_engine(engine)
-        try:
-            yield opened
-        finally:
-            opened.close()
-        return
-    from results.spark import get_spark
-
-    session = get_spark(spark_master or "local[*]")
-    try:
-        yield open_engine(engine, spark_session=session)
-    finally:
-        session.stop()
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:

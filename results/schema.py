@@ -156,7 +156,15 @@ COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items(
 FACT_TABLES: Final = tuple(name for name in COLUMNS if name != "verdicts")
 """What `results.facts.extract` makes; `verdicts` comes from the checkers."""
 
-_SPARK_TYPES: Final = {"string": "STRING", "int64": "BIGINT", "int32": "INT", "bool": "BOOLEAN"}
+_SPARK_TYPES: Final = {
+    "string": "STRING",
+    "int64": "BIGINT",
+    "int32": "INT",
+    "bool": "BOOLEAN",
+    "double": "DOUBLE",
+    "date32[day]": "DATE",
+    "timestamp[us, tz=UTC]": "TIMESTAMP",
+}
 
 
 def schema(table: str) -> pa.Schema:
@@ -169,4 +177,12 @@ def schema(table: str) -> pa.Schema:
 
 def ddl(columns: pa.Schema) -> str:
     """A schema in Spark's DDL; raises `KeyError` for a type that no table has."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[str(field.type)]}" for field in columns)
+    return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in columns)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        return f"ARRAY<{_spark_type(kind.value_type)}>"
+    return _SPARK_TYPES[str(kind)]

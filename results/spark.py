@@ -40,6 +40,7 @@ __all__ = [
     "cause_of",
     "check_java",
     "get_spark",
+    "in_tasks",
     "map_tasks",
     "prepare_workers",
     "raise_if_interrupted",
@@ -254,12 +255,14 @@ def map_tasks(
 
     Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
     """
-    frame: Any = spark.createDataFrame(rows)
+    return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(work, ddl).toArrow()
+
+
+def in_tasks(frame: Any, tasks: int) -> Any:
+    """The rows of a DataFrame with those of the same number in the column `task` in one task."""
     if hasattr(frame, "repartitionById"):
-        frame = frame.repartitionById(tasks, "task")
-    else:
-        frame = frame.repartition(tasks, "task")
-    return frame.mapInArrow(work, ddl).toArrow()
+        return frame.repartitionById(tasks, "task")
+    return frame.repartition(tasks, "task")
 
 
 @contextlib.contextmanager

@@ -188,6 +188,11 @@ class Marker:
         except FileNotFoundError:
             return False
 
+    @property
+    def begun(self) -> bool:
+        """Whether it was begun before, and did not come to an end."""
+        return self._path.exists()
+
     def __enter__(self) -> Self:
         """Count one attempt."""
         self._path.parent.mkdir(parents=True, exist_ok=True)

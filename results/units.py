@@ -59,6 +59,7 @@ __all__ = [
     "Done",
     "Row",
     "check_units",
+    "crashed",
     "judge_history",
     "mark_of",
     "no_verdict",
@@ -74,8 +75,8 @@ CHANGED: Final = "the run disappeared, or was changed, while it was judged; try 
 CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
 
 
-class Config(msgspec.Struct, frozen=True):
-    """What all units of one round share."""
+class Config(msgspec.Struct, frozen=True, tag="store"):
+    """What all units of one round share, of a store."""
 
     results: str  # the folder of stored results
     round: str  # counts attempts, see `Marker`
@@ -102,11 +103,15 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """One unit that came to an end, well or not: its cost, and what could not be done."""
+    """One unit that came to an end, well or not: its cost, and what could not be done.
+
+    Units of many runs say in between how far they are: a `part` below 1 is no end.
+    """
 
     unit: str
     cpu_ns: int
     problems: tuple[Problem, ...]
+    part: float = 1.0
 
 
 def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:
@@ -216,7 +221,7 @@ class _Work:
         for check in checks:
             marker = self._marker(check.result_id)
             if marker.spent:
-                self._store(check, _crashed(check.checker, self.unit.n_ops))
+                self._store(check, crashed(check.checker, self.unit.n_ops))
                 continue
             try:
                 with marker, self._memory():
@@ -251,7 +256,7 @@ class _Work:
         """The row of one checker, whatever it does."""
         marker = self._marker(check.result_id)
         if marker.spent:
-            return _crashed(check.checker, len(history.pairs))
+            return crashed(check.checker, len(history.pairs))
         with marker, self._memory():
             return judge_history(check.checker, history, case, self.unit.budget, self.checkers)
 
@@ -296,7 +301,8 @@ def worst_mark(marks: Iterable[str]) -> str:
     return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""
 
 
-def _crashed(checker: str, n_ops: int) -> Row:
+def crashed(checker: str, n_ops: int) -> Row:
+    """The row of a checker that killed its worker twice."""
     return Row(checker=checker, reason=CRASHED, n_ops=n_ops, error=CRASHED)
 
 

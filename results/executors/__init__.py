@@ -11,7 +11,8 @@ from collections.abc import Generator, Sequence
 from typing import Protocol
 
 from results.packing import Bin
-from results.units import Config, Done
+from results.units import Done
+from results.work import AnyConfig
 
 __all__ = ["Executor"]
 
@@ -22,7 +23,7 @@ class Executor(Protocol):
     name: str
     slots: int  # how many units it does at once
 
-    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
+    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
         """Do all units; a unit that could not be done at all yields nothing."""
         ...
 

@@ -29,6 +29,7 @@ from results.spark import (
 )
 from results.stored import result_exists
 from results.units import Config, Done, check_units
+from results.work import AnyConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,13 +52,14 @@ class SparkExecutor:
         self.slots = jobs if jobs is not None else slots
         self.start_s = time.perf_counter() - begin_s
 
-    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
-        """See `Executor`."""
+    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
+        """See `Executor`; only of a store, which all workers see at the same path."""
+        assert isinstance(config, Config)
         results = Path(config.results)
         for number in range(SUBMISSIONS_MAX):
             # A round of its own: whoever is killed because another's job is lost did nothing.
             round_ = msgspec.structs.replace(config, round=f"{config.round}{number:02d}")
-            units = [unit for found in bins for unit in found.units]
+            units = [unit for found in bins for unit in found.units if isinstance(unit, Unit)]
             missing = sum(_missing(unit, results) for unit in units)
             try:
                 every = self._collect(bins, round_)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from results.packing import Bin
-from results.units import Config, Done, check_units
+from results.units import Done
+from results.work import AnyConfig, do_units
 
 __all__ = ["InlineExecutor"]
 
@@ -20,10 +21,10 @@ class InlineExecutor:
     name = "inline"
     slots = 1
 
-    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
+    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
         for found in bins:
-            yield from check_units(found.units, config=config)
+            yield from do_units(found.units, config=config)
 
     def close(self) -> None:
         """Nothing was started."""

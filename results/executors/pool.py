@@ -21,9 +21,9 @@ from typing import IO, Final
 import msgspec
 
 from harness.errors import InfrastructureError
-from results.manifest import Unit
 from results.packing import Bin
-from results.units import Config, Done
+from results.units import Done
+from results.work import STAGES_BESIDE_CHECKS, AnyConfig, AnyUnit, stages_of
 
 __all__ = ["PoolExecutor"]
 
@@ -42,7 +42,7 @@ class PoolExecutor:
         self.slots = jobs
         self._workers: list[_Worker] = []
 
-    def run(self, bins: Sequence[Bin], config: Config) -> Generator[Done, None, None]:
+    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
         waiting = collections.deque(collections.deque(found.units) for found in bins)
         deaths: collections.Counter[str] = collections.Counter()
@@ -66,7 +66,7 @@ class PoolExecutor:
         finally:
             self.close()
 
-    def _give_all(self, waiting: collections.deque[collections.deque[Unit]]) -> bool:
+    def _give_all(self, waiting: collections.deque[collections.deque[AnyUnit]]) -> bool:
         """Have every idle worker begin; returns whether any is busy now."""
         # Every one is asked: `any` of a generator would stop at the first that is busy.
         return max([worker.give(waiting) for worker in self._workers], default=False)
@@ -78,9 +78,9 @@ class PoolExecutor:
         self._workers = []
 
 
-def _attempts_max(unit: Unit) -> int:
+def _attempts_max(unit: AnyUnit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is over."""
-    return _DEATHS_A_STAGE * (len(unit.checks) + 2) + 1
+    return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
 def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
@@ -97,9 +97,9 @@ def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
 class _Worker:
     """One process, the bin it works on, and the unit it has."""
 
-    def __init__(self, config: Config) -> None:
-        self.bin: collections.deque[Unit] = collections.deque()
-        self.unit: Unit | None = None
+    def __init__(self, config: AnyConfig) -> None:
+        self.bin: collections.deque[AnyUnit] = collections.deque()
+        self.unit: AnyUnit | None = None
         self.deadline_s = 0.0
         text = msgspec.json.encode(config).decode()
         try:
@@ -114,7 +114,7 @@ class _Worker:
         assert self._process.stdout is not None
         self.output: IO[bytes] = self._process.stdout
 
-    def give(self, waiting: collections.deque[collections.deque[Unit]]) -> bool:
+    def give(self, waiting: collections.deque[collections.deque[AnyUnit]]) -> bool:
         """Have it begin its next unit if it has none; returns whether it is busy now."""
         if self.unit is not None:
             return True
@@ -123,25 +123,31 @@ class _Worker:
                 return False
             self.bin = waiting.popleft()
         self.unit = self.bin.popleft()
-        stages = len(self.unit.checks) + 2
-        self.deadline_s = (
-            time.monotonic() + _HANG_S + self.unit.budget.cpu_s * stages * _HANG_FACTOR
-        )
+        self._set_deadline(self.unit)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # if it is dead, its output will say so
             self._process.stdin.write(msgspec.json.encode(self.unit) + b"\n")
             self._process.stdin.flush()
         return True
 
+    def _set_deadline(self, unit: AnyUnit) -> None:
+        """When it hangs, if it says nothing more of this unit: that much a run may take."""
+        stages = len(unit.checks) + STAGES_BESIDE_CHECKS
+        self.deadline_s = time.monotonic() + _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR
+
     def answer(self) -> Done | None:
-        """What became of its unit; `None` if it died or hangs."""
+        """What became of its unit, or how far it is; `None` if it died or hangs."""
         if self.deadline_s <= time.monotonic():
             return None
         line = self.output.readline()
         if not line.endswith(b"\n"):
             return None
-        self.unit = None
-        return msgspec.json.decode(line, type=Done)
+        done = msgspec.json.decode(line, type=Done)
+        if done.part >= 1.0:
+            self.unit = None
+        elif self.unit is not None:
+            self._set_deadline(self.unit)
+        return done
 
     def end(self) -> None:
         """End the process, whatever it does."""

@@ -11,21 +11,20 @@ import sys
 
 import msgspec
 
-from results.manifest import Unit
-from results.units import Config, check_units
+from results.work import AnyConfig, AnyUnit, do_units
 
 __all__: list[str] = []
 
 
-def main(config: Config) -> None:
+def main(config: AnyConfig) -> None:
     """Do units until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    units = map(msgspec.json.Decoder(Unit).decode, sys.stdin.buffer)
-    for done in check_units(units, config=config):
+    units = map(msgspec.json.Decoder(AnyUnit).decode, sys.stdin.buffer)
+    for done in do_units(units, config=config):
         answers.write(msgspec.json.encode(done) + b"\n")
         answers.flush()
 
 
 if __name__ == "__main__":
-    main(msgspec.json.decode(sys.argv[1], type=Config))
+    main(msgspec.json.decode(sys.argv[1], type=AnyConfig))

@@ -1,23 +1,25 @@
 """Merging small files: the rows stay the same, a run stays in one file.
 
 Files are merged whole, those of one partition and of neighbouring runs together, so a run that
-stood in one file stands in one again. Rows pass through memory in parts of bounded size, each in
-the order of its runs. A merge commits only if all its inputs are still in the table (see
+stood in one file stands in one again. Rows pass through memory in parts of bounded size, in the
+order of their runs. A merge commits only if all its inputs are still in the table (see
 `results.lake.lake`), so writers, readers and other compactions at the same time are harmless; of
 two merges of the same files one is abandoned, and `vacuum` removes what it wrote.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.errors import InternalError
+from harness.errors import InternalError, UsageError, listed
 from results.lake.files import FileRef, Partition, merged_name
 from results.lake.lake import Lake
+from results.lake.reading import runs_of_file
 from results.lake.snapshot import Snapshot
-from results.lake.trouble import troubles
-from results.lake.writing import ParquetFile, in_order, new_id
+from results.lake.writing import ParquetFile, new_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,12 +105,13 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
     """Whether these files are one now; `False` where somebody else changed them meanwhile."""
     log = lake.logs[table]
     schema = lake.schemas[table]
-    merge = new_id()
-    name = merged_name(snapshot.version, merge)
 
     def write_and_commit() -> bool:
         if not _there(group, log.refresh().files):
             return False
+        _refuse_unknown(lake, table)
+        merge = new_id()
+        name = merged_name(snapshot.version, merge)
         addition = ParquetFile(lake.place, table, name, schema).write(
             _parts(lake, table, group), group[0].partition
         )
@@ -131,41 +134,36 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
     return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
 
 
+def _refuse_unknown(lake: Lake, table: str) -> None:
+    """Columns that somebody added meanwhile would not be in the merged file."""
+    unknown = sorted(set(lake.logs[table].schema().names) - set(lake.schemas[table].names))
+    if unknown:
+        raise UsageError(
+            f"{table} has new columns ({listed(unknown, limit=3)}): a newer release widened the "
+            "lake meanwhile; compact it with that one"
+        )
+
+
 def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
     return all(file.name in files for file in group)
 
 
 def _parts(lake: Lake, table: str, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """The rows of these files, some at a time, each part by run."""
+    """The rows of these files in the order of their runs, some at a time, in today's columns.
+
+    Readers count on that order (`results.lake.reading`), also across the parts.
+    """
     import pyarrow as pa
 
+    schema, last = lake.schemas[table], max(file.last_run for file in group)
+    streams = [runs_of_file(lake.place, table, file.name, schema, "", last) for file in group]
     parts: list[pa.Table] = []
     size = 0
-    for file in group:
-        for part in _row_groups(lake, table, file):
-            parts.append(part)
-            size += part.nbytes
-            if size >= PART_BYTES:
-                yield in_order(pa.concat_tables(parts))
-                parts, size = [], 0
+    for _, rows in heapq.merge(*streams, key=itemgetter(0)):
+        parts.append(rows)
+        size += rows.nbytes
+        if size >= PART_BYTES:
+            yield pa.concat_tables(parts).combine_chunks()
+            parts, size = [], 0
     if parts:
-        yield in_order(pa.concat_tables(parts))
-
-
-def _row_groups(lake: Lake, table: str, file: FileRef) -> Iterator[pa.Table]:
-    """The row groups of a file, in today's columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = lake.schemas[table]
-    with troubles(file.uri), lake.place.files.open_input_file(f"{table}/{file.name}") as source:
-        parquet = pq.ParquetFile(source)
-        for group in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(group)
-            columns = [
-                rows[field.name].cast(field.type)
-                if field.name in rows.column_names
-                else pa.nulls(rows.num_rows, field.type)
-                for field in schema
-            ]
-            yield pa.table(columns, schema=schema)
+        yield pa.concat_tables(parts).combine_chunks()

@@ -57,9 +57,13 @@ class Encoder:
         """The file is whole when the block has ended."""
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         """Write the footer."""
-        self._writer.close()
+        try:
+            if failed is None:
+                self._writer.close()
+        finally:
+            self._writer.is_open = False  # else a failed one complains when it is collected
 
     def written(self) -> tuple[int, str]:
         """Of a whole file: how many rows there are, and their statistics for a log."""

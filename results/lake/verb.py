@@ -17,6 +17,7 @@ from results.lake.compaction import compact
 from results.lake.export_verb import add_export, export_runs
 from results.lake.files import MAIN
 from results.lake.lake import GRACE_HOURS, Lake
+from results.lake.schema import SCHEMA_VERSION
 from results.lake.soundness import check
 from results.lake.vacuum import vacuum
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     if parsed.action == "export":
         return export_runs(parsed)
-    lake = Lake.open_as_found(parsed.uri)
+    lake = Lake.open_as_found(parsed.uri, version=SCHEMA_VERSION)
     actions = {"compact": _compact, "vacuum": _vacuum, "check": _check}
     return actions[parsed.action](lake, parsed)
 

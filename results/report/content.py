@@ -13,7 +13,7 @@ from results.baseline import Comparison
 from results.numbers import duration, interval, share
 from results.report.layouts import LAYOUTS
 from results.report.plots import Forest, Plot, latencies, rates, ratios, shares, stacked
-from results.report.populations import Places, Populations
+from results.report.populations import Addresses, Populations
 from results.report.tables import Table, make_table
 
 __all__ = ["Section", "sections"]
@@ -38,7 +38,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 class _Report:
     """Answers, and what the runs in them are called."""
 
-    def __init__(self, answers: Answers, places: Places) -> None:
+    def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers
         self.places = places
         self.of = Populations(answers.rows("populations"))
@@ -78,7 +78,7 @@ class _Report:
         return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
 
 
-def sections(answers: Answers, places: Places) -> list[Section]:
+def sections(answers: Answers, places: Addresses) -> list[Section]:
     """Everything below the summary, in order; what has nothing to say is left out."""
     report = _Report(answers, places)
     found = [

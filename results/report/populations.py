@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from harness.case import replay_command
 
-__all__ = ["Places", "Populations"]
+__all__ = ["Addresses", "Places", "Populations"]
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _SEPARATOR: Final = " · "
@@ -72,8 +72,20 @@ def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
     return {number: _SEPARATOR.join(said) for number, said in words.items()}
 
 
-class Places:
+class Addresses(Protocol):
     """Where runs lie, seen from a report, and how to run them again."""
+
+    def link(self, run: str) -> str:
+        """The address of a run's page or folder; empty where it has none."""
+        ...
+
+    def replay(self, run: str, environment: str | None) -> str:
+        """A command that runs the case again, or one that gets the run first."""
+        ...
+
+
+class Places:
+    """Those of a store."""
 
     def __init__(self, store: Path, output: Path) -> None:
         """`output` is the folder of the report."""

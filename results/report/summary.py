@@ -28,6 +28,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     label: str | None
     engine: str
+    engine_why: str = ""  # why it was chosen; empty where nothing was
     executor: str
     runs: int
     repeats: int  # of them, runs whose history is that of another: no trials of their own
@@ -72,18 +73,20 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
 
 def summarise(answers: Answers, **given: Any) -> Summary:
     """Sums over `judged`; `given` are the fields that no answer holds."""
-    rows = answers.rows("judged")
-    sums = {
-        name: sum(row[name] for row in rows)
+    import pyarrow.compute as pc
+
+    runs = answers.tables["judged"]  # by column: there may be a million
+    sums: dict[str, Any] = {
+        name: pc.sum(runs[name]).as_py() or 0
         for name in ("ops", "ok", "fail", "refused", "info", "length_ns", "faults", "elections")
     }
-    verdicts = {name: sum(row["verdict"] == name for row in rows) for name in _VERDICTS}
+    verdicts = {name: pc.sum(pc.equal(runs["verdict"], name)).as_py() or 0 for name in _VERDICTS}
     unjudged = given.pop("unjudged")
     code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
-    digests = [row["digest"] for row in rows if row["digest"] is not None and row["ops"]]
-    repeats = len(digests) - len(set(digests))
+    digests = runs.filter(pc.not_equal(runs["ops"], 0))["digest"].drop_null()
+    repeats = len(digests) - pc.count_distinct(digests).as_py()
     return Summary(
-        runs=len(rows), repeats=repeats, verdicts=verdicts, exit_code=code, **sums, **given
+        runs=len(runs), repeats=repeats, verdicts=verdicts, exit_code=code, **sums, **given
     )
 
 
@@ -103,6 +106,8 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
         f"  {count(summary.faults)} faults, {count(summary.elections)} changes of leader",
         f"  results of checks: {known} ({cost}, {summary.executor})",
     ]
+    if summary.engine_why:
+        lines.append(f"  questions answered by {summary.engine}: {summary.engine_why}")
     if summary.results_unsettled:
         lines.append(
             f"  {count(summary.results_unsettled)} of them unknown for want of time, memory or a "

@@ -7,10 +7,13 @@ import pytest
 
 from harness.cli import main
 from harness.errors import UsageError
+from results.lake import compaction, reading
 from results.lake.compaction import compact, planned
 from results.lake.files import FileRef, batch_of
 from results.lake.writing import ParquetFile
 from tests.results.lake.toy import contents, damage, lake_at, operations_of, rows
+
+pytestmark = pytest.mark.lake
 
 RUNS = [f"r{number:02}" for number in range(12)]
 
@@ -60,6 +63,23 @@ def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
     for file in lake.files("operations"):
         runs = pq.read_table(file.uri)["run"].to_pylist()
         assert runs == sorted(runs)
+
+
+def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memory(
+    tmp_path, monkeypatch
+):
+    """Two writers took turns: neither had the first runs of all."""
+    monkeypatch.setattr(compaction, "PART_BYTES", 1)
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 3)
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(RUNS[0::2]))
+    lake.append(rows(RUNS[1::2]))
+    lake.compact()
+    for table in ("runs", "operations"):
+        (file,) = lake.files(table)
+        runs = pq.read_table(file.uri)["run"].to_pylist()
+        assert runs == sorted(runs)
+    assert contents(lake) == set(RUNS)
 
 
 def file_of(number, size_bytes, partition=("kudu", "nightly", None)):

@@ -19,7 +19,6 @@ from results.packing import pack
 from results.pipeline import check_store
 from results.stored import RESULTS, Marker, forget_markers
 from results.units import CRASHED
-from tests.distributions import installed
 from tests.results.pipeline.stores import (
     hopeless,
     keyed_history,
@@ -28,32 +27,6 @@ from tests.results.pipeline.stores import (
     register_ops,
     rows_of,
 )
-
-PLUGIN = '''
-"""Checkers that harm their process, as `crash` of another package would."""
-import os, time
-from checkers.crash import CrashChecker
-
-class Deadly(CrashChecker):
-    def check(self, history, case, *, time_limit_s):
-        from harness.ops import CheckResult, Verdict
-        if case.seed == 666 and not os.environ.get("DEADLY_CURED"):
-            os._exit(3)
-        if case.seed == 667:
-            list(range(10**9))
-        return CheckResult("deadly", Verdict.VALID, "alive")
-'''
-
-
-@pytest.fixture
-def deadly(tmp_path, monkeypatch):
-    """An installed package whose checker `deadly` kills its worker for the seed 666."""
-    folder = tmp_path / "site"
-    before = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{before}")
-    points = "[harness.checkers]\ndeadly = deadly_plugins:Deadly\n"
-    with installed(folder, monkeypatch, "deadly", PLUGIN, points):
-        yield folder
 
 
 def mixed_store(store):

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from results import aggregate, facts, manifest, pipeline, units
+from results import aggregate, facts, manifest, units
 from results.engines import BASES
 from results.executors import pool
 from results.executors.cluster import SparkExecutor
@@ -17,6 +17,7 @@ from results.manifest import FACTS_MODULES
 from results.packing import pack
 from results.pipeline import check_store
 from results.report_verb import report_store
+from results.sources import store as store_source
 from results.store_scan import scan_store
 from results.stored import RESULTS, Marker, index, read_result
 from results.units import CRASHED, Config
@@ -29,7 +30,7 @@ LINEAR = "linearizable-register"
 @pytest.fixture(autouse=True)
 def few_checkers(monkeypatch):
     """Those that need no end of the run."""
-    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: (LINEAR, "crash", "stats"))
+    monkeypatch.setattr(manifest.Registry, "checkers_of", lambda *_: (LINEAR, "crash", "stats"))
 
 
 def report(store, *, whole=False):
@@ -107,7 +108,7 @@ def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeyp
 @pytest.mark.parametrize("buckets", [0, 2])
 def test_a_checker_that_cannot_be_had_costs_its_verdicts_only(tmp_path, monkeypatch, buckets):
     names = (LINEAR, "gone")
-    monkeypatch.setattr(manifest._Registry, "checkers_of", lambda *_: names)
+    monkeypatch.setattr(manifest.Registry, "checkers_of", lambda *_: names)
     history = keyed_history("abc") if buckets else History(register_ops(1))
     put_run(tmp_path, "n", "r", history, buckets=buckets)
     summary, found, _ = report(tmp_path)
@@ -188,7 +189,7 @@ def planned(store):
 def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
     for run in "abc":
         put_run(tmp_path, "n", run, History(register_ops(1)))
-    real = pipeline.Config
+    real = store_source.Config
 
     def config(results, **given):
         # Two workers are at the same history of other runs at this moment.
@@ -200,7 +201,7 @@ def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
 
     seen = [check.result_id for unit in planned(tmp_path) for check in unit.checks]
     assert seen
-    monkeypatch.setattr(pipeline, "Config", config)
+    monkeypatch.setattr(store_source, "Config", config)
     checked = inline(tmp_path)
     assert not any(CRASHED in row for row in rows_of(checked)["verdicts"])
 
@@ -257,9 +258,9 @@ def test_verdicts_are_made_anew_when_the_code_that_reads_or_asks_changes(
     put_run(tmp_path, "n", "r", History(register_ops(1)))
     assert inline(tmp_path, facts=False).results_new == 3
     assert inline(tmp_path, facts=False).results_new == 0
-    real = manifest._package_hash
+    real = manifest.package_hash
     monkeypatch.setattr(
-        manifest, "_package_hash", lambda name: "new" if name == module else real(name)
+        manifest, "package_hash", lambda name: "new" if name == module else real(name)
     )
     assert inline(tmp_path, facts=False).results_new == 3
 
@@ -269,9 +270,9 @@ def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monke
         name = "foreign"
 
     before = manifest.checker_version(Foreign())
-    real = manifest._package_hash
+    real = manifest.package_hash
     monkeypatch.setattr(
-        manifest, "_package_hash", lambda name: "new" if name == "checkers" else real(name)
+        manifest, "package_hash", lambda name: "new" if name == "checkers" else real(name)
     )
     assert manifest.checker_version(Foreign()) != before
     Foreign.CHECKER_VERSION = "7"  # its own promise

@@ -1,0 +1,108 @@
+"""From the tables of a report to its numbers, its page and its files, whatever the source."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.errors import InfrastructureError
+from results.engines import Engine, open_engine, query_names
+from results.report.files import write_report
+from results.schema import COLUMNS
+from results.store_scan import NO_LOSS
+
+if TYPE_CHECKING:
+    from results.aggregate import Answers
+    from results.pipeline import Checked
+    from results.report.populations import Addresses
+    from results.report.summary import Summary
+
+__all__ = ["Asked", "make_report"]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report was asked for, once its runs are judged."""
+
+    place: str  # the store or the lake, as it was named
+    output: Path
+    engine: str
+    engine_why: str = ""  # empty: the user chose it
+    spark_master: str | None = None
+    baseline: str | None = None
+    label: str | None = None
+
+
+def make_report(
+    checked: Checked,
+    asked: Asked,
+    places: Addresses,
+    *,
+    crashed: int,
+    opened: Engine | None = None,
+) -> tuple[Summary, Answers, Path]:
+    """Aggregate and write; returns what was found and where the page is.
+
+    `crashed` counts the runs of which nothing but a case is left; `opened` is the engine, where it
+    has tables of its own, and is closed. Raises `UsageError` for labels
+    that no run has, and `InfrastructureError`.
+    """
+    from results.aggregate import aggregate
+    from results.report.content import sections
+    from results.report.page import render
+    from results.report.summary import summarise
+
+    of_files = _opened(asked.engine, asked.spark_master)
+    with of_files if opened is None else contextlib.closing(opened) as engine:
+        for name in COLUMNS:
+            engine.register(name, checked.tables.get(name, ()))
+        answers = aggregate(engine, baseline=asked.baseline, label=asked.label)
+    lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
+    summary = summarise(
+        answers,
+        store=asked.place,
+        label=asked.label if asked.baseline is None else None,
+        engine=asked.engine,
+        engine_why=asked.engine_why,
+        executor=checked.executor,
+        crashed=crashed,
+        unjudged=len(lost) + checked.problems_total - len(checked.problems),
+        results_new=checked.results_new,
+        results_known=checked.results_known,
+        results_unsettled=checked.results_unsettled,
+        check_cpu_s=checked.cpu_s,
+        check_wall_s=checked.wall_s,
+        problems=tuple((item.run, item.kind, item.text) for item in checked.problems),
+        problems_total=checked.problems_total,
+    )
+    page = render(summary, sections(answers, places), query_names())
+    try:
+        path = write_report(asked.output, tables=checked.tables, answers=answers.tables, page=page)
+    except OSError as error:
+        raise InfrastructureError(
+            f"cannot write the report to {asked.output}: {error.strerror or error}; choose another "
+            "--output"
+        ) from error
+    return summary, answers, path
+
+
+@contextlib.contextmanager
+def _opened(engine: str, spark_master: str | None) -> Iterator[Engine]:
+    """The engine, with a Spark session of its own where it needs one."""
+    if engine != "spark":
+        opened = open_engine(engine)
+        try:
+            yield opened
+        finally:
+            opened.close()
+        return
+    from results.spark import get_spark
+
+    session = get_spark(spark_master or "local[*]")
+    try:
+        yield open_engine(engine, spark_session=session)
+    finally:
+        session.stop()

@@ -1,0 +1,194 @@
+"""`harness report LAKE`: the same report as of a store, of the runs of a lake.
+
+DuckDB answers in this process, unless Spark is asked for: below `SPARK_PAYS_RUNS` that would cost
+more, and above it takes a cluster to gain by it. Checks and questions may each be on either; what
+is found is in the lake, wherever it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import msgspec
+
+from harness.case import replay_command
+from harness.checking import CHECK_TIME_LIMIT_S
+from harness.errors import UsageError
+from results.lake.folders import FOLDERS
+from results.report.making import Asked, make_report
+
+if TYPE_CHECKING:
+    from results.aggregate import Answers
+    from results.lake.snapshot import Snapshot
+    from results.pipeline import Checked, Progress
+    from results.report.summary import Summary
+
+__all__ = ["SPARK_PAYS_RUNS", "LakePlaces", "chosen_engine", "is_lake", "report_lake"]
+
+SPARK_PAYS_RUNS: Final = 1_000_000
+"""Below so many runs DuckDB is the cheaper engine, on one machine."""
+REMOTE_OUTPUT: Final = Path("lake-report")
+_PAGE: Final = "report.html"
+
+
+def is_lake(place: str) -> bool:
+    """Whether a place is a lake: an address of an object store, or a folder with its main table."""
+    return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
+
+
+def default_output(place: str) -> Path:
+    """Where the report of a lake goes: into its folder, or here where it has none."""
+    return REMOTE_OUTPUT if "://" in place else Path(place) / ".report"
+
+
+def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
+    """The engine, and why it was chosen."""
+    if asked is not None:
+        return asked, "--engine asks for it"
+    if spark_master is not None:
+        return "spark", "--spark-master asks for it"
+    if runs < SPARK_PAYS_RUNS:
+        return "duckdb", f"{runs:,} runs; Spark pays from about {SPARK_PAYS_RUNS:,} on"
+    return "duckdb", f"{runs:,} runs; a Spark cluster may pay, which --spark-master names"
+
+
+def report_lake(
+    uri: str,
+    *,
+    output: Path,
+    engine: str | None = None,
+    executor: str = "auto",
+    jobs: int | None = None,
+    spark_master: str | None = None,
+    baseline: str | None = None,
+    label: str | None = None,
+    check_time_limit_s: float = CHECK_TIME_LIMIT_S,
+    again: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> tuple[Summary, Answers, Path]:
+    """Judge what is new, aggregate and write; returns what was found and where the page is.
+
+    Raises `UsageError` for labels that no run has or an empty lake, and `InfrastructureError`.
+    """
+    from results.baseline import accept_labels
+    from results.budgets import Budget
+    from results.executors.pool import default_jobs
+    from results.lake.lake import Lake
+    from results.lake.schema import SCHEMA_VERSION, schemas
+    from results.pipeline import check
+    from results.sources.lake import LakeSource
+
+    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    snapshot = lake.snapshot()
+    accept_labels(labels_of(snapshot), baseline=baseline, label=label)
+    runs = sum(file.rows for file in snapshot.files("runs"))
+    if not runs:
+        raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")
+    first = Budget(cpu_s=check_time_limit_s)
+    budgets = (first, first.larger())
+    only = label if baseline is None else None
+    chosen, why = chosen_engine(runs, engine, spark_master)
+    asked = Asked(
+        place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label
+    )
+    places = LakePlaces(uri, snapshot, output)
+    found: Checked | None = None
+    with contextlib.ExitStack() as stack:
+        checks_there = executor == "spark" or (executor == "auto" and spark_master is not None)
+        if checks_there or chosen == "spark":
+            from results.spark import get_spark
+            from results.spark_lake.driver import SparkLake
+
+            work = SparkLake(
+                get_spark(spark_master or "local[*]"),
+                lake,
+                snapshot,
+                budgets=budgets,
+                label=only,
+                jobs=jobs,
+                again=again and checks_there,
+            )
+            stack.enter_context(contextlib.closing(work))
+            if checks_there:
+                found = work.check(progress)
+        if found is None or chosen != "spark":
+            source = LakeSource(
+                lake, snapshot, budgets=budgets, label=only, slots=jobs or default_jobs()
+            )
+            stack.enter_context(contextlib.closing(source))
+            again = again and not checks_there
+            local = "auto" if checks_there else executor
+            checked = check(source, executor=local, jobs=jobs, again=again, progress=progress)
+            found = checked if found is None else _after(checked, found)
+        if chosen != "spark":
+            return make_report(found, asked, places, crashed=0)
+        found, opened = work.ask(found)
+        return make_report(found, asked, places, crashed=0, opened=opened)
+
+
+def _after(checked: Checked, found: Checked) -> Checked:
+    """What was gathered, with the account of the work that went before."""
+    return msgspec.structs.replace(
+        checked,
+        results_known=found.results_known,
+        results_new=found.results_new,
+        units=found.units,
+        cpu_s=checked.cpu_s + found.cpu_s,
+        wall_s=checked.wall_s + found.wall_s,
+        executor=found.executor,
+    )
+
+
+def labels_of(snapshot: Snapshot) -> set[str | None]:
+    """All labels of the lake: it is partitioned by them."""
+    return {file.partition[1] for file in snapshot.files("runs")}
+
+
+class LakePlaces:
+    """Where the lake keeps what it keeps of its runs, seen from a report."""
+
+    def __init__(self, uri: str, snapshot: Snapshot, output: Path) -> None:
+        self._uri = uri.rstrip("/")
+        self._snapshot = snapshot
+        self._remote = "://" in uri
+        self._way = self._uri if self._remote else os.path.relpath(uri, output)
+        self._kept: dict[str, bool] | None = None
+
+    def _has_page(self, run: str) -> bool | None:
+        """Whether the folder kept of a run has its page; `None` where nothing is kept."""
+        if self._kept is None:
+            self._kept = self._look()
+        return self._kept.get(run)
+
+    def _look(self) -> dict[str, bool]:
+        """The runs of which something is kept: those that are not valid, which are few."""
+        import pyarrow.compute as pc
+
+        kept = self._snapshot.dataset("runs").to_table(
+            ["run"], filter=~pc.field("folder").is_null()
+        )
+        return {
+            run: self._remote or (Path(self._uri) / FOLDERS / run / _PAGE).is_file()
+            for run in kept["run"].to_pylist()
+        }
+
+    def link(self, run: str) -> str:
+        """The address of the kept page or folder of a run; empty where nothing is kept."""
+        has_page = self._has_page(run)
+        if has_page is None:
+            return ""
+        return quote(f"{self._way}/{FOLDERS}/{run}/{_PAGE if has_page else ''}", safe=":/@")
+
+    def replay(self, run: str, environment: str | None) -> str:
+        """A command that runs the case again, or one that makes a run's folder again."""
+        if self._has_page(run) is not None and not self._remote:
+            return replay_command(Path(self._uri) / FOLDERS / run / "case.json", environment)
+        return (
+            f"harness lake export {shlex.quote(self._uri)} --store again --run {shlex.quote(run)}"
+        )

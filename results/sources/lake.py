@@ -1,0 +1,200 @@
+"""A lake as a source: what is known is an anti-join, work is ranges of runs, results are appended.
+
+Nothing is done per run in Python: `results.sources.ledger` joins the lake's `runs` with the ids of
+the results that each is to have, takes away those that the lake's results list, and cuts what is
+left into pieces of about equal cost. A unit is one piece and the files that hold its runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from results.budgets import Budget
+from results.lake.files import MAIN, FileRef, Partition
+from results.lake.judged import ResultLake
+from results.lake.lake import Lake
+from results.lake.rebuild import HISTORY_TABLES
+from results.manifest import Check
+from results.packing import BINS_A_CORE
+from results.sources import Gathered, Plan
+from results.sources.lake_tables import write_tables
+from results.sources.ledger import Ledger
+from results.sources.store import LOST
+from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
+from results.units import no_verdict, table_of
+from results.work import AnyConfig, AnyUnit, LakeConfig, LakeUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.snapshot import Snapshot
+
+__all__ = ["LakeSource"]
+
+UNIT_RUNS_MAX: Final = 1_000
+UNIT_LINES_MAX: Final = 1 << 20
+UNIT_COST_MAX: Final = 30_000_000_000
+UNIT_COST_MIN: Final = 1_000_000_000
+_READ: Final = (MAIN, *HISTORY_TABLES)
+
+
+class LakeSource:
+    """The runs of a lake, or of one label of it, in one report."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        *,
+        budgets: Sequence[Budget],
+        label: str | None = None,
+        checkers: Sequence[str] | None = None,
+        facts: bool = True,
+        slots: int = 1,
+    ) -> None:
+        """`budgets`, `checkers`, `facts` as of a store.
+
+        `slots` is how many units will be done at once, so that there are enough of them.
+        """
+        self.problems = Problems()
+        self.place = lake.place
+        self.results = f"{lake.place.uri}/results"
+        self._budgets = budgets
+        self._facts = facts
+        self._slots = slots
+        self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
+        self._found: Snapshot | None = None  # the results, when they were read last
+        self._files: dict[Partition, dict[str, list[FileRef]]] = {}
+        for table in _READ:
+            for file in snapshot.files(table):
+                self._files.setdefault(file.partition, {}).setdefault(table, []).append(file)
+        self._ledger = Ledger(snapshot, self.problems, self._scratch)
+        self._ledger.read_runs(label)
+        self._ledger.read_wants(budgets, checkers, facts=facts)
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return self._ledger.number("SELECT count(*) FROM these")
+
+    def _read_known(self) -> None:
+        results = ResultLake.beside(self.place.uri, self.place.options)
+        self._found = None if results is None else results.snapshot()
+        self._ledger.read_known(self._found)
+
+    def forget_unsettled(self) -> None:
+        """See `Source`."""
+        self._read_known()
+        self._ledger.ignore_unsettled()
+
+    def plan(self) -> Plan:
+        """See `Source`."""
+        self._read_known()
+        wanted, known = self._ledger.read_todo()
+        share = self._ledger.cost_left() // (self._slots * BINS_A_CORE)
+        pieces = self._ledger.cut(
+            cost=min(UNIT_COST_MAX, max(UNIT_COST_MIN, share)),
+            runs=UNIT_RUNS_MAX,
+            lines=UNIT_LINES_MAX,
+        )
+        checkers = self._ledger.checkers_of_ids()
+        units = tuple(self._unit(checkers, *piece) for piece in pieces)
+        return Plan(units=units, wanted=wanted, known=known)
+
+    def _unit(self, checkers: Mapping[int, str], *piece: Any) -> LakeUnit:
+        """A piece, see `Ledger.cut`, with the files that may hold its runs."""
+        target, label, day, level, cs, runs, batches, lines, cost = piece
+        own = set(batches)
+        files = self._files[target, label, day]
+        ids = self._ledger.ids
+        return LakeUnit(
+            files={
+                table: tuple(
+                    file.name
+                    for file in files.get(table, ())
+                    if file.first_run <= runs[-1]
+                    and file.last_run >= runs[0]
+                    and (file.batch is None or file.batch in own)
+                )
+                for table in _READ
+            },
+            runs=tuple(runs),
+            checks=tuple(Check(checkers[c], ids[c]) for c in cs if c in checkers),
+            facts_id=next((ids[c] for c in cs if c not in checkers), None),
+            budget=self._budgets[level - 1],
+            n_ops=lines,
+            cost=cost,
+        )
+
+    def begin(self, *, limit_memory: bool) -> LakeConfig:
+        """See `Source`."""
+        ResultLake.beside(self.place.uri, self.place.options, create=True)
+        return LakeConfig(
+            uri=self.place.uri,
+            scratch=str(self._scratch),
+            round=uuid.uuid4().hex,
+            since_s=time.time(),
+            limit_memory=limit_memory,
+        )
+
+    def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
+        """See `Source`; the units are all that the last plan had."""
+        del units, config
+        self._ledger.note_tried()
+        shutil.rmtree(self._scratch / "started", ignore_errors=True)
+
+    def lose(self, unit: AnyUnit) -> None:
+        """See `Source`."""
+        assert isinstance(unit, LakeUnit)
+        text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
+        self.problems.add(Problem(unit.key, "lost", text))
+
+    def gather(self) -> Gathered:
+        """See `Source`; the files lie in a folder that goes with `close`."""
+        self._ledger.choose()
+        self._name_missing()
+        folder = self._scratch / "tables"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self._ledger.connection.register("stand_ins", self._stand_ins())
+        tables = write_tables(self._ledger.connection, self._found, folder, facts=self._facts)
+        unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
+        return Gathered(tables=tables, unsettled=unsettled)
+
+    def _name_missing(self) -> None:
+        """Have every run that lacks something among the problems."""
+        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
+        rows = self._ledger.rows(
+            """
+            SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
+            GROUP BY run ORDER BY run LIMIT ?
+            """,
+            [PROBLEMS_MAX],
+        )
+        for run, checker, _ in rows:
+            if run not in named:
+                what = "its facts" if checker is None else f"the verdict of {checker}"
+                self.problems.add(Problem(run, "lost", f"{what} could not be had; try again"))
+        if rows:
+            self.problems.total += rows[0][2] - len(rows)
+
+    def _stand_ins(self) -> pa.Table:
+        """The row that says of a checker that it gave no verdict, for those of `missing`."""
+        import pyarrow as pa
+
+        names = self._ledger.rows(
+            "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
+        )
+        rows = [table_of([no_verdict(name)], "", "") for (name,) in names]
+        return pa.concat_tables([table_of([], "", ""), *rows])
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._ledger.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)

@@ -1,0 +1,398 @@
+"""The work of a report on a lake, the same in every executor: many runs, one pass, one append.
+
+The runs of a unit come one by one out of the files (`results.lake.reading`); each is a history
+again, whose digest is compared, is judged and has its facts extracted by the very functions that
+judge a store's. What was found is appended to the lake's results at the end of the unit, and
+meanwhile whenever so much time has passed, so that whoever is killed loses little.
+
+A stage that killed its worker is known by its marker (`results.stored.Marker`), which lies on this
+machine: before it is begun once more, all that was found so far is put away; when it killed twice,
+the checker has crashed. Whoever takes up a unit that was begun before looks what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import HarnessError, HistoryError
+from harness.ops import History
+from harness.store import RunFolder, RunRecord
+from results.budgets import SpentError, cpu_limit, memory_limit
+from results.facts import extract
+from results.lake.files import BATCH, KEY, MAIN, PARTITION
+from results.lake.judged import FACTS_KEPT, ResultLake, result_schema
+from results.lake.place import Place
+from results.lake.reading import runs_in
+from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.lake.schema import schema
+from results.lake.trouble import AgainError
+from results.lake.writing import stored_schema
+from results.manifest import Check, Registry, pieces_of
+from results.store_scan import Problem, Problems, scan_run
+from results.stored import Marker
+from results.units import Checkers, Done, crashed, judge_history, mark_of, table_of, worst_mark
+from results.work import LakeConfig, LakeUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["check_lake_units"]
+
+APPEND_EVERY_S: Final = 60.0
+SAY_EVERY_S: Final = 1.0
+TRIES_MAX: Final = 3
+"""How often a unit is begun again after the store did not answer."""
+
+
+def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
+    """Do them, one after another."""
+    results = ResultLake.beside(config.uri, {}, create=True)
+    assert results is not None
+    tools = _Tools(Place(config.uri), results, Checkers(), Registry())
+    for unit in units:
+        begin_ns = time.process_time_ns()
+        problems = Problems()
+        try:
+            for number in range(TRIES_MAX):
+                work = _Work(unit, config, tools, problems)
+                try:
+                    yield from work.run(begun=number > 0)
+                    break
+                except AgainError as error:
+                    if number + 1 == TRIES_MAX:
+                        problems.add(Problem(unit.key, "lost", str(error)))
+        except Exception:  # noqa: BLE001 - one unit must not end the others
+            problems.add(Problem(unit.key, "lost", traceback.format_exc().splitlines()[-1]))
+        yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems.kept)
+
+
+class _Tools(NamedTuple):
+    """What a worker opens once."""
+
+    place: Place
+    results: ResultLake
+    checkers: Checkers
+    registry: Registry
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a lake, as the functions that judge a store's want it."""
+
+    key: str
+    name: str
+    run: str
+    case: Case
+    record: RunRecord | None
+    label: str | None
+    buckets: int
+    batch: str
+    partition: tuple[Any, ...]
+
+
+class _Found:
+    """Results that wait for their append."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, _Run] = {}
+        self.results: dict[str, list[tuple[str, str]]] = {}  # ids and marks, by run
+        self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
+
+    def add(self, run: _Run, result_id: str, mark: str, tables: Mapping[str, pa.Table]) -> None:
+        """Take one result."""
+        self.runs[run.key] = run
+        self.results.setdefault(run.key, []).append((result_id, mark))
+        for name, table in tables.items():
+            if len(table):
+                self.tables.setdefault(name, []).append((run.key, result_id, table))
+
+    def rows(self) -> dict[str, pa.Table]:
+        """All of it, as `ResultLake.append` wants it."""
+        import pyarrow as pa
+
+        now = dt.datetime.now(dt.UTC)
+        runs = [*self.results]
+        found = {
+            MAIN: self._headed(
+                MAIN,
+                runs,
+                [1] * len(runs),
+                {
+                    "run_batch": pa.array([self.runs[run].batch for run in runs]),
+                    "judged_at": pa.array(
+                        [now] * len(runs), result_schema(MAIN).field("judged_at").type
+                    ),
+                    "results": pa.array([[one for one, _ in self.results[run]] for run in runs]),
+                    "marks": pa.array([[mark for _, mark in self.results[run]] for run in runs]),
+                },
+            )
+        }
+        for name, parts in self.tables.items():
+            whole = pa.concat_tables([table for _, _, table in parts])
+            sizes = [len(table) for _, _, table in parts]
+            columns = {column: whole[column] for column in whole.column_names}
+            columns["result_id"] = _repeated([one for _, one, _ in parts], sizes)
+            found[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
+        return found
+
+    def _headed(
+        self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
+    ) -> pa.Table:
+        """Columns with those that every table begins with; a part of so many rows a run."""
+        import pyarrow as pa
+
+        columns = dict(columns)
+        columns[KEY] = _repeated(runs, sizes)
+        for place, column in enumerate(PARTITION):
+            columns[column] = _repeated([self.runs[run].partition[place] for run in runs], sizes)
+        layout = result_schema(name)
+        return pa.table([columns[field].cast(layout.field(field).type) for field in layout.names],
+                        schema=layout)  # fmt: skip
+
+
+def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
+
+
+class _Work:
+    """One unit while it is done."""
+
+    def __init__(
+        self,
+        unit: LakeUnit,
+        config: LakeConfig,
+        tools: _Tools,
+        problems: Problems,
+    ) -> None:
+        self.unit = unit
+        self.config = config
+        self.place, self.results, self.checkers, self.registry = tools
+        self.problems = problems
+        self.found = _Found()
+        self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
+        self.put_s = self.said_s = time.monotonic()
+
+    def run(self, *, begun: bool) -> Iterator[Done]:
+        """Read, judge, extract, run after run; says now and then how far it is."""
+        unit = self.unit
+        attempt = self._marker(unit.unit_id, "unit")
+        if begun or attempt.begun or self.config.elsewhere:
+            self.there = self._put_away()
+        schemas = {name: stored_schema(schema(name)) for name in unit.files}
+        checks = self._loadable()
+        with attempt, self._putting():
+            stream = runs_in(self.place, schemas, unit.files, unit.runs)
+            reading = self._marker(unit.unit_id, "rows")
+            for number in range(len(unit.runs)):
+                if reading.spent:
+                    left = len(unit.runs) - number
+                    text = f"reading it killed the worker twice; {left} runs here are not judged"
+                    self.problems.add(Problem(unit.runs[number], "history", text))
+                    break
+                with reading:
+                    key, rows = next(stream)
+                self._one(key, rows, checks)
+                now_s = time.monotonic()
+                if now_s - self.put_s >= APPEND_EVERY_S:
+                    self._put()
+                if now_s - self.said_s >= SAY_EVERY_S:
+                    self.said_s = now_s
+                    yield Done(unit.unit_id, 0, (), part=(number + 1) / (len(unit.runs) + 1))
+
+    @contextlib.contextmanager
+    def _putting(self) -> Iterator[None]:
+        """In the end what was found is put away, also where a file could not be read on."""
+        try:
+            yield
+        except (HarnessError, AgainError):
+            self._put()
+            raise
+        self._put()
+
+    def _put(self) -> None:
+        """Put away what was found."""
+        if self.found.results:
+            self.results.append(self.found.rows())
+            self.found = _Found()
+        self.put_s = time.monotonic()
+
+    def _put_away(self) -> set[tuple[str, str]]:
+        """What the results of this lake have of these runs since the round began."""
+        import pyarrow.compute as pc
+
+        names = [KEY, "results", "judged_at"]
+        since = dt.datetime.fromtimestamp(self.config.since_s, dt.UTC)
+        own = pc.field(KEY).isin(list(self.unit.runs)) & (pc.field("judged_at") >= since)
+        rows = self.results.dataset(MAIN).to_table(names, filter=own).to_pylist()
+        return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
+
+    def _loadable(self) -> list[Check]:
+        """Those whose checker this process has: its lack is no result, and not kept."""
+        found = []
+        for check in self.unit.checks:
+            try:
+                self.checkers.load(check.checker)
+            except HarnessError as error:
+                text = f"a worker cannot load {check.checker}: {error}"
+                self.problems.add(Problem(self.unit.key, "checker", text))
+            else:
+                found.append(check)
+        return found
+
+    def _marker(self, *stage: str) -> Marker:
+        """Counts attempts of a stage, on this machine."""
+        name = hashlib.sha256("\n".join(stage).encode()).hexdigest()[:40]
+        return Marker(Path(self.config.scratch), self.config.round, name)
+
+    def _memory(self) -> contextlib.AbstractContextManager[None]:
+        if not self.config.limit_memory:
+            return contextlib.nullcontext()
+        return memory_limit(self.unit.budget.memory_mib)
+
+    def _one(self, key: str, rows: dict[str, pa.Table], checks: list[Check]) -> None:
+        """Everything about one run."""
+        todo = [check for check in checks if (key, check.result_id) not in self.there]
+        facts_id = self.unit.facts_id
+        if facts_id is not None and (key, facts_id) in self.there:
+            facts_id = None
+        if not todo and facts_id is None:
+            return
+        reading = self._marker(key, "read")
+        try:
+            if reading.spent:
+                raise HistoryError("reading it killed the worker twice")
+            with self._stage(reading):
+                (row,) = rows[MAIN].to_pylist() or (None,)
+                if row is None:
+                    raise HistoryError("its row is gone from the lake")
+                run = _run_of(row)
+                history = history_of(
+                    {name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"]
+                )
+        except (HarnessError, OSError, MemoryError) as error:
+            self.problems.add(Problem(key, "history", str(error) or type(error).__name__))
+            return
+        if run.buckets:
+            todo = self._keyed(run, history, todo)
+        for check in todo:
+            self._judge(run, history, check)
+        if facts_id is not None:
+            self._facts(run, history, facts_id)
+
+    @contextlib.contextmanager
+    def _stage(self, marker: Marker) -> Iterator[None]:
+        """A stage that may kill: what was found before one that did is put away."""
+        if marker.begun:
+            self._put()
+        with marker, self._memory():
+            yield
+
+    def _judge(self, run: _Run, history: History, check: Check) -> None:
+        marker = self._marker(run.key, check.result_id)
+        if marker.spent:
+            row = crashed(check.checker, len(history.pairs))
+        else:
+            with self._stage(marker):
+                row = judge_history(
+                    check.checker, history, run.case, self.unit.budget, self.checkers
+                )
+        table = table_of([row], run.key, check.result_id)
+        self.found.add(run, check.result_id, mark_of([row]), {"verdicts": table})
+
+    def _facts(self, run: _Run, history: History, facts_id: str) -> None:
+        marker = self._marker(run.key, facts_id)
+        if marker.spent:
+            text = "extracting its facts killed the worker twice"
+            self.problems.add(Problem(run.key, "facts", text))
+            return
+        try:
+            with self._stage(marker), cpu_limit(self.unit.budget.cpu_s):
+                tables = extract(run, history)
+        except HarnessError as error:
+            self.problems.add(Problem(run.key, "history", str(error)))
+        except SpentError:
+            text = f"its facts took longer than {self.unit.budget.cpu_s:g} s of CPU"
+            self.problems.add(Problem(run.key, "facts", text))
+        except Exception as error:  # noqa: BLE001 - named, and the other runs go on
+            self.problems.add(
+                Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
+            )
+        else:
+            self.found.add(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+
+    def _keyed(self, run: _Run, history: History, checks: list[Check]) -> list[Check]:
+        """Judge by key what is judged by key, as in the store; returns the other checks.
+
+        The run is sealed in buckets again for a moment, so that it is cut and judged as there.
+        """
+        by_key = [check for check in checks if self.registry.is_by_key(check.checker)]
+        if not by_key:
+            return checks
+        with tempfile.TemporaryDirectory(dir=self.config.scratch, prefix="keyed-") as store:
+            folder = RunFolder(Path(store), "run", "run", staged=True)
+            try:
+                folder.write_case(run.case)
+                folder.seal(history, buckets=run.buckets, label=run.label)
+                for check in by_key:
+                    self._check_by_key(run, folder.path, check, len(history.pairs))
+            finally:
+                folder.discard()
+        return [check for check in checks if check not in by_key]
+
+    def _check_by_key(self, run: _Run, folder: Path, check: Check, n_ops: int) -> None:
+        import pyarrow as pa
+
+        from results.by_key import Part, judge_groups
+
+        marker = self._marker(run.key, check.result_id)
+        if marker.spent:
+            row = crashed(check.checker, n_ops)
+            table = table_of([row], run.key, check.result_id)
+            self.found.add(run, check.result_id, mark_of([row]), {"verdicts": table})
+            return
+
+        def complain(kind: str, text: str) -> None:
+            self.problems.add(Problem(run.key, kind, text))
+
+        info = scan_run(folder, run.name, run.run, Problems())
+        assert info is not None
+        tables, marks = [], []
+        with self._stage(marker):
+            for piece in pieces_of(info, (check.checker,), self.registry, facts=False):
+                unit = msgspec.structs.replace(piece.unit, budget=self.unit.budget)
+                assert unit.groups is not None
+                part = Part(folder / unit.files[0], unit.groups, run.case, unit)
+                table, mark = judge_groups(check, part, self.checkers, complain)
+                tables.append(table)
+                marks.append(mark)
+        self.found.add(
+            run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)}
+        )
+
+
+def _run_of(row: Mapping[str, Any]) -> _Run:
+    """Raises `HistoryError`."""
+    return _Run(
+        key=row[KEY],
+        name=row["name"],
+        run=row["id"],
+        case=case_of(row),
+        record=record_of(row),
+        label=row["label"],
+        buckets=row["buckets"] or 0,
+        batch=row[BATCH],
+        partition=tuple(row[name] for name in PARTITION),
+    )

@@ -1,0 +1,279 @@
+"""A lake as a source: judged as the store it came from, nothing twice, nothing lost."""
+
+import contextlib
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from checkers.linearizable import RegisterLinearizable
+from harness.case import Case
+from harness.ops import History
+from harness.store import RunFolder
+from harness.store.oplog import OpLog
+from results.budgets import Budget
+from results.ingest_verb import main as ingest_verb
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.compaction import compact
+from results.lake.judged import ResultLake
+from results.lake.lake import Lake
+from results.pipeline import check, check_store
+from results.sources import lake as lake_source
+from results.sources import lake_work
+from results.sources.lake import LakeSource
+from results.units import CRASHED
+from tests.results.pipeline.stores import (
+    hopeless,
+    keyed_history,
+    numbered,
+    put_run,
+    register_ops,
+    rows_of,
+)
+
+SMALL = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
+
+
+def mixed_store(store):
+    """Valid, invalid, hopeless and keyed runs, two labels, one that was cut short."""
+    for n in range(4):
+        label = "v1" if n % 2 else None
+        history = History(register_ops(n, stale=n == 1))
+        put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
+    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
+    put_run(store, "n", "ke", keys, buckets=2)
+    put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
+    folder = RunFolder(store, "m", "cu")
+    folder.write_case(Case(seed=1, workload="register"))
+    log = OpLog(folder.path / "ops.log")
+    for op in register_ops(6):
+        log.append(op)
+    log.close()
+    return store
+
+
+def ingested(store, uri):
+    ingest_verb([str(store), "--lake", str(uri), "--unfinished"])
+    return uri
+
+
+def plain_lake(tmp_path, runs=3):
+    for n in range(runs):
+        put_run(tmp_path / "store", "n", f"r{n}", History(register_ops(n)), seed=n)
+    return ingested(tmp_path / "store", tmp_path / "lake")
+
+
+@contextlib.contextmanager
+def opened(uri, *, second_pass=False, budget=SMALL, **given):
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    budgets = (budget, budget.larger()) if second_pass else (budget,)
+    with contextlib.closing(LakeSource(lake, lake.snapshot(), budgets=budgets, **given)) as source:
+        yield source
+
+
+def report(uri, *, executor="inline", again=False, jobs=None, **given):
+    """What `check` says, and the rows of its tables."""
+    with opened(uri, **given) as source:
+        checked = check(source, executor=executor, again=again, jobs=jobs)
+        return checked, rows_of(checked)
+
+
+def plain(table):
+    """Rows of a store's or a lake's table that are to be equal: runs by name, no ids of results."""
+    rows = []
+    for row in table.to_pylist():
+        row["run"] = row["run"].partition("@")[0]
+        rows.append({k: v for k, v in row.items() if k not in {"result_id", "wall_ns", "cpu_ns"}})
+    return sorted(map(repr, rows))
+
+
+def plain_tables(checked):
+    return {name: plain(pq.read_table(path)) for name, (path,) in checked.tables.items()}
+
+
+@pytest.mark.parametrize("runs_in_a_unit", [1, 1_000])
+def test_tables_are_those_of_the_store(tmp_path, monkeypatch, runs_in_a_unit):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", runs_in_a_unit)
+    store = mixed_store(tmp_path / "store")
+    uri = ingested(store, tmp_path / "lake")
+    expected = check_store(store, executor="inline", budget=SMALL, second_pass=False)
+    with opened(uri) as source:
+        found = check(source, executor="inline")
+        assert plain_tables(found) == plain_tables(expected)
+    assert {len(rows) > 0 for name, rows in plain_tables(expected).items()
+            if name in {"verdicts", "runs", "traits", "ops"}} == {True}  # fmt: skip
+    assert found.results_new + found.results_known > 0
+    assert [(item.run.partition("@")[0], item.kind) for item in found.problems] == [
+        ("m/cu", "unfinished")
+    ]
+
+
+def test_tables_stay_the_same_after_a_compaction(tmp_path):
+    store = tmp_path / "store"
+    for n in range(5):  # each an append of its own, of which every file holds one run
+        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+        ingested(store, tmp_path / "lake")
+    _, before = report(tmp_path / "lake")
+    with opened(tmp_path / "lake") as source:
+        assert source.runs == 5
+    lake = Lake.open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    compact(lake)
+    results = ResultLake.beside(lake.place.uri, {})
+    compact(results)
+    assert len(lake.files("operations")) == len(results.files("verdicts")) == 1
+    checked, after = report(tmp_path / "lake")
+    assert (checked.units, after) == (0, before)
+    anew, _ = report(tmp_path / "lake", budget=Budget(cpu_s=299.0))
+    assert anew.results_new == 5 * 4
+
+
+def test_what_is_known_is_not_judged(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path)
+    first, rows = report(uri)
+    assert (first.results_known, first.results_new) == (0, 15)
+
+    def refuse(*_, **__):
+        raise AssertionError("something was done again")
+
+    monkeypatch.setattr(lake_work, "check_lake_units", refuse)
+    second, same = report(uri)
+    assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
+    assert same == rows
+
+
+def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path)
+    report(uri)
+    put_run(tmp_path / "store", "n", "r9", History(register_ops(9)), seed=9)
+    ingested(tmp_path / "store", uri)
+    assert report(uri)[0].results_new == 5
+    monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
+    checked, rows = report(uri)
+    assert checked.results_new == 4
+    assert len(rows["verdicts"]) == 16
+
+
+def test_another_budget_judges_again_but_extracts_no_facts(tmp_path):
+    uri = plain_lake(tmp_path)
+    report(uri)
+    assert report(uri, budget=Budget(cpu_s=299.0))[0].results_new == 3 * 4
+
+
+def test_a_label_is_looked_at_alone(tmp_path):
+    uri = ingested(mixed_store(tmp_path / "store"), tmp_path / "lake")
+    checked, rows = report(uri, label="v1")
+    assert len(rows["runs"]) == 2
+    assert checked.results_new == 10
+
+
+def test_what_a_budget_cut_short_is_tried_once_with_a_larger_one(tmp_path):
+    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(None, 40, process=0)))
+    uri = ingested(tmp_path / "store", tmp_path / "lake")
+    first, rows = report(uri, second_pass=True)
+    assert first.units == 2
+    assert first.results_unsettled == 1
+    second, same = report(uri, second_pass=True)
+    assert (second.units, second.results_unsettled, same) == (0, 1, rows)
+    third, _ = report(uri, second_pass=True, again=True)
+    assert third.units == 2
+    assert third.results_unsettled == 1
+
+
+def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
+    import deltalake
+
+    uri = plain_lake(tmp_path, runs=2)
+    report(uri)
+    for table in schemas():
+        deltalake.DeltaTable(str(uri / table)).delete("run LIKE 'n/r0@%'")
+    folder = tmp_path / "store" / "n" / "r0"
+    case = msgspec.json.decode((folder / "case.json").read_bytes(), type=Case)
+    changed = msgspec.structs.replace(case, profile="legacy")
+    (folder / "case.json").write_bytes(msgspec.json.encode(changed))
+    ingested(tmp_path / "store", uri)
+    assert report(uri)[0].results_new == 5
+
+
+def test_two_reports_that_find_the_same_count_once(tmp_path):
+    uri = plain_lake(tmp_path)
+    with opened(uri) as first, opened(uri) as second:
+        plans = [first.plan(), second.plan()]
+        for source, plan in zip((first, second), plans, strict=True):
+            config = source.begin(limit_memory=False)
+            done = list(lake_work.check_lake_units(plan.units, config=config))
+            assert [item.problems for item in done if item.part == 1.0] == [()] * len(plan.units)
+    results = ResultLake.beside(str(uri), {})
+    assert len(results.dataset("runs").to_table()) == 6
+    checked, rows = report(uri)
+    assert (checked.units, len(rows["verdicts"])) == (0, 12)
+    assert len(rows["verdicts"]) == len(set(rows["verdicts"]))
+
+
+def test_a_checker_that_is_not_here_leaves_no_run_valid(tmp_path):
+    put_run(tmp_path / "store", "n", "r", History(register_ops(1)), checkers=("nobody",))
+    uri = ingested(tmp_path / "store", tmp_path / "lake")
+    store = check_store(tmp_path / "store", executor="inline", budget=SMALL, second_pass=False)
+    with opened(uri) as source:
+        checked = check(source, executor="inline")
+        assert plain_tables(checked)["verdicts"] == plain_tables(store)["verdicts"]
+    assert [item.kind for item in checked.problems] == ["checker"]
+
+
+def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_path):
+    import deltalake
+
+    uri = plain_lake(tmp_path, runs=2)
+    deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
+    checked, rows = report(uri)
+    assert [(item.run.partition("@")[0], item.kind) for item in checked.problems] == [
+        ("n/r0", "history")
+    ]
+    assert "digest" in checked.problems[0].text
+    assert not any("n/r0" in row for row in rows["verdicts"])
+    assert len(rows["runs"]) == 1
+
+
+def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    uri = plain_lake(tmp_path)
+    with opened(uri) as source:
+        plan = source.plan()
+        assert len(plan.units) == 3
+        work = lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False))
+        while next(work).part < 1.0:
+            pass
+        work.close()  # killed while it is at the second
+    checked, _ = report(uri)
+    assert (checked.results_known, checked.results_new) == (5, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
+    tmp_path, deadly, monkeypatch
+):
+    store = tmp_path / "store"
+    for n in range(3):
+        put_run(store, "n", f"r{n}", History(register_ops(n)), seed=n)
+    put_run(store, "n", "killer", History(register_ops(1, count=9)), seed=666)
+    uri = ingested(store, tmp_path / "lake")
+    names = ("linearizable-register", "deadly", "stats")
+    monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
+    with opened(uri, checkers=names) as source:
+        checked = check(source, executor="pool", jobs=2)
+        found = pq.read_table(checked.tables["verdicts"][0]).to_pylist()
+    rows = {(row["run"].partition("@")[0], row["checker"]): row for row in found}
+    assert len(rows) == len(found) == 4 * 3
+    for (run, name), row in rows.items():
+        crashed = (run, name) == ("n/killer", "deadly")
+        assert (row["reason"] == CRASHED) == crashed
+        if name != "stats":
+            assert row["verdict"] == ("unknown" if crashed else "valid")
+    assert checked.problems == ()
+
+    again, _ = report(uri, executor="pool", jobs=2, checkers=names)
+    assert (again.units, again.results_unsettled) == (0, 1)
+    monkeypatch.setenv("DEADLY_CURED", "1")
+    cured, rows = report(uri, executor="pool", jobs=2, checkers=names, again=True)
+    assert (cured.results_new, cured.results_unsettled) == (1, 0)
+    assert not any(CRASHED in row for row in rows["verdicts"])

@@ -1,0 +1,149 @@
+"""`harness report LAKE`: what it says of a lake is what it says of the store that went into it."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli import main
+from results.ingest_verb import main as ingest_verb
+from results.report_lake import LakePlaces, chosen_engine
+from results.report_verb import report_store
+from tests.results.report.stores import MIXED, make_store
+from tests.results.report.test_verb import add_quick
+
+SPECS = tuple(
+    spec
+    for number, spec in enumerate(MIXED)
+    if number in {0, 3, 5, 8, 11, 13, 16, 17, 19, 22, 23, 24}
+)
+"""All kinds of those runs: labels, nemeses, bugs, workloads, a power cut."""
+TIMES = {"wall_ns", "cpu_ns", "result_id"}
+
+
+def plain(table):
+    """The rows of a table without times and ids, runs under the names that a store has for them."""
+
+    def told(value):
+        return value.partition("@")[0] if isinstance(value, str) and "@" in value else value
+
+    rows = [
+        {name: told(value) for name, value in row.items() if name not in TIMES}
+        for row in table.to_pylist()
+    ]
+    return sorted(map(repr, rows))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A store and its lake, both reported on; what the verb said of the lake."""
+    root = tmp_path_factory.mktemp("both")
+    store = make_store(root / "store", SPECS)
+    assert ingest_verb([str(store), "--lake", str(root / "lake")]) == 0
+    _, answers, _ = report_store(store, output=store / ".report", executor="inline")
+    return root, answers
+
+
+@pytest.fixture(scope="module")
+def told(both):
+    """The exit code and the output of a report on the lake, as JSON."""
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(["report", str(both[0] / "lake"), "--executor", "inline", "--json"])
+    return code, json.loads(out.getvalue())
+
+
+def test_every_table_and_every_answer_is_that_of_the_store(both, told):
+    root, answers = both
+    code, summary = told
+    assert code == summary["exit_code"] == 1  # of the runs with bugs
+    assert summary["runs"] == len(SPECS)
+    assert summary["problems_total"] == 0
+    for folder in ("tables", "answers"):
+        names = sorted(path.name for path in (root / "store" / ".report" / folder).iterdir())
+        there = sorted(path.name for path in (root / "lake" / ".report" / folder).iterdir())
+        assert there == names
+        for name in names:
+            ours = pq.read_table(root / "lake" / ".report" / folder / name)
+            theirs = pq.read_table(root / "store" / ".report" / folder / name)
+            assert ours.schema.names == theirs.schema.names
+            assert ours.schema.types == theirs.schema.types, name
+            assert plain(ours) == plain(theirs), name
+    assert len(answers.tables["judged"]) == len(SPECS)
+
+
+def test_a_report_says_which_engine_answers_and_why(told):
+    _, summary = told
+    assert summary["engine"] == "duckdb"
+    assert "12 runs" in summary["engine_why"]
+    assert chosen_engine(5, "duckdb")[0] == "duckdb"
+    assert "no lakes yet" in chosen_engine(10**7, None)[1]
+
+
+def test_a_second_report_judges_nothing(both, told, capsys):
+    lake = both[0] / "lake"
+    assert main(["report", str(lake)]) == told[0]
+    out = capsys.readouterr().out
+    assert "0 new" in out
+    assert "questions answered by duckdb" in out
+
+
+def test_labels_are_compared(both, capsys):
+    lake, output = str(both[0] / "lake"), str(both[0] / "compared")
+    assert main(["report", lake, "--baseline", "old", "--label", "new", "--output", output]) == 1
+    assert "'new' against 'old'" in capsys.readouterr().out
+    assert main(["report", lake, "--label", "nobody"]) == 254
+    assert "the labels here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--engine", "spark"], "--engine"),
+        (["--executor", "spark"], "--engine"),
+        (["--spark-master", "local[1]"], "--spark-master"),
+    ],
+)
+def test_spark_on_a_lake_is_refused(both, options, word, capsys):
+    assert main(["report", str(both[0] / "lake"), *options]) == 254
+    assert word in capsys.readouterr().err
+
+
+def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    add_quick(store, "reg", "good", seed=1)
+    folder = add_quick(store, "reg", "bad", seed=2, stale=True)
+    record = json.loads((folder / "run.json").read_bytes())
+    failure = {"checker": "linearizable-register", "reason": "stale", "signature": "s"}
+    record |= {"verdict": "invalid", "failure": failure}
+    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "report.html").write_text("its page")
+    assert ingest_verb([str(store), "--lake", str(lake)]) == 0
+    assert main(["report", str(lake), "--executor", "inline"]) == 1
+    capsys.readouterr()
+    page = (lake / ".report" / "report.html").read_text()
+    (kept,) = (lake / "folders" / "reg").iterdir()
+    assert f'href="../folders/reg/{kept.name}/report.html"' in page
+    assert f"{kept}/case.json" in page
+
+    from results.lake import SCHEMA_VERSION, schemas
+    from results.lake.lake import Lake
+
+    snapshot = Lake.open(str(lake), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    far = LakePlaces("s3://team/lake", snapshot, tmp_path)
+    assert far.link(f"reg/{kept.name}") == f"s3://team/lake/folders/reg/{kept.name}/report.html"
+    good = next(run for run in snapshot.known() if "good" in run)
+    assert far.link(good) == LakePlaces(str(lake), snapshot, tmp_path).link(good) == ""
+    assert "lake export s3://team/lake" in far.replay(good, "sim")
+
+
+def test_a_place_without_a_lake_or_runs_is_refused(tmp_path, capsys):
+    from results.lake import SCHEMA_VERSION, schemas
+    from results.lake.lake import Lake
+
+    Lake.create_or_open(str(tmp_path / "empty"), schemas=schemas(), version=SCHEMA_VERSION)
+    assert main(["report", str(tmp_path / "empty")]) == 254
+    assert "no run" in capsys.readouterr().err
