@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -35,6 +35,8 @@ from results.store_scan import Problems, problem_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from results.lake.gathered import Gathered
 
 __all__ = ["LakeSink", "SoakedRuns"]
 
@@ -236,7 +238,7 @@ class _Watch:
         """None yet: what is known was left out before. The ingest adds what it takes up."""
         return self._known
 
-    def append(self, rows: Any) -> list[str]:
+    def append(self, rows: Gathered) -> list[str]:
         """As a lake's."""
         skipped = self._lake.append(rows)
         self.skipped += skipped
