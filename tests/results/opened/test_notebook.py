@@ -1,4 +1,7 @@
-"""The notebook runs on a lake made by the commands that it names, and shows what is kept in it."""
+"""The notebook runs on a lake made by the commands that it names, and shows what is kept in it.
+
+After a change: make that lake, and `jupyter execute --inplace` (`pip install nbclient ipykernel`).
+"""
 
 import re
 import shlex
