@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from results.aggregate import aggregate
 from results.budgets import Budget
@@ -29,15 +30,23 @@ def opened(uri):
     return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
 
 
-def on_spark(uri, progress=None, **asked):
-    """What a report on Spark says, its tables, and the answers to all questions."""
+@contextlib.contextmanager
+def spark_lake(uri, **asked):
+    """The runs of a lake on the Spark of this process."""
     from results.spark import get_spark
 
     lake = opened(uri)
+    spark = get_spark("local[2]")
     with contextlib.closing(
-        SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
+        SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
     ) as work:
-        checked, engine = work.ask(work.check(progress))
+        yield work
+
+
+def on_spark(uri):
+    """What a report on Spark says, its tables, and the answers to all questions."""
+    with spark_lake(uri) as work:
+        checked, engine = work.ask(work.check())
         with contextlib.closing(engine):
             for name in COLUMNS:
                 engine.register(name, ())
@@ -102,27 +111,34 @@ def results_in(uri):
     return sorted((row["run"], one) for row in rows for one in row["results"])
 
 
+@pytest.fixture(scope="module")
+def tables(lake, tmp_path_factory):
+    """What local workers and DuckDB say of the lake."""
+    return on_duckdb(shutil.copytree(lake, tmp_path_factory.mktemp("local") / "lake"))[1]
+
+
+def test_the_lake_says_what_the_store_says(store, tables, tmp_path):
+    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
+    assert alike(tables) == alike(of_store(store, tmp_path))
+
+
 @spark_test
-def test_the_store_duckdb_and_spark_say_the_same(store, lake, tmp_path):
-    here = shutil.copytree(lake, tmp_path / "here")
+def test_spark_says_what_duckdb_says(lake, tables, tmp_path):
     there = shutil.copytree(lake, tmp_path / "there")
-    _, tables, _ = on_duckdb(here)
     checked, same_tables, answers = on_spark(there)
 
     assert checked.problems == ()
     assert (checked.results_known, checked.results_unsettled) == (0, 0)
     assert checked.results_new == len(results_in(there)) == len(set(results_in(there)))
-    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
     assert same_tables == tables
-    assert alike(same_tables) == alike(of_store(store, tmp_path))
     # What one of them judged is known to the other, and is all that their answers depend on.
     checked, same_tables, same_answers = on_duckdb(there)
     assert checked.results_new == 0
     assert same_tables == tables
     assert same_answers == answers
-    checked, some, _ = on_spark(here, label="new")
-    assert checked.results_new == 0
-    assert some["runs"] == [row for row in tables["runs"] if row["label"] == "new"] != []
+    with spark_lake(there, label="new") as work:
+        assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
+        assert work.check().results_new == 0
 
 
 def dying_after(appends, flag):
@@ -155,17 +171,21 @@ def dying_after(appends, flag):
 
 
 @spark_test
-def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(lake, tmp_path, monkeypatch):
+def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
+    lake, tables, tmp_path, monkeypatch
+):
     """All runs are in one task; two are judged and there when its worker dies."""
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_rows", dying_after(2, str(tmp_path / "died")))
     told = []
-    checked, tables, _ = on_spark(there, told.append)
-    monkeypatch.undo()
+    with spark_lake(there) as work:
+        checked = work.check(told.append)
 
     assert (tmp_path / "died").exists()
-    assert checked.problems == ()
+    assert (checked.problems, checked.units) == ((), 1)
     found = results_in(there)
     assert len(found) == len(set(found)) == checked.results_new
     assert all(0 <= one.done <= one.units == len(tables["runs"]) for one in told)
-    assert on_duckdb(there)[1:] == on_spark(there)[1:]
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == 0
+    assert same_tables == tables
