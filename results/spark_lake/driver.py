@@ -32,7 +32,7 @@ from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
 from results.spark_lake.tables import LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.work import LakeConfig
 
 if TYPE_CHECKING:
@@ -250,11 +250,12 @@ class SparkLake:
             since=self._since,
         )
         lacking = tables.lacking()
-        named = {item.run for item in self.problems.kept}
+        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
         for run, checker in lacking.runs:
             if run not in named:
                 what = "its facts" if checker == FACTS else f"the verdict of {checker}"
                 self.problems.add(Problem(run, "lost", f"{what} could not be had; try again"))
+        self.problems.total += lacking.total - len(lacking.runs)
         told = msgspec.structs.replace(
             checked,
             problems=self.problems.kept,

@@ -1,8 +1,10 @@
 """A report on a lake is the same from the store's files, from DuckDB and from Spark."""
 
 import contextlib
+import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +15,8 @@ from results.budgets import Budget
 from results.engines import DuckEngine
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.files import MAIN
+from results.lake.folders import writer_to
+from results.lake.ingest import ingest
 from results.lake.judged import ResultLake
 from results.lake.lake import Lake
 from results.pipeline import check, check_store
@@ -20,23 +24,28 @@ from results.schema import COLUMNS
 from results.sources.lake import LakeSource
 from results.spark_lake import driver
 from results.spark_lake.driver import SparkLake
+from tests.object_store import BUCKET, options_for, s3_server
+from tests.programs import run_program
+from tests.results.pipeline.test_spark import CLUSTER, FRUGAL, ROOT
 from tests.spark_support import spark_test
+
+pytestmark = pytest.mark.xdist_group("spark")  # all share what one worker made
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
 
 
-def opened(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+def opened(uri, options=None):
+    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
 
 
 @contextlib.contextmanager
-def spark_lake(uri, **asked):
+def spark_lake(uri, master="local[2]", options=None, **asked):
     """The runs of a lake on the Spark of this process."""
     from results.spark import get_spark
 
-    lake = opened(uri)
-    spark = get_spark("local[2]")
+    lake = opened(uri, options)
+    spark = get_spark(master)
     with contextlib.closing(
         SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
     ) as work:
@@ -186,6 +195,54 @@ def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     found = results_in(there)
     assert len(found) == len(set(found)) == checked.results_new
     assert all(0 <= one.done <= one.units == len(tables["runs"]) for one in told)
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == 0
+    assert same_tables == tables
+
+
+@pytest.mark.nightly
+@spark_test
+def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
+    store, tables, monkeypatch
+):
+    uri = f"s3://{BUCKET}/lake"
+    with s3_server() as endpoint:
+        options = options_for(endpoint)
+        made = Lake.create_or_open(
+            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
+        )
+        ingest(store, made, writer_to(made))
+        with spark_lake(uri, options=options) as work:
+            checked, engine = work.ask(work.check())
+            with contextlib.closing(engine):
+                for name in COLUMNS:
+                    engine.register(name, ())
+                same_tables = tables_of(engine)
+        assert checked.problems == ()
+        assert same_tables == tables
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        assert on_duckdb(uri)[0].results_new == 0
+
+
+SCRIPT = """
+import json, sys
+from tests.results.spark_lake.test_report import spark_lake
+with spark_lake(sys.argv[1], sys.argv[2]) as work:
+    checked = work.check()
+print(json.dumps([checked.results_new, list(map(str, checked.problems))]))
+"""
+
+
+@pytest.mark.nightly
+@spark_test
+def test_an_executor_of_a_cluster_appends_what_it_finds(lake, tables, tmp_path):
+    """It shares nothing with the driver but the lake, and imports nothing by luck."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = run_program(sys.executable, "-c", SCRIPT, there, CLUSTER, cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [len(results_in(there)), []]
     checked, same_tables, _ = on_duckdb(there)
     assert checked.results_new == 0
     assert same_tables == tables
