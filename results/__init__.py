@@ -3,7 +3,7 @@
 Checkers and workloads are reached through the registry only; pyarrow, pandas, DuckDB, Jinja2 and
 PySpark are imported where they are used, so that a run needs none of them but pyarrow.
 
-`load` opens a store for notebooks, see `results.frames`.
+`open` opens a lake or a store as tables, see `results.opened`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from results.frames import Runs, load
+    from results.opened import Runs, Table, open  # noqa: A004 - `results.open` reads as what it is
 
-__all__ = ["Runs", "load"]
+__all__ = ["Runs", "Table", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """`load` and `Runs` are imported when somebody wants them: importing `results` is for free."""
+    """These are imported when somebody wants them: importing `results` is for free."""
     if name not in __all__:
         raise AttributeError(f"module 'results' has no attribute {name!r}")
-    from results import frames
+    from results import opened
 
-    return getattr(frames, name)
+    return getattr(opened, name)

@@ -2,8 +2,9 @@
 
 Each task feeds its ranges, one seed after the other, to an isolated worker process of its own, as
 a soak on one machine does: a seed that kills its process costs Spark nothing. Runs are written
-where they are made, into the store that all executors see; what returns are the results, as rows,
-and the driver journals them. Seeds go out in waves, since a wave is what a killed driver loses:
+where they are made, into the store that all executors see, or from a folder of the task into the
+lake, which is all that executors share then. What returns are the results, as rows, and the driver
+journals them. Seeds go out in waves, since a wave is what a killed driver loses:
 short ones at first, then about `WAVE_S` long.
 """
 
@@ -12,9 +13,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import os
 import platform
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,6 +27,7 @@ from harness.errors import InfrastructureError
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
+from results.lake.soaked import LakeSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +41,7 @@ WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
 """More tasks than slots, so that slots that are done early get another; each costs a worker's
 start, about 0.3 s."""
+_NONE: Final[Mapping[str, str]] = {}
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
@@ -59,9 +65,10 @@ class SparkSoak:
         spark = get_spark(url)
         slots = prepare_workers(spark)
         size = slots * SEEDS_A_SLOT_FIRST
+        rights = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
         while wave := list(itertools.islice(seeds, size)):
             begin_s = time.monotonic()
-            rows = _run_wave(spark, job, split(wave, slots * TASKS_A_SLOT))
+            rows = _run_wave(spark, job, split(wave, slots * TASKS_A_SLOT), rights)
             took_s = time.monotonic() - begin_s
             missing = set(wave) - {row["seed"] for row in rows}
             if missing:
@@ -90,7 +97,9 @@ def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
     return ranges
 
 
-def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) -> list[Any]:
+def _run_wave(
+    spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
+) -> list[Any]:
     """The rows that the tasks of one wave answer with."""
     import pyarrow as pa
 
@@ -104,7 +113,7 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
         pa.array(lasts, pa.int64()),
     ]
     try:
-        work = functools.partial(run_ranges, job=job)
+        work = functools.partial(run_ranges, job=job, rights=rights)
         table = pa.table(arrays, names=names)
         rows: list[Any] = map_tasks(spark, table, work, ROWS_DDL, tasks[-1] + 1).to_pylist()
     except Exception as error:
@@ -116,8 +125,13 @@ def _run_wave(spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]]) ->
     return sorted(rows, key=lambda row: int(row["seed"]))
 
 
-def run_ranges(batches: Iterator[pa.RecordBatch], *, job: bytes) -> Iterator[pa.RecordBatch]:
-    """What a task does: every seed of its ranges, each in an isolated worker."""
+def run_ranges(
+    batches: Iterator[pa.RecordBatch], *, job: bytes, rights: Mapping[str, str] = _NONE
+) -> Iterator[pa.RecordBatch]:
+    """What a task does: every seed of its ranges, each in an isolated worker.
+
+    `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
+    """
     import pyarrow as pa
 
     template = msgspec.json.decode(job, type=SeedJob)
@@ -130,7 +144,7 @@ def run_ranges(batches: Iterator[pa.RecordBatch], *, job: bytes) -> Iterator[pa.
             for seed in range(first, last + 1)
         ]
         if refusal is None:
-            results = _run_here(template, seeds)
+            results = _run_here(template, seeds, rights)
         else:
             results = [
                 SeedResult(seed=seed, verdict=CRASH, reason=refusal, stop=refusal) for seed in seeds
@@ -155,7 +169,26 @@ def _refusal(template: SeedJob) -> str | None:
     )
 
 
-def _run_here(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
+def _run_here(
+    template: SeedJob, seeds: Sequence[int], rights: Mapping[str, str]
+) -> list[SeedResult]:
+    if template.lake is None:
+        return _results(template, seeds)
+    with tempfile.TemporaryDirectory(prefix="harness-soak-") as staging:
+        job = msgspec.structs.replace(template, store=staging)
+        sink = LakeSink().open(
+            template.lake, name=job.name, prefix=job.run_prefix, storage_options=rights
+        )
+        found = _results(job, seeds)
+        for result in found:
+            folder = result.folder(Path(staging), job.name)
+            if folder is not None and result.stop is None:
+                sink.add(folder)
+        sink.flush()
+    return found
+
+
+def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
     results: list[SeedResult] = []
 
     def take(result: SeedResult) -> bool:

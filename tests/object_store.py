@@ -1,7 +1,10 @@
 """An S3 server on loopback (moto), and a proxy before it that answers 503 to one request in ten.
 
 Half of those requests it does not forward; of the others it keeps the answer to itself, so that the
-server has done what the client is told it has not.
+server has done what the client is told it has not. Or it refuses with an error of another code.
+
+Moto looks whether an object is there and then writes it, each in its own time; a real store does
+both at once (`If-None-Match: *`), and a lake rests on that. So these requests go one after another.
 """
 
 import contextlib
@@ -17,9 +20,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from tests.waiting import wait_until
 
 BUCKET = "histories"
-BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+BUSY = "SlowDown"
 START_S = 60.0
 COUNT = "/-refused"
+CHANCE = "/-chance/"
+HOST = "127.0.0.1"
 
 
 def options_for(endpoint):
@@ -32,7 +37,7 @@ def options_for(endpoint):
 
 def free_port():
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+        found.bind((HOST, 0))
         return found.getsockname()[1]
 
 
@@ -40,9 +45,9 @@ def free_port():
 def s3_server():
     """The endpoint of a server with an empty bucket, while it runs."""
     port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    endpoint = f"http://{HOST}:{port}"
     server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "tests.object_store", "serve", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -60,6 +65,22 @@ def s3_server():
     finally:
         server.kill()
         server.wait()
+
+
+def serve(port):
+    """Run a server until the process ends."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import run_simple
+
+    store, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+    def answer(environ, start_response):
+        if "HTTP_IF_NONE_MATCH" not in environ:
+            return store(environ, start_response)
+        with one_at_a_time:
+            return store(environ, start_response)
+
+    run_simple(HOST, port, answer, threaded=True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -106,11 +127,14 @@ class Handler(BaseHTTPRequestHandler):
             answer = upstream.getresponse()
             found = answer.status, answer.getheaders(), answer.read()
             upstream.close()
-        self._answer(*(found if fate is None else (503, [], BUSY)))
+        self._answer(*(found if fate is None else self.server.refusal))
 
     def do_GET(self):
         if self.path == COUNT:
             self._answer(200, [], str(self.server.refused).encode())
+        elif self.path.startswith(CHANCE):
+            self.server.chance = float(self.path.removeprefix(CHANCE))
+            self._answer(200, [], b"")
         else:
             self._forward()
 
@@ -118,41 +142,48 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Proxy(ThreadingHTTPServer):
-    """Counts what it forwarded and what it refused."""
+    """Counts what it refused."""
 
     daemon_threads = True
 
-    def __init__(self, endpoint, *, chance, seed):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, endpoint, *, chance, seed, code):
+        super().__init__((HOST, 0), Handler)
         host, _, port = endpoint.removeprefix("http://").partition(":")
         self.upstream = host, int(port)
         self.refused = 0
-        self._chance, self._random, self._lock = chance, random.Random(seed), threading.Lock()
+        self.chance = chance
+        self.refusal = (
+            503 if code == BUSY else 403, [], f"<Error><Code>{code}</Code></Error>".encode(),
+        )  # fmt: skip
+        self._moments = ["before", "after"] if code == BUSY else ["before"]
+        self._random, self._lock = random.Random(seed), threading.Lock()
 
     def fate(self):
         """Whether a request fails, and then whether before or after it was done."""
         with self._lock:
-            if self._random.random() >= self._chance:
+            if self._random.random() >= self.chance:
                 return None
             self.refused += 1
-            return self._random.choice(["before", "after"])
+            return self._random.choice(self._moments)
 
     def handle_error(self, *_):
         """A client that was killed, or went away, is no error."""
 
 
 @contextlib.contextmanager
-def flaky_proxy(endpoint, *, chance=0.1, seed=1):
+def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
     """The endpoint of a proxy before the server at `endpoint`, while it runs.
+
+    What it refuses with another code than `SlowDown`, a 403, it does not forward.
 
     It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
     """
     proxy = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed)],
+        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed), code],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        yield f"http://127.0.0.1:{int(proxy.stdout.readline())}"
+        yield f"http://{HOST}:{int(proxy.stdout.readline())}"
     finally:
         proxy.kill()
         proxy.wait()
@@ -165,7 +196,17 @@ def refused_by(proxy):
         return int(answer.read())
 
 
+def refuse_from_now(proxy, chance):
+    """Have the proxy refuse so many of the requests from now on."""
+    with urllib.request.urlopen(f"{proxy}{CHANCE}{chance}", timeout=30):
+        pass
+
+
 if __name__ == "__main__":
-    server = Proxy(sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]))
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    server = Proxy(
+        sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]), code=sys.argv[4]
+    )  # fmt: skip
     print(server.server_address[1], flush=True)
     server.serve_forever()

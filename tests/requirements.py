@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, S3 and FUSE); then they
-fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3 and FUSE);
+then they fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -51,10 +51,16 @@ def missing_fuse():
     return why_missing()
 
 
+def missing_lake():
+    """Why there can be no lake here, or `None`."""
+    there = all(importlib.util.find_spec(name) for name in ("deltalake", "tenacity"))
+    return None if there else "there is no deltalake; pip install 'catalog-harness[lake]'"
+
+
 def missing_s3():
     """Why no S3 server can be started here, or `None`."""
-    there = all(importlib.util.find_spec(name) for name in ("moto", "flask"))
-    return None if there else "there is no moto; pip install 'moto[server]'"
+    there = all(importlib.util.find_spec(name) for name in ("moto", "flask", "flask_cors"))
+    return None if there else "there is no moto; pip install 'moto[s3]' flask flask-cors"
 
 
 def missing_etcd():
@@ -73,6 +79,7 @@ NEEDS = {
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
+    "lake": ("HARNESS_REQUIRE_LAKE", missing_lake),
     "s3": ("HARNESS_REQUIRE_S3", missing_s3),
     "fuse": ("HARNESS_REQUIRE_FUSE", missing_fuse),
 }

@@ -247,7 +247,7 @@ class _Relaxed:
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
         backs = sum(1 << at for at, o in enumerate(self.operations) if o.id not in self._facts)
-        hints = {at: self._revision(o.id) for at, o in enumerate(self.operations)}
+        hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
         outcome = find_partial_order(
             model, self.operations, before, chains, hints=hints, end_s=end_s, backs=backs
         )
@@ -257,11 +257,16 @@ class _Relaxed:
         counts, examples = self._count(outcome)
         return Permitted(counts, True, None, outcome.steps, examples)
 
-    def _revision(self, index: int) -> int:
+    def _hint(self, index: int) -> tuple[int, int]:
+        """Where the log of the masters had its entry, or ended as an answer was given."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
-        found = done.value.get("revision") if done and isinstance(done.value, dict) else None
-        return found if isinstance(found, int) else 0
+        value = done.value if done and isinstance(done.value, dict) else {}
+        term, revision = value.get("term"), value.get("revision")
+        return (
+            term if isinstance(term, int) else 0,
+            revision if isinstance(revision, int) else 0,
+        )
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
         """How often each permit was needed in this order of the changes.

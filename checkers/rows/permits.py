@@ -127,7 +127,7 @@ def _ordered(
         classes[fact] = classes.get(fact, 0) | 1 << at
         if fact is not _STRICT:
             before[at] &= ~_later(operations, facts, fact)
-    hints = {at: o.metadata for at, o in enumerate(operations) if isinstance(o.metadata, int)}
+    hints = {at: (0, o.metadata) for at, o in enumerate(operations) if isinstance(o.metadata, int)}
     backs = sum(1 << at for at, o in enumerate(operations) if o.id < 0)
     return find_partial_order(
         Rows(), operations, before, list(classes.values()), hints=hints, end_s=end_s, backs=backs

@@ -33,6 +33,7 @@ EPILOG: Final = """examples:
   harness soak --env sim --seeds 1..200 --nemesis kill-leader --jobs 2
   harness soak --seeds 1..2000 --nemesis partition-leader,kill-leader --label v2 --junit out.xml
   harness soak --env process --seeds 1..20 --nemesis pause-leader
+  harness soak --seeds 1..2000 --label v2 --lake s3://team/lake
   harness soak --seeds 1..100000 --spark-master spark://host:7077 --store /shared/store
 
 After a kill or an interrupt, the same command continues where it stopped.
@@ -61,6 +62,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     if not 0 <= parsed.artefacts <= ARTEFACTS_MAX:
         raise UsageError(f"--artefacts is {parsed.artefacts}; it must be in 0 .. {ARTEFACTS_MAX}")
     _check_executor(parsed)
+    _check_lake(parsed)
     parsed.reporter_names = chosen_reporters(parsed.reporters)
     _find_summary(parsed)
     _check_files(parsed)
@@ -97,6 +99,18 @@ def _check_executor(parsed: argparse.Namespace) -> None:
         parsed.jobs = (os.cpu_count() or 1) if parsed.env == SIM else 1
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; it must be in 1 .. {JOBS_MAX}")
+
+
+def _check_lake(parsed: argparse.Namespace) -> None:
+    """A lake in the store's folder would lie among the runs that wait to go there."""
+    if parsed.lake is None or "://" in parsed.lake:
+        return
+    lake, store = Path(parsed.lake).resolve(), parsed.store.resolve()
+    if lake == store or store in lake.parents or lake in store.parents:
+        raise UsageError(
+            f"--lake is {parsed.lake!r} and --store {str(parsed.store)!r}, one within the other; "
+            "keep them apart"
+        )
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
@@ -231,6 +245,12 @@ def _add_keeping(parser: Parser) -> None:
         metavar="WHICH",
         help=f"which runs stay in the store: {KEEP_ALL}, or {KEEP_FAILING} ones, whole (default: "
         "%(default)s; in real environments all stay)",
+    )
+    parser.add_argument(
+        "--lake",
+        metavar="URI",
+        help="append the runs to the lake in this folder or at s3://BUCKET/PREFIX (made where "
+        "there is none); nothing but the journal stays in the store",
     )
 
 

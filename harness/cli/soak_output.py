@@ -29,9 +29,9 @@ from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
-from harness.soak.result import FailureGroup, SeedResult, failure_groups
+from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
 
-__all__ = ["Replays", "SoakOutput"]
+__all__ = ["Replays", "SinkArtefacts", "SoakOutput"]
 
 GROUPS_SHOWN_MAX: Final = 50
 RESULTS_MAX: Final = 10_000
@@ -57,8 +57,30 @@ class Replays:
     def command(self, campaign: Campaign, result: SeedResult) -> str:
         """A shell command: by the case's flags and the seed, or by the file it came from."""
         if self._by_file:
-            return shlex.join([*self._words, "--case", str(campaign.case_file(result))])
+            file, fetched = campaign.case_file(result), ""
+            if campaign.sink is not None and result.run is not None and not file.exists():
+                fetch = campaign.sink.fetch_words(result.run, str(campaign.spec.store))
+                fetched = f"{shlex.join(fetch)} && "
+            return fetched + shlex.join([*self._words, "--case", str(file)])
         return shlex.join([*self._words, *self._kept, "--seed", str(result.seed)])
+
+
+class SinkArtefacts:
+    """What reporters make of failing runs on their way into a lake: of the first that come."""
+
+    def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
+        self._campaign = campaign
+        self._names: list[str] = parsed.reporter_names
+        self._left: int = parsed.artefacts if campaign.sink is not None else 0
+
+    def make(self, result: SeedResult) -> None:
+        """Have them look at a run that has just failed, while its folder is here."""
+        spec = self._campaign.spec
+        folder = result.folder(spec.store, spec.name)
+        if self._left and result.failed and result.stop is None and folder is not None:
+            self._left -= 1
+            if folder.is_dir() and result.verdict != CRASH:
+                make_artefacts(folder, self._names)
 
 
 @dataclass(kw_only=True)
@@ -78,9 +100,7 @@ class SoakOutput:
         return self.replays.command(self.campaign, result)
 
     def _folder(self, result: SeedResult) -> str:
-        spec = self.campaign.spec
-        folder = result.folder(spec.store, spec.name)
-        return "" if folder is None else str(folder)
+        return self.campaign.place_of(result)
 
     def _failing(self) -> Iterator[SeedResult]:
         return (result for result in self.campaign.results() if result.failed)
@@ -94,6 +114,8 @@ class SoakOutput:
         Not of an interrupted soak: who interrupts it wants an end, and will go on.
         """
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
+        if self.campaign.sink is not None:
+            return  # they were made before the run went there
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
@@ -180,6 +202,7 @@ class SoakOutput:
             "environment": spec.environment,
             "label": spec.label,
             "store": str(spec.folder),
+            "lake": None if campaign.sink is None else campaign.sink.uri,
             "wanted": spec.seeds,
             "seeds": tally.seeds,
             "done_before": campaign.done_before,
@@ -253,7 +276,10 @@ class SoakOutput:
         kept = self._bytes_a_passing_run()
         passing = "" if kept is None else f", {kept / 1024:.1f} KiB a passing one"
         total = (tally.valid_bytes + tally.failing_bytes) / _MIB
-        lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
+        if campaign.sink is None:
+            lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
+        else:
+            lines.append(f"runs in the lake {campaign.sink.uri}")
         worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB a worker, " if simulated else ""
         lines.append(f"memory at most: {worker}{self.memory_bytes / _MIB:.0f} MiB the driver")
         if self.interrupted:
@@ -284,8 +310,8 @@ class SoakOutput:
             lines.append(f"{group.verdict}: {group.signature} ({group.seeds_text})")
             lines.append(f"  seed {first.seed}: {reason}")
             lines.append(f"  {self._replay(first)}")
-            if first.run is not None:
-                lines.append(f"  {self._folder(first)}")
+            if place := self._folder(first):
+                lines.append(f"  {place}")
         if len(groups) > GROUPS_SHOWN_MAX:
             more = len(groups) - GROUPS_SHOWN_MAX
             lines.append(f"... and {counted(more, 'more signature')}; --json lists them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from harness.cli.output import note, say
 from harness.cli.progress import Progress
 from harness.cli.run_verb import default_name
 from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soak
-from harness.cli.soak_output import Replays, SoakOutput
+from harness.cli.soak_output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak_progress import SoakProgress
 from harness.drawing import NONE, undrawn
 from harness.errors import (
@@ -31,7 +32,7 @@ from harness.errors import (
 )
 from harness.ops import Op
 from harness.planning import plan_case
-from harness.plugins import Environment, SoakExecutor
+from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
 from harness.registry import load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
 from harness.soak.pool import soak
@@ -42,6 +43,7 @@ __all__ = ["main", "parse_seeds"]
 
 TakeResult = Callable[[SeedResult], bool]
 SPARK: Final = "spark"
+LAKE: Final = "lake"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse_soak(arguments)
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
-    campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh)
+    sink = None if parsed.lake is None else functools.partial(_open_lake, parsed.lake)
+    campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh, sink=sink)
     try:
         check_writable(parsed)
         for text in campaign.notes:
@@ -57,6 +60,11 @@ def main(arguments: Sequence[str]) -> int:
         return _run(campaign, environment, parsed, Replays(arguments, parsed))
     finally:
         campaign.close()
+
+
+def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
+    sink: SoakSink = load_plugin("soak_sinks", LAKE)
+    return sink.open(uri, name=name, prefix=prefix)
 
 
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
@@ -87,8 +95,11 @@ def _run(
     begin_s = time.monotonic()
     interrupted = False
 
+    artefacts = SinkArtefacts(campaign, parsed)
+
     def take(result: SeedResult) -> bool:
-        go_on = campaign.take(result)
+        artefacts.make(result)
+        go_on = campaign.take(result, sunk=parsed.spark_master is not None)
         if progress is not None and result.stop is None:
             progress.take(result)
             if parsed.spark_master is None:
@@ -110,6 +121,12 @@ def _run(
     finally:
         if progress is not None:
             progress.finish()
+    try:
+        campaign.flush()
+    except KeyboardInterrupt:
+        interrupted = True
+    except InfrastructureError as error:
+        campaign.stopped = str(error)
     code = _exit_code(campaign, interrupted=interrupted)
     output = SoakOutput(
         campaign=campaign,

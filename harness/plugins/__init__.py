@@ -13,6 +13,8 @@ from harness.plugins._runs import (
     PreparedCheck,
     Reporter,
     SoakExecutor,
+    SoakSink,
+    SunkRuns,
     Verb,
     Workload,
 )
@@ -64,6 +66,8 @@ __all__ = [
     "Scene",
     "Session",
     "SoakExecutor",
+    "SoakSink",
+    "SunkRuns",
     "System",
     "Target",
     "TargetSettings",

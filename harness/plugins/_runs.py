@@ -186,8 +186,57 @@ class SoakExecutor(Protocol):
         """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
 
         Calls `take` with each `harness.soak.SeedResult` as JSON, as soon as it is known, and stops
-        where it returns false. Raises `UsageError` or `InfrastructureError`.
+        where it returns false. A job that names a lake has its runs there before that. Raises
+        `UsageError` or `InfrastructureError`.
         """
+        ...
+
+
+class SoakSink(Protocol):
+    """Keeps the runs of soaks elsewhere than in folders of a store."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def open(self, uri: str, *, name: str, prefix: str) -> SunkRuns:
+        """The place at `uri`, for a soak whose runs are called `name/prefix...`.
+
+        Raises `UsageError` where no run can be kept there, before any is made.
+        """
+        ...
+
+
+class SunkRuns(Protocol):
+    """The runs of one soak at the place of a `SoakSink`."""
+
+    uri: str
+
+    def holds(self, run: str, digest: str, verdict: str) -> bool:
+        """Whether this very run is there."""
+        ...
+
+    def add(self, folder: Path) -> None:
+        """Take a finished run. Its folder goes when the run is safe, now or at a later call.
+
+        Raises `InfrastructureError` where it cannot be: the folders stay, to be added again.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Have all that were added safe; raises as `add`, but only once."""
+        ...
+
+    def look(self) -> None:
+        """Learn what others have put there meanwhile; raises `InfrastructureError`."""
+        ...
+
+    def place_of(self, run: str) -> str | None:
+        """Where the files of a run lie; `None` where nothing but its rows is kept."""
+        ...
+
+    def fetch_words(self, run: str, store: str) -> list[str]:
+        """The command that makes a folder of `store` of the run again."""
         ...
 
 

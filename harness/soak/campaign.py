@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ import msgspec
 from harness.case import Case
 from harness.errors import InfrastructureError, UsageError, counted
 from harness.ops import Verdict
+from harness.plugins import SunkRuns
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
 from harness.soak.result import (
@@ -38,7 +39,9 @@ __all__ = ["SOAK_FOLDER", "Campaign", "SoakSpec"]
 SOAK_FOLDER: Final = ".soak"
 JOURNALS_A_CASE_MAX: Final = 5
 LABEL_CHARACTERS_MAX: Final = 60
+LATEST: Final = "latest"
 SIM: Final = "sim"
+OpenSink = Callable[[str, str], SunkRuns]
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,18 +94,24 @@ class Campaign:
     `InfrastructureError` for disks.
     """
 
-    def __init__(self, spec: SoakSpec, *, fresh: bool) -> None:
-        """Take the lock and read the journal; `fresh` forgets it."""
+    def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
+        """Take the lock and read the journal; `fresh` forgets it.
+
+        With a `sink`, opened for the soak's name and the prefix of its runs, they leave the store.
+        """
         check_place(spec.store, spec.name)
         self.spec = spec
         self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
         self.notes: list[str] = []
         self.tally = Tally()
+        self._looked = True  # whether the sink knows all runs that it has
         self.stopped: str | None = None
         """Why it must stop although seeds are left, if it must."""
         self._folder = spec.folder / SOAK_FOLDER
         self._lock = Lock(self._folder / f"{self.id.case}.lock")
         try:
+            prefix = self._prefix if spec.environment == SIM else ""
+            self.sink = None if sink is None else sink(spec.name, prefix)
             path = self._folder / f"{self.id}.log"
             self._look_at_older(path)
             self._journal = Journal(path, str(self.id), spec.first, spec.last, fresh=fresh)
@@ -146,7 +155,7 @@ class Campaign:
         for result in self._journal.results():
             if result.verdict == CRASH:
                 again += 1
-            elif self._must_be_kept(result) and not self._is_kept(result):
+            elif self._must_be_kept(result) and not (self._sinks(result) or self._is_kept(result)):
                 gone += 1
             else:
                 self.tally.take(result)
@@ -160,6 +169,19 @@ class Campaign:
         if gone:
             self.notes.append(f"running {counted(gone, 'seed')} again whose runs the store lacks")
         self.done_before = self.tally.seeds
+
+    def _sinks(self, result: SeedResult) -> bool:
+        """Whether the sink has the run, or takes it now: a kill came just before or after."""
+        folder = result.folder(self.spec.store, self.spec.name)
+        if self.sink is None or folder is None:
+            return False
+        if self.sink.holds(folder.name, result.digest or "", result.verdict):
+            shutil.rmtree(folder, ignore_errors=True)
+            return True
+        if self._is_kept(result):
+            self.sink.add(folder)
+            return True
+        return False
 
     def _must_be_kept(self, result: SeedResult) -> bool:
         return self.spec.keep == KEEP_ALL or result.failed
@@ -200,6 +222,7 @@ class Campaign:
             label=spec.label,
             keep=spec.keep,
             code=self.id.code,
+            lake=None if self.sink is None else self.sink.uri,
         )
 
     @property
@@ -207,8 +230,8 @@ class Campaign:
         """Whether as many seeds are invalid as the soak waits for."""
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
-    def take(self, result: SeedResult) -> bool:
-        """Record one result; whether to go on.
+    def take(self, result: SeedResult, *, sunk: bool = False) -> bool:
+        """Record one result; whether to go on. `sunk`: whoever ran it gave its run to the sink.
 
         A seed that is recorded already is left as it is: another executor may run one twice.
         """
@@ -236,7 +259,30 @@ class Campaign:
             if result.run is None:  # what older code left of this seed is no run of this soak
                 shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
+            folder = result.folder(self.spec.store, self.spec.name)
+            self._looked &= not sunk
+            if not (self.sink is None or sunk or folder is None or result.verdict == CRASH):
+                self.sink.add(folder)
         return not self.enough
+
+    def flush(self) -> None:
+        """Have the sink take what waits for it; raises `InfrastructureError`."""
+        if self.sink is None:
+            return
+        self.sink.flush()
+        if not self._looked:
+            self.sink.look()
+            self._looked = True
+        latest = self.spec.folder / LATEST
+        if latest.is_symlink() and not latest.exists():
+            latest.unlink(missing_ok=True)
+
+    def place_of(self, result: SeedResult) -> str:
+        """Where the run's files lie; empty where nothing is kept of it but rows."""
+        folder = result.folder(self.spec.store, self.spec.name)
+        if folder is None or self.sink is None or folder.is_dir():
+            return "" if folder is None else str(folder)
+        return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
         """The case of one result; of a crash, which leaves no run, it lies beside the journal."""

@@ -66,6 +66,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
     keep: str = KEEP_ALL
     code: str | None = None  # the digest of the code that must run it; `None` takes any
+    lake: str | None = None  # where the soak's runs end up; workers on this machine do not care
 
     @property
     def run(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.errors import InternalError
+from harness.errors import InternalError, UsageError, listed
 from results.lake.files import FileRef, Partition, merged_name
 from results.lake.lake import Lake
 from results.lake.reading import runs_of_file
@@ -105,12 +105,13 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
     """Whether these files are one now; `False` where somebody else changed them meanwhile."""
     log = lake.logs[table]
     schema = lake.schemas[table]
-    merge = new_id()
-    name = merged_name(snapshot.version, merge)
 
     def write_and_commit() -> bool:
         if not _there(group, log.refresh().files):
             return False
+        _refuse_unknown(lake, table)
+        merge = new_id()
+        name = merged_name(snapshot.version, merge)
         addition = ParquetFile(lake.place, table, name, schema).write(
             _parts(lake, table, group), group[0].partition
         )
@@ -131,6 +132,16 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
         return lake.patience.call(f"commit to {log.uri}", commit)
 
     return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
+
+
+def _refuse_unknown(lake: Lake, table: str) -> None:
+    """Columns that somebody added meanwhile would not be in the merged file."""
+    unknown = sorted(set(lake.logs[table].schema().names) - set(lake.schemas[table].names))
+    if unknown:
+        raise UsageError(
+            f"{table} has new columns ({listed(unknown, limit=3)}): a newer release widened the "
+            "lake meanwhile; compact it with that one"
+        )
 
 
 def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
-__all__ = ["Readable", "chosen_runs", "export"]
+__all__ = ["Readable", "chosen_runs", "export", "rows_of_runs"]
 
 RUNS_AT_ONCE: Final = 100
 
@@ -66,34 +66,33 @@ def export(
     problem, as is a run whose rows do not make the history of its digest.
     """
     problems = Problems()
-    written = done = 0
-    for begin in range(0, len(rows), RUNS_AT_ONCE):
-        some = rows[begin : begin + RUNS_AT_ONCE]
-        tables = _tables(lake, [str(row["run"]) for row in some])
-        for row in some:
-            done += 1
-            progress(done)
-            try:
-                own = {name: _of_run(table, row["run"]) for name, table in tables.items()}
-                written += _write(row, own, files, store)
-            except (HarnessError, OSError) as error:
-                problems.add(Problem(str(row["run"]), "history", str(error)))
+    written = 0
+    rows_of_each = rows_of_runs(lake.dataset, [str(row["run"]) for row in rows])
+    for done, (row, own) in enumerate(zip(rows, rows_of_each, strict=True), 1):
+        progress(done)
+        try:
+            written += _write(row, own, files, store)
+        except (HarnessError, OSError) as error:
+            problems.add(Problem(str(row["run"]), "history", str(error)))
     return written, problems
 
 
-def _tables(lake: Readable, keys: Sequence[str]) -> dict[str, pa.Table]:
+def rows_of_runs(
+    dataset: Callable[[str], Dataset], runs: Sequence[str]
+) -> Iterator[dict[str, pa.Table]]:
+    """The rows of each of these runs in the tables of histories; some runs are read at once."""
     import pyarrow.compute as pc
 
-    return {
-        name: lake.dataset(name).to_table(filter=pc.field("run").isin(list(keys)))
-        for name in HISTORY_TABLES
-    }
-
-
-def _of_run(table: pa.Table, key: str) -> pa.Table:
-    import pyarrow.compute as pc
-
-    return table.filter(pc.equal(table["run"], key))
+    for begin in range(0, len(runs), RUNS_AT_ONCE):
+        some = list(runs[begin : begin + RUNS_AT_ONCE])
+        tables = {
+            name: dataset(name).to_table(filter=pc.field("run").isin(some))
+            for name in HISTORY_TABLES
+        }
+        for run in some:
+            yield {
+                name: table.filter(pc.equal(table["run"], run)) for name, table in tables.items()
+            }
 
 
 def _write(

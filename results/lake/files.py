@@ -4,7 +4,7 @@ A file holds whole runs of one table and one partition. Its name says where its 
 
 | name                  | rows                                                                   |
 |-----------------------|------------------------------------------------------------------------|
-| b-BATCH-N.parquet     | of one append; N is its number among those of the same table           |
+| b-BATCH-N.parquet     | of one append; N is its number among the tries for the same table      |
 | c-VERSION-ID.parquet  | of several files, merged; all were visible at this version of `runs`   |
 
 Partition columns stand inside the files, too: whoever gets only a list of files (DuckDB, or Spark

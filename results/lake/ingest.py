@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -25,7 +25,7 @@ from results.store_scan import Problem, Problems, run_folders
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Ingested", "Sink", "ingest"]
+__all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 
 APPEND_BYTES: Final = 384 << 20
 """Of rows in memory, some thirty times what they are in a file."""
@@ -96,8 +96,26 @@ def ingest(
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     problems = Problems()
+    found = ingest_folders(
+        run_folders(store, problems), lake, write,
+        problems=problems, unfinished=unfinished, append_bytes=append_bytes, progress=progress,
+    )  # fmt: skip
+    return found, problems
+
+
+def ingest_folders(
+    folders: Iterable[tuple[str, str, Path]],
+    lake: Sink,
+    write: Callable[[str, bytes], None],
+    *,
+    problems: Problems,
+    unfinished: bool = False,
+    append_bytes: int = APPEND_BYTES,
+    progress: Callable[[Ingested], None] = lambda _: None,
+) -> Ingested:
+    """`ingest` of these folders, each with the name and the id of its run."""
     # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
-    folders = sorted(run_folders(store, problems), key=lambda each: f"{each[0]}/{each[1]}@")
+    folders = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     found = Ingested(total=len(folders))
     known = lake.known()
     work = _Work(lake, found, problems, append_bytes)
@@ -126,7 +144,7 @@ def ingest(
             work.add(source)
         work.finish()
     progress(found)
-    return found, problems
+    return found
 
 
 def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:

@@ -31,7 +31,14 @@ from results.schema import COLUMNS, FACT_TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS_KEPT", "RESULT_TABLES", "ResultLake", "result_schema"]
+__all__ = [
+    "FACTS_KEPT",
+    "RESULTS",
+    "RESULTS_VERSION",
+    "RESULT_TABLES",
+    "ResultLake",
+    "result_schema",
+]
 
 RESULTS: Final = "results"
 RESULTS_VERSION: Final = 1
@@ -105,7 +112,7 @@ class ResultLake(Lake):
     ) -> bool:
         del partitions
         state = self.main.refresh()
-        self._accept(state.settings)
+        self._accept(MAIN, state.settings)
         if batch in self.visible_batches(state, {batch}):
             return True  # an earlier try, whose answer was lost
         if self.main.fenced(batch):

@@ -10,6 +10,7 @@ is *visible* once `runs` has it; `Snapshot` shows the rows of visible batches on
   which the writer saw that none of its runs is there yet, that its batch is not fenced, and that
   no newer release changed the lake. So of two writers with the same run one succeeds; the other
   sees it at its next try, abandons its batch and appends the rest under a new one.
+* Every upload has a name of its own, so that one which lands late is a file that no log has.
 * A try whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file is
   in its log, or the run stands in `runs` under the writer's own batch. A commit still under way can
   land only as the next version. A writer gives a batch up only for what it saw in a later version,
@@ -42,8 +43,10 @@ A lake object is for one thread of one process; other processes open their own.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,6 +73,7 @@ LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 GRACE_HOURS: Final = 24
 ROUNDS_MAX: Final = 20
+OPENING_S: Final = 60.0  # then the place is more likely wrong than busy
 THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
 
 
@@ -124,7 +128,7 @@ class Lake:
             version=version,
             patience=patience or Patience(),
         )
-        lake.patience.call(f"create a lake at {lake.place.uri}", lake._create)
+        _opening(lake.patience).call(f"create a lake at {lake.place.uri}", lake._create)
         return lake
 
     @classmethod
@@ -144,12 +148,7 @@ class Lake:
             version=version,
             patience=patience or Patience(),
         )
-        if not lake.patience.call(f"open {lake.place.uri}", lake._find):
-            lake._refuse_foreign()
-            raise UsageError(
-                f"there is no lake at {lake.place.uri!r}; `harness ingest STORE --lake URI` makes "
-                "one"
-            )
+        _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
         return lake
 
     @classmethod
@@ -157,32 +156,32 @@ class Lake:
         cls,
         uri: str,
         *,
+        version: int,
         storage_options: Mapping[str, str] | None = None,
         patience: Patience | None = None,
     ) -> Lake:
         """The lake at `uri` with the tables and columns that it has: for its upkeep.
 
-        Raises as `open`, but knows no version that is too new.
+        Raises as `open`; a lake whose schema is newer than `version` is a newer release's to keep.
         """
         place, patience = Place(uri, storage_options), patience or Patience()
 
         def find() -> Lake:
             logs = {name: Log(place, name) for name in place.tables()}
-            there = {name: log for name, log in logs.items() if log.exists()}
+            there = {
+                name: log
+                for name, log in logs.items()
+                if log.exists() and (name == MAIN or LAKE in log.settings())
+            }
             if MAIN not in there:
                 raise UsageError(f"there is no lake at {place.uri!r}")
             schemas = {name: _without_batch(log.schema()) for name, log in there.items()}
-            version = there[MAIN].settings().get(SCHEMA, "")
-            lake = cls(
-                place,
-                schemas=schemas,
-                version=int(version) if version.isdigit() else 0,
-                patience=patience,
-            )
-            assert lake._find()
+            lake = cls(place, schemas=schemas, version=version, patience=patience)
+            if not lake._find():
+                raise AgainError("the table of runs is gone")
             return lake
 
-        return patience.call(f"open {place.uri}", find)
+        return _opening(patience).call(f"open {place.uri}", find)
 
     # Opening -------------------------------------------------------------------------------------
 
@@ -190,24 +189,35 @@ class Lake:
         """Whether there is a lake; it is open then."""
         if not self.main.exists():
             return False
-        self._found_version = self._accept(self.main.settings())
+        self._found_version = self._accept(MAIN, self.main.settings())
         self._missing = {table for table, log in self.logs.items() if not log.exists()}
         if self._missing and self._found_version >= self.version:
-            raise InfrastructureError(
-                f"the lake at {self.place.uri} lacks {listed(sorted(self._missing), limit=3)}; its "
-                "folder was removed: restore it"
-            )
+            raise self._lacking(sorted(self._missing))
         for table, log in self.logs.items():
             if table not in self._missing:
                 self._accept_columns(table, log.schema())
         return True
 
-    def _accept(self, settings: Mapping[str, str]) -> int:
+    def _find_or_say(self) -> None:
+        if not self._find():
+            self._refuse_foreign()
+            raise UsageError(
+                f"there is no lake at {self.place.uri!r}; `harness ingest STORE --lake URI` makes "
+                "one"
+            )
+
+    def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
+        return InfrastructureError(
+            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}; its "
+            "folder was removed: restore it"
+        )
+
+    def _accept(self, table: str, settings: Mapping[str, str]) -> int:
         """The version of its schema; refuses what is no lake of ours, or too new."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
-                f"{self.place.uri!r} has a table {MAIN!r} that is not a harness lake's; name "
+                f"{self.place.uri!r} has a table {table!r} that is not a harness lake's; name "
                 "another place for the lake"
             )
         if form != LAKE_FORM or int(schema) > self.version:
@@ -228,7 +238,10 @@ class Lake:
                 )
 
     def _refuse_foreign(self) -> None:
-        entries = [name for name in self.place.entries() if name not in self.schemas]
+        # Another creation may go on: what is there was empty first, and then a table.
+        entries = self.place.entries()
+        begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
+        entries = [name for name in entries if name not in begun]
         if "_delta_log" in entries:
             raise UsageError(
                 f"{self.place.uri!r} is a single Delta table, not a lake; name another place"
@@ -248,24 +261,31 @@ class Lake:
         if not self._find():
             raise AgainError("the table of runs is not there yet")
 
-    def _make(self, tables: Mapping[str, Any]) -> None:
+    def _make(self, tables: Collection[str]) -> None:
         """Create tables, `runs` last: a lake without it is none yet."""
         settings = {LAKE: LAKE_FORM, SCHEMA: str(self.version)}
-        for table in sorted(tables, key=lambda table: table == MAIN):
-            log = self.logs[table]
-            if log.exists():
-                self._accept(log.settings())
-            else:
-                log.create(self.schemas[table], settings)
+        there = {table for table in tables if self.logs[table].exists()}
+        for table in sorted(there):
+            self._accept(table, self.logs[table].settings())
+        if MAIN in tables and any(self.logs[table].refresh().files for table in there):
+            if self.main.exists():
+                raise AgainError("somebody else made it meanwhile, and appended to it")
+            raise self._lacking([MAIN])
+        for table in sorted(set(tables) - there, key=lambda table: (table == MAIN, table)):
+            self.logs[table].create(self.schemas[table], settings)
 
     def _widen(self) -> None:
         """Give an older lake the tables and columns of today, `runs` last."""
         if self._found_version >= self.version:
             return
-        self._make(dict.fromkeys(self._missing))
+        if not self._find():  # others may have widened it since it was opened
+            raise AgainError("the table of runs is gone")
+        self._make(self._missing)
         for table in sorted(self.logs, key=lambda table: table == MAIN):
             log = self.logs[table]
             assert log.exists()
+            if self._accept(table, log.settings()) == self.version:
+                continue
             there = log.schema().names
             fields = [field for field in self.schemas[table] if field.name not in there]
             log.widen(fields, {SCHEMA: str(self.version)})
@@ -301,8 +321,8 @@ class Lake:
             if self._append_batch(new_id(), tables, partitions):
                 return skipped
         raise InfrastructureError(
-            f"{self.place.uri}: others appended the same runs {ROUNDS_MAX} times meanwhile; are "
-            "there two ingests of one store? Let one of them end"
+            f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
+            "or a vacuum without a time of grace took the append for a dead one's; let them end"
         )
 
     def _append_batch(
@@ -311,11 +331,10 @@ class Lake:
         """Whether the batch is visible now; else it never will be."""
 
         def upload(table: str) -> list[Addition]:
+            names = (batch_name(batch, number) for number in itertools.count())
             return [
-                self._write(table, batch_name(batch, number), part, partition)
-                for number, (partition, part) in enumerate(
-                    by_partition(tables[table], partitions, batch)
-                )
+                self._write(table, names, part, partition)
+                for partition, part in by_partition(tables[table], partitions, batch)
             ]
 
         def append(table: str) -> None:
@@ -329,11 +348,14 @@ class Lake:
             f"commit to {self.main.uri}", lambda: self._commit_main(batch, additions, partitions)
         )
 
-    def _write(self, table: str, name: str, part: pa.Table, partition: Partition) -> Addition:
-        file = ParquetFile(self.place, table, name, self.schemas[table])
-        return self.patience.call(
-            f"write to {self.place.uri}", lambda: file.write(iter([part]), partition)
-        )
+    def _write(
+        self, table: str, names: Iterator[str], part: pa.Table, partition: Partition
+    ) -> Addition:
+        def write() -> Addition:
+            file = ParquetFile(self.place, table, next(names), self.schemas[table])
+            return file.write(iter([part]), partition)
+
+        return self.patience.call(f"write to {self.place.uri}", write)
 
     def _each(self, function: Callable[[str], None], tables: Sequence[str]) -> None:
         if self._threads == 1:
@@ -371,7 +393,7 @@ class Lake:
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
         """Which of these runs the newest state of `runs` has, and of which batch."""
         state = self.main.refresh()
-        self._accept(state.settings)
+        self._accept(MAIN, state.settings)
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
         for run, partition in partitions.items():
@@ -456,6 +478,10 @@ class Lake:
     def files(self, table: str) -> list[FileRef]:
         """The files of a table now, for DuckDB, or Spark without a jar."""
         return self.snapshot().files(table)
+
+
+def _opening(patience: Patience) -> Patience:
+    return dataclasses.replace(patience, total_s=min(patience.total_s, OPENING_S))
 
 
 def _without_batch(schema: pa.Schema) -> pa.Schema:

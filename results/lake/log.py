@@ -72,7 +72,10 @@ class Log:
         return True
 
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
-        """An empty table; nothing happens where there is one."""
+        """An empty table; nothing happens where there is one.
+
+        Whoever loses against another creation must not commit its settings behind the other's.
+        """
         deltalake = require("deltalake")
         with troubles(self.uri):
             deltalake.DeltaTable.create(
@@ -83,6 +86,7 @@ class Log:
                 configuration={**settings, "delta.checkpointInterval": CHECKPOINT_EVERY},
                 storage_options=self.place.options,
                 raise_if_key_not_exists=False,
+                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
             )
 
     def schema(self) -> pa.Schema:
@@ -97,14 +101,17 @@ class Log:
         return found
 
     def widen(self, fields: Sequence[pa.Field], settings: Mapping[str, str]) -> None:
-        """Add nullable columns, then the settings."""
+        """Add nullable columns, then the settings, both only to the state that was read last."""
         deltalake = require("deltalake")
+        exact = deltalake.CommitProperties(max_commit_retries=0)
         with troubles(self.uri):
             if fields:
                 self._delta.alter.add_columns(
-                    [deltalake.Field.from_arrow(field) for field in fields]
+                    [deltalake.Field.from_arrow(field) for field in fields], commit_properties=exact
                 )
-            self._delta.alter.set_table_properties(dict(settings), raise_if_not_exists=False)
+            self._delta.alter.set_table_properties(
+                dict(settings), raise_if_not_exists=False, commit_properties=exact
+            )
         self._state = None
 
     def refresh(self) -> State:

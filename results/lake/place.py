@@ -6,19 +6,25 @@ over them the caller's storage options.
 
 A file is written under its last name at once where the store shows nothing before the upload is
 complete, else under another name first: a torn file is never met under a name that a log has.
+Nobody writes a name twice (`results.lake.writing`), so no late upload changes what a log has.
+
+What was acknowledged outlives the process that wrote it. On local disks it is the operating
+system's from then on: a power cut may take the last seconds. An upload in parts that was broken off
+is no file, but some stores bill for it until a rule of the bucket removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from harness.errors import UsageError
+from harness.errors import UsageError, shown
 from results.lake.trouble import troubles
 
 if TYPE_CHECKING:
@@ -26,12 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "Stored"]
 
+REMOTE: Final = ("s3", "gs", "abfs", "abfss")
+"""Schemes that both libraries take."""
+S3_ALIASES: Final = ("s3a", "s3n")
+CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 DEFAULTS: Final[Mapping[str, str]] = {
-    "aws_conditional_put": "etag",  # what makes two commits of one version impossible
+    CONDITIONAL_PUT: "etag",  # what makes two commits of one version impossible
     "max_retries": "8",
     "retry_timeout": "60s",
     "timeout": "60s",
@@ -51,27 +61,28 @@ class Place:
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         """Raises `UsageError` for a URI that names no place we can write to."""
-        if not uri:
-            raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
+        _refuse_unclear(uri)
         parts = urlsplit(uri)
         scheme = parts.scheme if "://" in uri else ""
         self.local = scheme in {"", "file"}
         self.options: dict[str, str] = {}
         if self.local:
             folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
-            if folder.exists() and not folder.is_dir():
-                raise UsageError(f"{uri!r} is a file, not a folder; name another place")
             self.uri = str(folder)
+            with troubles(self.uri):
+                above = next(path for path in (folder, *folder.parents) if path.exists())
+            if not above.is_dir():
+                raise UsageError(f"{str(above)!r} is a file, not a folder; name another place")
         else:
-            if not parts.netloc or not parts.path.strip("/"):
-                raise UsageError(
-                    f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
-                    "s3://BUCKET/lake"
-                )
-            name = "s3" if scheme in {"s3a", "s3n"} else scheme
+            name = "s3" if scheme in S3_ALIASES else scheme
             self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
             self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
         self.options |= _options(storage_options or {})
+        if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
+            raise UsageError(
+                f"{CONDITIONAL_PUT} is disabled: of two writers at once one would lose rows; "
+                "leave it out"
+            )
         with troubles(self.uri):
             self.files: FileSystem = self._filesystem()
 
@@ -79,7 +90,6 @@ class Place:
         from pyarrow import fs
 
         if self.local:
-            Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
             return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
         if not self.uri.startswith("s3://"):
             found, path = fs.FileSystem.from_uri(self.uri)
@@ -117,10 +127,16 @@ class Place:
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
-            with self.files.open_output_stream(under) as sink:
-                yield sink
-            if self.local:
-                self.files.move(under, path)
+            try:
+                with self.files.open_output_stream(under) as sink:
+                    yield sink
+                if self.local:
+                    self.files.move(under, path)
+            except Exception:
+                if self.local:  # a full disk needs the space
+                    with contextlib.suppress(OSError):
+                        self.files.delete_file(under)
+                raise
 
     def listed(self, table: str) -> list[Stored]:
         """All files in the folder of a table, its log's excepted."""
@@ -151,6 +167,19 @@ class Place:
         there = [info.type == fs.FileType.Directory for info in logs]
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
+    def empty_folders(self) -> list[str]:
+        """The names of the folders with nothing in them, as a killed creation leaves them."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            return [
+                info.base_name
+                for info in found
+                if info.type == fs.FileType.Directory
+                and not self.files.get_file_info(fs.FileSelector(info.path))
+            ]
+
     def delete(self, table: str, name: str) -> None:
         """Remove one file; one that is gone already is no error."""
         with troubles(self.uri), contextlib.suppress(FileNotFoundError):
@@ -159,6 +188,45 @@ class Place:
     def now_ms(self) -> int:
         """The time of day, ms since 1970."""
         return time.time_ns() // 1_000_000
+
+
+def _refuse_unclear(uri: str) -> None:
+    """Raise `UsageError` for a URI that names no place, or hardly the one that was meant."""
+    if not uri.strip():
+        raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
+    if not uri.isprintable():
+        raise UsageError(f"the lake's URI {shown(uri)} has characters that nobody sees")
+    example = "give a folder, or s3://BUCKET/PREFIX"
+    scheme, colon, rest = uri.partition(":")
+    known = {"file", *REMOTE, *S3_ALIASES}
+    if "://" not in uri:
+        if colon and (scheme.lower() in known or (rest.startswith("/") and "/" not in scheme)):
+            raise UsageError(f"{uri!r} has no // behind its scheme; {example}")
+        return
+    if scheme.lower() not in known:
+        raise UsageError(
+            f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
+            f"{scheme}://; {example}"
+        )
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
+    if parts.query or parts.fragment:
+        raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
+    if parts.scheme == "file":
+        if parts.netloc not in {"", "localhost"}:
+            raise UsageError(f"{uri!r} names the machine {parts.netloc!r}; write file:///FOLDER")
+    elif not parts.netloc or not parts.path.strip("/"):
+        raise UsageError(
+            f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
+            "s3://BUCKET/lake"
+        )
+    elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
+        raise UsageError(
+            f"{uri!r} has {parts.netloc!r} as its bucket; a server goes into AWS_ENDPOINT_URL, "
+            "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
 
 
 def _options(given: Mapping[str, str], prefix: str = "") -> dict[str, str]:

@@ -14,7 +14,7 @@ from harness.errors import HarnessError, counted, listed
 from results.lake.files import BATCH, KEY, MAIN, FileRef, Partition
 from results.lake.lake import Lake
 from results.lake.snapshot import Snapshot
-from results.lake.trouble import troubles
+from results.lake.trouble import AgainError, troubles
 
 __all__ = ["Finding", "check"]
 
@@ -30,8 +30,19 @@ class Finding(NamedTuple):
     text: str
 
 
+class _GoneError(HarnessError):
+    """A file that was listed is not there any more."""
+
+
 def check(lake: Lake) -> list[Finding]:
-    """Read the run and the batch of every visible row and compare; damage stands first."""
+    """Read the run and the batch of every visible row and compare; damage stands first.
+
+    Files that are replaced and removed meanwhile are no damage: it begins again.
+    """
+    return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
+
+
+def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
     found: list[Finding] = []
     batches: dict[Run, str] = {}
@@ -48,8 +59,11 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
     listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
     stored = {file.name: file.size_bytes for file in listing}
     files = snapshot.files(table)
+    state = call(f"read {uri}", lake.logs[table].refresh)
     found = []
     lost = [file.name for file in files if file.name not in stored]
+    if any(name not in state.files for name in lost):
+        raise AgainError(f"files of {table} were replaced and removed meanwhile")
     if lost:
         found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {_some(lost)}"))
     there = [file for file in files if file.name in stored]
@@ -57,7 +71,6 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
     if torn:
         text = f"{counted(len(torn), 'file')} of another size than written: {_some(torn)}"
         found.append(Finding(table, True, text))
-    state = call(f"read {uri}", lake.logs[table].refresh)
     visible = {file.name for file in files}
     unseen = [name for name in state.files if name not in visible]
     beside = [name for name in stored if name not in state.files]
@@ -80,6 +93,8 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             rows, pairs = lake.patience.call(
                 f"read {file.uri}", functools.partial(_pairs, lake, file)
             )
+        except _GoneError as error:
+            raise AgainError(str(error)) from error
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
@@ -113,12 +128,15 @@ def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
     import pyarrow.parquet as pq
 
     with troubles(file.uri):
-        table = pq.read_table(
-            f"{file.table}/{file.name}",
-            columns=[KEY, BATCH],
-            filesystem=lake.place.files,
-            partitioning=None,
-        )
+        try:
+            table = pq.read_table(
+                f"{file.table}/{file.name}",
+                columns=[KEY, BATCH],
+                filesystem=lake.place.files,
+                partitioning=None,
+            )
+        except FileNotFoundError as error:
+            raise _GoneError(f"{file.name} is gone") from error
     unique = table.group_by([KEY, BATCH]).aggregate([])
     runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
     return table.num_rows, list(runs)

@@ -24,17 +24,22 @@ T = TypeVar("T")
 CREDENTIALS: Final = (
     "invalidaccesskeyid", "invalid_access_key_id", "signaturedoesnotmatch", "accessdenied",
     "signature_does_not_match", "access_denied", "403 forbidden", "401 unauthorized",
-    "http response code 403", "invalidtoken", "expiredtoken", "invalid_client_token",
+    "http response code 403", "status 403", "invalidtoken", "expiredtoken", "invalid_client_token",
     "unrecognizedclient", "missing or invalid credential", "permission denied",
     "invalidclienttokenid",
 )  # fmt: skip
 NO_BUCKET: Final = ("nosuchbucket", "no_such_bucket", "bucket does not exist")
 PLAIN_HTTP: Final = ("scheme is not allowed", "url scheme")
 FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagefull")
-_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT)
+FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
+BROKEN_LOG: Final = ("json error", "parquet error")
+_CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
-class AgainError(Exception):
+class AgainError(InfrastructureError):
     """A call failed in a way that another try may cure, or whose effect is not known."""
 
 
@@ -60,7 +65,7 @@ def troubles(uri: str) -> Iterator[None]:
     """Errors of a store at `uri` leave as `AgainError`, or as what `said_of` makes of them."""
     try:
         yield
-    except (HarnessError, AgainError):
+    except HarnessError:
         raise
     except Exception as error:
         raise said_of(error, uri) from error
@@ -70,31 +75,51 @@ def said_of(error: Exception, uri: str) -> Exception:
     """What a caller is to do about an error of a store."""
     text = _one_line(error)
     lower = text.lower()
-    if getattr(error, "errno", None) in _FULL_CODES or any(word in lower for word in FULL):
+    code = _code_of(error, lower)
+    if code in FULL_CODES or any(word in lower for word in FULL):
         return InfrastructureError(
             f"no space is left at {uri}; what was acknowledged is whole: free some and append again"
         )
+    if code in NO_FOLDER_CODES:
+        return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
     if any(word in lower for word in NO_BUCKET):
         return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
-    if any(word in lower for word in CREDENTIALS) or isinstance(error, PermissionError):
+    if code in RIGHTS_CODES:
+        return UsageError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
+    if any(word in lower for word in CREDENTIALS):
         return UsageError(
             f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
-            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the rights of the folder"
+            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and their rights"
         )
     if any(word in lower for word in PLAIN_HTTP):
         return UsageError(f"the endpoint of {uri} is plain HTTP: set AWS_ALLOW_HTTP=true")
+    if any(word in lower for word in BROKEN_LOG):
+        return InfrastructureError(
+            f"the log of {uri} is damaged ({clipped(text, 160)}); restore its folder"
+        )
     if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
         return error  # our own mistake: no other try mends it
     if isinstance(error, ValueError):  # as Arrow calls a file that is no Parquet
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
+    if any(word in lower for word in NOBODY):
+        return AgainError(f"nobody answers ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
     return AgainError(clipped(text, 300))
+
+
+def _code_of(error: Exception, text: str) -> int | None:
+    """The operating system's number for an error, which Rust and Arrow only write into the text."""
+    code = getattr(error, "errno", None)
+    if code is None and (found := _CODE.search(text)):
+        code = int(found[1])
+    return code
 
 
 def _one_line(error: Exception) -> str:
     """An error without colours, arrows and new lines."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
+    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack of Rust's
     return " ".join(plain.split()) or type(error).__name__
 
 

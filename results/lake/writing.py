@@ -134,15 +134,19 @@ class ParquetFile:
 
         footers: list[Any] = []
         with self._place.writing(self._table, self._name) as sink:
-            with pq.ParquetWriter(
+            writer = pq.ParquetWriter(
                 sink,
                 self._schema,
                 compression=COMPRESSION,
                 metadata_collector=footers,
                 **parquet_options(self._schema),
-            ) as writer:
+            )
+            try:
                 for part in parts:
                     writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
+                writer.close()
+            finally:
+                writer.is_open = False  # else a failed one complains when it is collected
             size_bytes = sink.tell()
         return Addition(
             name=self._name,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from results.budgets import Budget
 from results.lake.files import MAIN, FileRef, Partition
-from results.lake.judged import ResultLake
+from results.lake.judged import RESULTS, ResultLake
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Check
@@ -64,7 +64,7 @@ class LakeSource:
         """
         self.problems = Problems()
         self.place = lake.place
-        self.results = f"{lake.place.uri}/results"
+        self.results = f"{lake.place.uri}/{RESULTS}"
         self._budgets = budgets
         self._facts = facts
         self._slots = slots

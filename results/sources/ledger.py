@@ -49,6 +49,7 @@ LAKE_MODULES: Final = (
     "results.lake.schema",
     "results.lake.typed",
     "results.lake.values",
+    "results.sources.lake_found",
     "results.sources.lake_work",
 )
 """Whatever stands between the rows of a lake and what is said of them."""

@@ -250,18 +250,28 @@ async def test_a_missing_segment_is_corruption() -> None:
         await recovered(disk)
 
 
-async def test_a_blank_last_segment_is_removed() -> None:
-    """KUDU-1551: a crash between creating a segment and writing its header."""
-
+async def test_a_last_segment_with_nothing_in_it_is_removed() -> None:
+    """KUDU-1551: a crash between creating a segment and writing its header; or a power cut took
+    all that came after that.
+    """
     disk = await written([entry(1, 1)])
-    disk.files["g/wal-0000000002"] = bytearray()
-
     log = Log(disk)
-    assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
-    assert sorted(disk.files) == ["g/wal-0000000001"]
+    await log.wal.recover(OpId(0, 0))
     await log.write(OpId(1, 1), entry(1, 2))
     await log.stop()
-    assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
+    first, second = (bytes(disk.files[path]) for path in sorted(disk.files))
+
+    for size in range(len(second)):
+        disk.files = {
+            "g/wal-0000000001": bytearray(first),
+            "g/wal-0000000002": bytearray(second[:size]),
+        }
+        log = Log(disk)
+        assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
+        assert sorted(disk.files) == ["g/wal-0000000001"]
+        await log.write(OpId(1, 1), entry(1, 2))
+        await log.stop()
+        assert await recovered(disk) == [entry(1, 1), entry(1, 2)]
 
 
 async def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
@@ -300,6 +310,21 @@ async def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> N
 
     assert 1 < log.wal.segment_count < before
     assert await recovered(disk, OpId(1, 10)) == [entry(1, i) for i in range(11, 20)]
+
+
+async def test_garbage_is_what_the_next_collection_would_remove() -> None:
+    log = Log(MemoryDisk(), segment_bytes=120)
+    for index in range(1, 9):
+        await log.write(OpId(1, index - 1), entry(1, index))
+    for index in range(3, 12):  # the end of the first segments is overwritten
+        await log.write(OpId(1, index - 1), entry(2, index))
+    for base in range(12):
+        garbage = log.wal.counters(base)["garbage segments"]
+        before = log.wal.segment_count
+        await log.wal.collect(base)
+        assert before - log.wal.segment_count == garbage
+    assert log.wal.segment_count == 1
+    await log.stop()
 
 
 async def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:

@@ -1,6 +1,7 @@
 """Seeds over Spark's executors: the same results and the same store as on this machine."""
 
 import itertools
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +14,7 @@ from harness.cli import main
 from harness.errors import InfrastructureError
 from harness.soak import SeedJob, SeedResult
 from harness.soak.identity import code_digest
+from results import open as open_tables
 from results import soak_spark
 from results.soak_spark import SparkSoak, run_ranges, split
 from tests.soak.commands import LEASELESS, contents, results
@@ -47,6 +49,40 @@ def answers(batches, work):
 def batch(*ranges):
     columns = [pa.array(column, pa.int64()) for column in zip(*ranges, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names=["first", "last"])
+
+
+@pytest.mark.process
+def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "staging"))
+    (tmp_path / "staging").mkdir()
+    lake = tmp_path / "lake"
+    for _ in range(2):  # a task that is tried again changes nothing
+        found = answers([batch((3, 4))], job(store="/not/here", lake=str(lake)))
+    runs = open_tables(lake).table("runs").pandas()
+    assert sorted(zip(runs["seed"], runs["id"], runs["digest"], strict=True)) == [
+        (seed, f"r-{seed}", found[seed].digest) for seed in (3, 4)
+    ]
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
+@spark_test
+@pytest.mark.process
+def test_a_soak_on_spark_into_a_lake(tmp_path, capsys):
+    words = [
+        *("soak", "--store", str(tmp_path / "s"), "--seeds", "1..3", "--name", "n", *LEASELESS),
+        *("--lake", str(tmp_path / "lake"), "--spark-master", "local[2]", "--json"),
+    ]
+    assert main(words) == 1
+    found = msgspec.json.decode(capsys.readouterr().out)
+    runs = open_tables(tmp_path / "lake").table("runs").pandas()
+    assert dict(zip(runs["seed"], runs["digest"], strict=True)) == {
+        result["seed"]: result["digest"] for result in found["results"]
+    }
+    folders = {path.name for path in (tmp_path / "lake/folders/n").iterdir()}
+    assert folders == {
+        Path(result["run"]).name for result in found["results"] if result["verdict"] != "valid"
+    }
+    assert [path.name for path in (tmp_path / "s/n").iterdir()] == [".soak"]
 
 
 @pytest.mark.process

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import struct
 import zlib
 from collections.abc import Callable
@@ -134,7 +135,9 @@ class Wal:
         return int(text)
 
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
-        """Replay a segment; false when it never got its header and was removed (KUDU-1551)."""
+        """Replay a segment; false when nothing is in it, and it was removed: a crash came before
+        its header (KUDU-1551), or a power cut took all after it. Each of those would leave one.
+        """
         data = await self._env.disk.read(segment.path)
         if is_last and len(data) < _HEADER.size:
             await self._env.disk.remove(segment.path)
@@ -158,6 +161,9 @@ class Wal:
                 log.add(append, f"{segment.path} at {offset}")
                 segment.last_index = max(segment.last_index, append.entries[-1].index)
             offset = end
+        if is_last and offset == _HEADER.size:
+            await self._env.disk.remove(segment.path)
+            return False
         segment.size = offset
         return True
 
@@ -252,8 +258,13 @@ class Wal:
         return len(self._segments)
 
     def counters(self, base_index: int) -> dict[str, int]:
-        """Size on disk; `garbage segments` hold nothing after `base_index` and may go."""
-        old = sum(segment.last_index <= base_index for segment in self._segments)
+        """Size on disk; `garbage segments`, the oldest, hold nothing after `base_index` and may go.
+
+        One whose end was overwritten stays, and keeps those after it, until a snapshot covers that.
+        """
+        old = sum(
+            1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
+        )
         return {
             "log bytes": sum(segment.size for segment in self._segments),
             "log segments": len(self._segments),

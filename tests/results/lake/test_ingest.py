@@ -19,6 +19,8 @@ from results.lake.lake import Lake
 from results.lake.verb import main as lake_verb
 from tests.run_folders import keep_run
 
+pytestmark = pytest.mark.lake
+
 
 def history(seed, ops=3):
     """Some operations of one client that are answered, each with `[key, value]`."""

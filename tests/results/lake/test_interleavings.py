@@ -17,7 +17,7 @@ from results.lake.compaction import compact
 from tests.results.lake.stage import HARM, Actor, play
 from tests.results.lake.toy import contents, damage, lake_at, rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.lake, pytest.mark.slow]
 
 HARMS_MAX = 4
 

@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 from harness.errors import InfrastructureError, InternalError, UsageError
 from results.lake.lake import Lake
@@ -23,6 +22,8 @@ from tests.results.lake.toy import (
     operations_of,
     rows,
 )
+
+pytestmark = pytest.mark.lake
 
 
 def test_appends_are_seen_by_all(tmp_path):
@@ -69,6 +70,8 @@ def test_partitions_and_runs_prune_files(tmp_path):
 
 
 def test_others_read_it_with_delta_and_with_the_list_of_files(tmp_path):
+    from deltalake import DeltaTable
+
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(["r1"], label="001"))
     lake.append(rows(["r2"], day=dt.date(2025, 1, 2)))
@@ -88,6 +91,8 @@ def test_others_read_it_with_delta_and_with_the_list_of_files(tmp_path):
 
 
 def test_statistics_are_kept(tmp_path):
+    from deltalake import DeltaTable
+
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(["r1", "r2"]))
     lake.append(rows(["r3"]))
@@ -178,6 +183,8 @@ def test_a_reader_in_the_middle_of_an_append_sees_nothing_of_it(tmp_path):
 
 
 def test_a_foreign_place_is_refused_and_untouched(tmp_path):
+    from deltalake import write_deltalake
+
     write_deltalake(str(tmp_path / "delta"), pa.table({"run": ["x"]}))
     write_deltalake(str(tmp_path / "many" / "runs"), pa.table({"run": ["x"]}))
     (tmp_path / "folder").mkdir()

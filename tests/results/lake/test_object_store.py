@@ -5,13 +5,23 @@ import threading
 import duckdb
 import pytest
 
+from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
 from results.lake.lake import Lake
+from results.lake.place import Place
 from results.lake.trouble import Patience
-from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, refused_by, s3_server
+from tests.object_store import (
+    BUCKET,
+    flaky_proxy,
+    free_port,
+    options_for,
+    refuse_from_now,
+    refused_by,
+    s3_server,
+)
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
 
-pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.lake, pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +49,7 @@ def test_an_environment_that_says_where_and_who(endpoint, monkeypatch):
         monkeypatch.setenv(name, value)
     lake = lake_at(f"s3://{BUCKET}/environment")
     lake.append(rows(["r1"]))
-    assert contents(Lake.open_as_found(f"s3://{BUCKET}/environment")) == {"r1"}
+    assert contents(Lake.open_as_found(f"s3://{BUCKET}/environment", version=1)) == {"r1"}
     duck = duckdb.connect()
     duck.register("operations", lake.dataset("operations"))
     assert duck.execute("select count(distinct run) from operations").fetchone() == (1,)
@@ -96,4 +106,80 @@ def test_trouble_is_one_clear_line(endpoint):
     nobody = {**options_for(f"http://127.0.0.1:{free_port()}"), "max_retries": "0"}
     with pytest.raises(InfrastructureError, match="after 2 tries") as refused:
         opened(f"s3://{BUCKET}/x", nobody, attempts_max=2)
+    assert "is AWS_ENDPOINT_URL right?" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+REFUSALS = ["AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_wrong_credentials_are_told_at_once(endpoint, code, monkeypatch, tmp_path, capsys):
+    with flaky_proxy(endpoint, chance=1.0, code=code) as proxy:
+        options = options_for(proxy)
+        for opening in (
+            lambda uri: opened(uri, options),
+            lambda uri: Lake.open(uri, schemas=SCHEMAS, version=1, storage_options=options),
+            lambda uri: Lake.open_as_found(uri, version=1, storage_options=options),
+        ):
+            with pytest.raises(UsageError, match="check the credentials") as refused:
+                opening(f"s3://{BUCKET}/x")
+            assert "\n" not in str(refused.value)
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        (tmp_path / "store").mkdir()
+        assert main(["ingest", str(tmp_path / "store"), "--lake", f"s3://{BUCKET}/x"]) == 254
+        assert len(capsys.readouterr().err.splitlines()) == 1
+        assert refused_by(proxy) <= 20
+
+
+def test_credentials_that_expire_lose_nothing(endpoint):
+    uri = f"s3://{BUCKET}/expires"
+    with flaky_proxy(endpoint, chance=0.0, code="ExpiredToken") as proxy:
+        lake = lake_at(uri, storage_options=options_for(proxy))
+        lake.append(rows(["r1"]))
+        refuse_from_now(proxy, 1.0)
+        for refused in (lambda: lake.append(rows(["r2"])), lake.compact, lake.vacuum, lake.check):
+            with pytest.raises(UsageError, match="check the credentials"):
+                refused()
+        assert refused_by(proxy) <= 60
+        refuse_from_now(proxy, 0.0)
+        lake.append(rows(["r2"]))
+        assert contents(lake) == {"r1", "r2"}
+        lake.vacuum(grace_hours=0)
+        lake.vacuum(grace_hours=0)
+        assert lake.check() == []
+
+
+def test_two_creations_at_once(endpoint):
+    uri, options = f"s3://{BUCKET}/created", options_for(endpoint)
+    start, failures = threading.Barrier(3), []
+
+    def create(run):
+        start.wait()
+        try:
+            lake_at(uri, storage_options=options).append(rows([run]))
+        except BaseException as error:  # noqa: BLE001 - the test shows it
+            failures.append(error)
+
+    threads = [threading.Thread(target=create, args=(f"r{index}",)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert contents(lake_at(uri, storage_options=options)) == {"r0", "r1", "r2"}
+
+
+def test_a_foreign_object_in_the_place_is_refused_and_untouched(endpoint):
+    uri, options = f"s3://{BUCKET}/foreign", options_for(endpoint)
+    place = Place(uri, options)
+    for name in ("thesis.tex", "runs/part-0.parquet"):
+        with place.files.open_output_stream(name) as file:
+            file.write(b"somebody's")
+        with pytest.raises(UsageError, match="name an empty place"):
+            opened(uri, options)
+        place.files.delete_file(name)
+    lake = lake_at(uri, storage_options=options)
+    lake.append(rows(["r1"]))
+    assert contents(lake) == {"r1"}

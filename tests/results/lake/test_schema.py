@@ -53,6 +53,7 @@ def test_what_vocabularies_type_has_a_typed_column(call):
                 assert ASKED[name][0] == PLAIN[kind]
 
 
+@pytest.mark.lake
 def test_a_lake_of_an_older_version_is_read_and_widened(tmp_path):
     """Here the columns `odd` are what is new."""
     older = {

@@ -13,6 +13,8 @@ from results.lake.files import FileRef, batch_of
 from results.lake.writing import ParquetFile
 from tests.results.lake.toy import contents, damage, lake_at, operations_of, rows
 
+pytestmark = pytest.mark.lake
+
 RUNS = [f"r{number:02}" for number in range(12)]
 
 

@@ -44,10 +44,11 @@ def test_the_example_runs_and_prints_what_the_page_says(tmp_path, monkeypatch, c
     codes = [main([*shlex.split(line)[1:], *CHEAP]) for line in soaks]
     assert codes == [0, 1]
     capsys.readouterr()
-    (script, one_run), (expected,) = blocks("python"), blocks("text")
+    (script, chosen, one_run), (expected,) = blocks("python"), blocks("text")
     text = printed_by(script)
     assert shape(text) == shape(expected)
     assert text.splitlines()[:4] == expected.splitlines()[:4]  # verdicts are exact
+    assert "linearizable-catalog · stale-read" in printed_by(script + chosen)
     assert printed_by(one_run + "print(len(ops) > 100)") == "True\n"
 
 

@@ -1,0 +1,327 @@
+"""Writers that are killed again and again, while others compact and vacuum: is every run there?
+
+    python -m bench.lake_writers                              # 8 writers, 50 kills, S3, 10 % 503s
+    python -m bench.lake_writers --local --kills 20           # in a folder
+    python -m bench.lake_writers --uri s3://BUCKET/new-lake   # a store of yours; AWS_* say where
+
+Real runs, simulated here, are repeated under other ids. Each writer is a process that appends its
+own runs, and some of its neighbour's as well, a few at a time, and says their keys on its standard
+output when `append` has returned. Meanwhile one process compacts and another vacuums with no time
+of grace, and at seeded moments one of all these is killed with SIGKILL and started again: a writer
+then repeats what it had said last and goes on. The server is moto's, behind a proxy that answers
+one request in ten with 503, half of those after it was done (`tests/object_store.py`).
+
+Exit code 1 if a run that was acknowledged is lost, doubled or not equal to its original row by row,
+or if `check` finds damage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.measure import ROOT, machine
+from harness.case import Case
+from harness.soak import SeedJob, run_seed
+from results.lake.compaction import compact
+from results.lake.lake import Lake
+from results.lake.rows import tables_of
+from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.source import read_source
+from results.store_scan import Problems, run_folders
+from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
+
+Tables = dict[str, pa.Table]
+APPEND_RUNS = 3
+DEADLINE_S = 1800.0
+LABELS = ("nightly", "weekly")
+PAUSES = {"compact": 0.5, "vacuum": 15.0}
+"""How long upkeep rests, in times of what it took: a vacuum ends every append that is under way."""
+
+
+# What is appended ---------------------------------------------------------------------------------
+
+
+def simulate(store: Path, seeds: int) -> None:
+    """Leave some runs in a store."""
+    for seed in range(1, seeds + 1):
+        case = Case(seed=seed, nemeses=("kill-leader",), time_limit_s=3.0)
+        run_seed(SeedJob(case=case, store=str(store), name="real", run_prefix="run-"))
+
+
+def originals(store: Path) -> list[Tables]:
+    """The rows of every run of a store, run by run."""
+    folders = sorted(folder for _, _, folder in run_folders(store, Problems()))
+    return [tables_of([read_source(folder)]) for folder in folders]
+
+
+def copy_of(original: Tables, key: str, label: str) -> Tables:
+    """The same run under another id and label."""
+    return {
+        name: table.set_column(
+            table.schema.get_field_index("run"), "run", pa.repeat(key, table.num_rows)
+        ).set_column(
+            table.schema.get_field_index("label"), "label", pa.repeat(label, table.num_rows)
+        )
+        for name, table in original.items()
+    }
+
+
+def key_of(writer: int, number: int) -> str:
+    return f"copy/{writer:02}-{number:04}"
+
+
+def rows_of(store: Sequence[Tables], key: str) -> Tables:
+    """What stands for a key: which run it repeats, and its label, follow from it."""
+    writer, number = map(int, key.removeprefix("copy/").split("-"))
+    which = writer + number
+    return copy_of(store[which % len(store)], key, LABELS[which % len(LABELS)])
+
+
+def plan(writer: int, writers: int, runs: int) -> list[list[str]]:
+    """The appends of a writer: its own runs, and every third of its neighbour's."""
+    keys = []
+    for number in range(runs):
+        keys.append(key_of(writer, number))
+        if number % 3 == 0:
+            keys.append(key_of((writer + 1) % writers, number))
+    return [keys[at : at + APPEND_RUNS] for at in range(0, len(keys), APPEND_RUNS)]
+
+
+# The processes ------------------------------------------------------------------------------------
+
+
+def opened(uri: str) -> Lake:
+    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+
+
+def write(parsed: argparse.Namespace) -> None:
+    """Append from one place of the plan on, and say what was appended."""
+    store, lake = originals(parsed.store), opened(parsed.uri)
+    for keys in plan(parsed.writer, parsed.writers, parsed.runs)[parsed.begin :]:
+        runs = [rows_of(store, key) for key in keys]
+        lake.append({name: pa.concat_tables([run[name] for run in runs]) for name in schemas()})
+        print(*keys, flush=True)
+
+
+def look_after(parsed: argparse.Namespace) -> None:
+    """Compact or vacuum until killed, and say how often."""
+    lake = opened(parsed.uri)
+    while True:
+        begin_s = time.monotonic()
+        if parsed.role == "compact":
+            compact(lake, small_bytes=256 << 10, target_bytes=1 << 20)
+        else:
+            lake.vacuum(grace_hours=0)
+        print("done", flush=True)
+        time.sleep(PAUSES[parsed.role] * (time.monotonic() - begin_s))
+
+
+class Process:
+    """One that is started again whenever it was killed."""
+
+    def __init__(self, role: str, words: Sequence[str], environ: dict[str, str]) -> None:
+        self.role, self.words, self.environ = role, words, environ
+        self.said: list[str] = []
+        self.kills = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin with what was said last, which is there already."""
+        words = [*self.words, "--role", self.role, "--begin", str(max(0, len(self.said) - 1))]
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "bench.lake_writers", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=self.environ,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self.child, len(self.said)))
+        self._reader.start()
+
+    def _read(self, child: subprocess.Popen[str], before: int) -> None:
+        """Whole lines only: a torn one says nothing. The first repeats the last one before."""
+        assert child.stdout is not None
+        for line in child.stdout:
+            if not line.endswith("\n"):
+                break
+            if before and self.role == "write":
+                before = 0
+                assert line.strip() == self.said[-1]
+            else:
+                self.said.append(line.strip())
+
+    def end(self) -> int:
+        """Kill it, and hear all that it said."""
+        self.child.kill()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Hear it out; its exit code."""
+        self._reader.join()
+        assert self.child.stdout is not None
+        self.child.stdout.close()
+        return self.child.wait()
+
+
+# The exam -----------------------------------------------------------------------------------------
+
+
+class Found:
+    """What became of the runs."""
+
+    def __init__(self) -> None:
+        self.acknowledged = self.lost = self.doubled = self.other = self.damage = 0
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was."""
+        return not (self.lost or self.doubled or self.other or self.damage)
+
+
+def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
+    """Compare every run that the lake has with its original; what is damaged is not read."""
+    found, snapshot = Found(), lake.snapshot()
+    found.acknowledged = len(acknowledged)
+    found.damage = sum(finding.damaged for finding in lake.check())
+    if found.damage:
+        return found
+    tables = {name: snapshot.dataset(name).to_table() for name in schemas()}
+    counts = Counter(tables["runs"]["run"].to_pylist())
+    found.lost = sum(counts[key] == 0 for key in acknowledged)
+    found.doubled = sum(count > 1 for count in counts.values())
+    for key in counts:
+        wanted = rows_of(store, key)
+        for name, table in tables.items():
+            own = table.filter(pc.equal(table["run"], key)).select(wanted[name].column_names)
+            if own.to_pylist() != wanted[name].to_pylist():
+                found.other += 1
+                break
+    return found
+
+
+@contextlib.contextmanager
+def place(parsed: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, dict[str, str], Any]]:
+    """Where the lake lies, how to get there directly, and the proxy that others go through."""
+    if parsed.local:
+        yield str(scratch / "lake"), {}, None
+    elif parsed.uri:
+        yield parsed.uri, {}, None
+    else:
+        with s3_server() as server, flaky_proxy(server, seed=parsed.seed) as proxy:
+            yield f"s3://{BUCKET}/lake", options_for(server), proxy
+
+
+def kill_them(processes: Sequence[Process], parsed: argparse.Namespace) -> None:
+    """At random moments end one that still works, and start it again, until the writers are done.
+
+    Raises `RuntimeError` where one ends otherwise, or the writers are not done in time.
+    """
+    rng, left = random.Random(parsed.seed), parsed.kills
+    writers = [process for process in processes if process.role == "write"]
+    total = sum(len(plan(n, parsed.writers, parsed.runs)) for n in range(parsed.writers))
+    deadline_s = time.monotonic() + DEADLINE_S
+    moments = sorted(rng.uniform(0.0, 0.9) for _ in range(left))  # of the whole work
+    while any(process.child.poll() is None for process in writers):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"the writers are not done after {DEADLINE_S:.0f} s")
+        time.sleep(rng.uniform(0.0, 0.1))
+        for process in processes:
+            if process.child.poll() not in {None, 0}:
+                raise RuntimeError(f"{process.role} ended with {process.child.returncode}")
+        done = sum(len(process.said) for process in writers) / total
+        if left and done >= moments[parsed.kills - left]:
+            print(f"{done:.0%} appended, {left} kills left", file=sys.stderr, flush=True)
+            victim = rng.choice([each for each in processes if each.child.poll() is None])
+            victim.end()
+            victim.kills += 1
+            left -= 1
+            victim.start()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--writers", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=20, help="of each writer")
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=4, help="real runs, which are repeated")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments and the 503s")
+    parser.add_argument("--local", action="store_true", help="in a folder")
+    parser.add_argument("--uri", help="at another store")
+    for name in ("--role", "--store"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    for name in ("--begin", "--writer"):
+        parser.add_argument(name, type=int, default=0, help=argparse.SUPPRESS)
+    parsed = parser.parse_args()
+    if parsed.role is not None:
+        parsed.store = Path(parsed.store)
+        (write if parsed.role == "write" else look_after)(parsed)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        return exam(parsed, Path(scratch))
+
+
+def exam(parsed: argparse.Namespace, scratch: Path) -> int:
+    """Run everything, judge, and print the table."""
+    store = scratch / "store"
+    simulate(store, parsed.seeds)
+    with place(parsed, scratch) as (uri, options, proxy):
+        environ = {**os.environ, **(options_for(proxy) if proxy else {})}
+        words = [
+            *("--uri", uri, "--store", str(store)),
+            *("--writers", str(parsed.writers), "--runs", str(parsed.runs)),
+        ]
+        begin_s = time.monotonic()
+        writers = [
+            Process("write", [*words, "--writer", str(number)], environ)
+            for number in range(parsed.writers)
+        ]
+        others = [Process(role, words, environ) for role in PAUSES]
+        try:
+            kill_them([*writers, *others], parsed)
+        finally:
+            codes = [process.end() for process in (*writers, *others)][: len(writers)]
+        took_s = time.monotonic() - begin_s
+        lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+        said = {key for process in writers for line in process.said for key in line.split()}
+        found = judge(lake, originals(store), said)
+        refused = refused_by(proxy) if proxy else 0
+        files = sum(len(lake.files(table)) for table in lake.there())
+    kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
+    for process in (*writers, *others):
+        kills[process.role] += process.kills
+    upkeep = [f"{process.role} {len(process.said)} times" for process in others]
+    for name, value in {
+        "machine": machine(),
+        "lake": f"{uri}, {parsed.seeds} real runs repeated under other ids",
+        "killed": f"{kills.total()}: {', '.join(f'{kills[role]} {role}' for role in kills)}",
+        "refused": f"{refused} requests",
+        "upkeep": ", ".join(upkeep),
+        "took": f"{took_s:.0f} s; {files} files at the end",
+        "acknowledged": found.acknowledged,
+        "lost": found.lost,
+        "doubled": found.doubled,
+        "not equal": found.other,
+        "damage": found.damage,
+    }.items():
+        print(f"{name:14} {value}")
+    complete = not any(codes) and kills.total() == parsed.kills
+    return 0 if found.kept and complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""One state of a lake as tables: for `results.open`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from results.choice import Choice, require
+from results.lake.files import BATCH, MAIN, FileRef
+from results.lake.lake import Lake
+from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.snapshot import RunIndex
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+__all__ = ["LakeSource"]
+
+
+class LakeSource:
+    """The visible rows of a lake, as they were when it was opened."""
+
+    problems: Final[Mapping[str, str]] = {}
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+        """Raises as `results.opened.open`."""
+        lake = Lake.open(
+            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=storage_options
+        )
+        self.uri = lake.place.uri
+        self._snapshot = lake.snapshot()
+
+    def tables(self) -> Sequence[str]:
+        """All of the schema; those that an older lake lacks are empty."""
+        return tuple(self._snapshot.schemas)
+
+    def check(self, choice: Choice) -> None:
+        """Targets and labels are those of partitions; runs are looked up in files of `runs`."""
+        files = self._snapshot.files(MAIN)
+        if choice.targets is not None:
+            require("target", choice.targets, (file.partition[0] for file in files))
+        if choice.labels is not None:
+            require("label", choice.labels, (file.partition[1] for file in files))
+        if choice.runs is not None:
+            within = [file for file in files if Choice(runs=choice.runs).takes_file(file)]
+            require("run", choice.runs, RunIndex(self._snapshot.place).of(within))
+
+    def dataset(self, table: str, choice: Choice) -> ds.Dataset:
+        """A dataset over the files that may have rows of these runs."""
+        narrowed = dataclasses.replace(
+            self._snapshot, tables={table: tuple(self._files(table, choice))}
+        )
+        dataset = narrowed.dataset(table)
+        batch = dataset.schema.get_field_index(BATCH)
+        dataset = dataset.replace_schema(dataset.schema.remove(batch))
+        wanted = choice.rows()
+        return dataset if wanted is None else dataset.filter(wanted)
+
+    def files(self, table: str, choice: Choice) -> list[str]:
+        """Their addresses."""
+        return [file.uri for file in self._files(table, choice)]
+
+    def _files(self, table: str, choice: Choice) -> list[FileRef]:
+        return [file for file in self._snapshot.files(table) if choice.takes_file(file)]

@@ -1,0 +1,435 @@
+"""What a lake refuses, or cannot do, is one clear line; nothing is lost, and a retry succeeds."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+
+from harness.cli import main
+from harness.errors import InfrastructureError, UsageError
+from results.lake.lake import Lake
+from results.lake.place import Place
+from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.trouble import AgainError, Patience
+from results.lake.vacuum import Vacuumed
+from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
+
+pytestmark = pytest.mark.lake
+
+IMPATIENT = Patience(attempts_max=1)
+
+
+def lines(capsys):
+    """What a command said of its failure."""
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("a\nb", "characters"),
+        ("s3:/bucket/lake", "no // behind"),
+        ("s3:bucket", "no // behind"),
+        ("ftp:/host/lake", "no // behind"),
+        ("s3://", "names no place"),
+        ("s3:///lake", "names no place"),
+        ("s3://bucket", "names no place"),
+        ("ftp://host/lake", "not at ftp://"),
+        ("https://host/bucket/lake", "not at https://"),
+        ("s3://bucket/lake?versionId=1", "has \\? or #"),
+        ("s3://bucket/a#b", "has \\? or #"),
+        ("s3://localhost:9000/bucket/lake", "AWS_ENDPOINT_URL"),
+        ("s3://key:secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
+        ("s3://[bucket/lake", "no URI"),
+        ("file://host/lake", "names the machine"),
+    ],
+)
+def test_a_uri_that_names_no_place_is_refused(tmp_path, monkeypatch, uri, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=words) as refused:
+        Place(uri)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_uris_of_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for uri in ("a:b", "./s3:x/y", str(tmp_path / "s3://x"), f"file://{tmp_path}/a%20b"):
+        lake_at(uri).append(rows(["r1"]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a b", "a:b", "s3:", "s3:x"]
+
+
+def test_writers_who_could_overwrite_each_other_are_refused():
+    with pytest.raises(UsageError, match="aws_conditional_put is disabled"):
+        Place("s3://bucket/lake", {"AWS_CONDITIONAL_PUT": "disabled"})
+
+
+def foreign_table(path):
+    import deltalake
+
+    deltalake.write_deltalake(str(path), pa.table({"run": ["x"]}))
+
+
+def foreign_folder(path):
+    path.mkdir(parents=True)
+    (path / "part-0.parquet").write_bytes(b"somebody's")
+
+
+@pytest.mark.parametrize("table", list(SCHEMAS))
+@pytest.mark.parametrize("foreign", [foreign_table, foreign_folder])
+def test_a_foreign_thing_of_the_name_of_a_table_is_refused_and_untouched(tmp_path, table, foreign):
+    foreign(tmp_path / "place" / table)
+    before = sorted(tmp_path.rglob("*"))
+    for opening, words in {Lake.create_or_open: "name an", Lake.open: "name an|no lake"}.items():
+        with pytest.raises(UsageError, match=words):
+            opening(str(tmp_path / "place"), schemas=SCHEMAS, version=1, patience=IMPATIENT)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
+    lake_at(tmp_path / "lake").append(rows(["r1"]))
+    foreign_table(tmp_path / "lake" / "theirs")
+    before = sorted((tmp_path / "lake" / "theirs").rglob("*"))
+    lake = Lake.open_as_found(str(tmp_path / "lake"), version=1)
+    assert set(lake.there()) == set(SCHEMAS)
+    lake.compact()
+    lake.vacuum(grace_hours=0)
+    assert sorted((tmp_path / "lake" / "theirs").rglob("*")) == before
+
+
+def test_upkeep_of_a_newer_lake_is_refused(tmp_path, capsys):
+    uri = str(tmp_path / "lake")
+    Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION + 1)
+    before = sorted(tmp_path.rglob("*"))
+    for words in (["compact"], ["vacuum"], ["check"], ["export", "--store", str(tmp_path / "s")]):
+        assert main(["lake", words[0], uri, *words[1:]]) == 254
+        (line,) = lines(capsys)
+        assert "install a newer one" in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_compaction_does_not_drop_columns_of_a_newer_release(tmp_path):
+    lake_at(tmp_path / "lake").append(rows(["r1"]))
+    old = Lake.open_as_found(str(tmp_path / "lake"), version=2)
+    newer = {
+        **SCHEMAS,
+        "operations": pa.schema([*SCHEMAS["operations"], ("cost", pa.int64())]),
+    }
+    new = lake_at(tmp_path / "lake", schemas=newer, version=2)
+    more = rows(["r2"])
+    costs = pa.array(range(more["operations"].num_rows))
+    more["operations"] = more["operations"].append_column("cost", costs)
+    new.append(more)
+    with pytest.raises(UsageError, match="new columns"):
+        old.compact()
+    new.compact()
+    found = new.dataset("operations").to_table()
+    assert sorted(found["cost"].drop_null().to_pylist()) == costs.to_pylist()
+    assert contents(new) == {"r1", "r2"}
+
+
+def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
+    lake_at(tmp_path / "lake").append(rows(["r1"]))
+    (tmp_path / "lake" / "runs").rename(tmp_path / "runs")
+    with pytest.raises(InfrastructureError, match="lacks runs"):
+        lake_at(tmp_path / "lake")
+    (tmp_path / "runs").rename(tmp_path / "lake" / "runs")
+    assert contents(lake_at(tmp_path / "lake")) == {"r1"}
+
+
+def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path):
+    """The second try has another name: whatever the first still writes, nobody reads."""
+    lake = lake_at(tmp_path / "lake")
+    writing, tried = lake.place.writing, []
+
+    def write(table, name):
+        tried.append((table, name))
+        if [one for one, _ in tried].count(table) == 1:
+            (tmp_path / "lake" / table / name).write_bytes(b"half of it")
+            raise AgainError("a 503")
+        return writing(table, name)
+
+    lake.place.writing = write
+    lake.append(rows(["r1", "r2"]))
+    lake.place.writing = writing
+    assert len(set(tried)) == len(tried) == 6
+    assert contents(lake) == {"r1", "r2"}
+    assert damage(lake) == []
+    lake.vacuum(grace_hours=0)
+    assert lake.check() == []
+
+
+def test_a_write_that_fails_leaves_no_half_file(tmp_path):
+    place = Place(str(tmp_path / "lake"))
+    (tmp_path / "lake" / "runs").mkdir(parents=True)
+
+    def fail():
+        with place.writing("runs", "x.parquet") as sink:
+            sink.write(b"half of it")
+            raise UsageError("no")
+
+    with pytest.raises(UsageError):
+        fail()
+    assert place.listed("runs") == []
+
+
+@pytest.mark.parametrize("torn", [0.5, 0.99])
+def test_a_torn_log_is_damage_and_not_asked_again(tmp_path, torn):
+    lake_at(tmp_path / "lake").append(rows(["r1"]))
+    path = tmp_path / "lake" / "operations" / "_delta_log" / f"{1:020}.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * torn)])
+    with pytest.raises(InfrastructureError, match=r"the log of .*operations is damaged") as refused:
+        lake_at(tmp_path / "lake")
+    assert "\n" not in str(refused.value)
+    path.write_bytes(whole)
+    assert contents(lake_at(tmp_path / "lake")) == {"r1"}
+
+
+def test_a_check_while_files_are_replaced_and_removed_finds_no_damage(tmp_path):
+    lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    for run in ("r1", "r2", "r3"):
+        lake.append(rows([run]))
+    listed = lake.place.listed
+
+    def meanwhile(table):
+        lake.place.listed = listed
+        other.compact()
+        assert other.vacuum(grace_hours=0) != Vacuumed((), (), ())
+        return listed(table)
+
+    lake.place.listed = meanwhile
+    assert lake.check() == []
+
+
+def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
+    lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    for run in ("r1", "r2", "r3"):
+        lake.append(rows([run]))
+    log = lake.logs["operations"]  # which is read last
+    refresh, calls = log.refresh, []
+
+    def meanwhile():
+        found = refresh()
+        calls.append(found)
+        if len(calls) == 2:  # of the snapshot, then of the check
+            other.compact()
+            other.vacuum(grace_hours=0)
+        return found
+
+    log.refresh = meanwhile
+    assert lake.check() == []
+
+
+@pytest.mark.parametrize("table", list(SCHEMAS))
+def test_an_old_release_does_not_take_a_newer_schema_back(tmp_path, table):
+    """It opened the lake before the newer one widened it, all of it or the first tables."""
+    uri = str(tmp_path / "lake")
+    lake_at(uri)
+    old = Lake.open(uri, schemas=SCHEMAS, version=2)
+    new = Lake.open(uri, schemas=SCHEMAS, version=3)
+    for name in SCHEMAS if table == "runs" else [table]:
+        assert new.logs[name].exists()
+        new.logs[name].widen([], {"harness.schema": "3"})
+    with pytest.raises(UsageError, match="install a newer one"):
+        old.append(rows(["r1"]))
+    assert new.logs[table].exists()
+    assert new.logs[table].settings()["harness.schema"] == "3"
+
+
+def test_two_releases_widen_a_lake_at_once(tmp_path):
+    uri = str(tmp_path / "lake")
+    lake_at(uri)
+    old = Lake.open(uri, schemas=SCHEMAS, version=2)
+    new = Lake.open(uri, schemas=SCHEMAS, version=3)
+    widen = old.main.widen
+
+    def late(fields, settings):
+        old.main.widen = widen
+        new.append(rows(["r1"]))
+        widen(fields, settings)
+
+    old.main.widen = late
+    with pytest.raises(UsageError, match="install a newer one"):
+        old.append(rows(["r2"]))
+    again = Lake.open(uri, schemas=SCHEMAS, version=3)
+    assert {log.settings()["harness.schema"] for log in again.logs.values()} == {"3"}
+    assert contents(again) == {"r1"}
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_two_creations_at_once(tmp_path, turn):
+    start = threading.Barrier(4)
+    failures = []
+
+    def create(run):
+        start.wait()
+        try:
+            lake_at(tmp_path / "lake").append(rows([run]))
+        except BaseException as error:  # noqa: BLE001 - the test shows it
+            failures.append(error)
+
+    threads = [threading.Thread(target=create, args=(f"r{index}",)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    lake = lake_at(tmp_path / "lake")
+    assert contents(lake) == {"r0", "r1", "r2", "r3"}
+    # One creation and four appends: no other creation was committed behind them.
+    assert {log.refresh().version for log in lake.logs.values()} == {4}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of four megabytes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(disk):
+    """Fill a disk to the last byte."""
+    with (disk / "filler").open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            while True:
+                try:
+                    file.write(bytes(size))
+                except OSError:
+                    break
+
+
+@pytest.mark.parametrize("left", [0, 8192])
+def test_a_full_disk(small_disk, left):
+    """Full to the last byte, or so that only some of the files and commits find room."""
+    lake = lake_at(small_disk / "lake")
+    lake.append(rows(["r1"]))
+    fill(small_disk)
+    os.truncate(small_disk / "filler", (small_disk / "filler").stat().st_size - left)
+    many = [f"s{index}" for index in range(500)]
+    with pytest.raises(InfrastructureError, match="no space is left") as refused:
+        lake.append(rows(many))
+    assert "\n" not in str(refused.value)
+    assert contents(lake_at(small_disk / "lake")) == {"r1"}
+    with pytest.raises(InfrastructureError, match="no space is left"):
+        lake_at(small_disk / "other")
+    (small_disk / "filler").unlink()
+    lake.append(rows(many))
+    assert contents(lake) == {"r1", *many}
+    lake_at(small_disk / "other").append(rows(["r1"]))
+    lake.vacuum(grace_hours=0)
+    lake.vacuum(grace_hours=0)
+    assert lake.check() == []
+
+
+def remount(disk, how):
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+
+def test_a_folder_that_is_read_only(small_disk):
+    lake = lake_at(small_disk / "lake")
+    lake.append(rows(["r0"]))
+    lake.append(rows(["r1"]))
+    remount(small_disk, "ro")
+    for refused in (
+        lambda: lake.append(rows(["r2"])),
+        lambda: lake_at(small_disk / "other"),
+        lake.compact,
+    ):
+        with pytest.raises(UsageError, match="refuses us") as said:
+            refused()
+        assert "\n" not in str(said.value)
+    assert contents(lake_at(small_disk / "lake")) == {"r0", "r1"}
+    remount(small_disk, "rw")
+    lake.append(rows(["r2"]))
+    lake.compact()
+    assert contents(lake) == {"r0", "r1", "r2"}
+
+
+def test_a_folder_without_the_right_to_write(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows(["r1"]))
+    (tmp_path / "lake" / "operations").chmod(0o555)
+    with pytest.raises(UsageError, match="refuses us"):
+        lake.append(rows(["r2"]))
+    (tmp_path / "lake" / "operations").chmod(0o755)
+    lake.append(rows(["r2"]))
+    assert contents(lake) == {"r1", "r2"}
+
+
+def test_a_file_where_a_folder_should_be(tmp_path):
+    (tmp_path / "file").touch()
+    for uri in (tmp_path / "file", tmp_path / "file" / "lake", tmp_path / "file" / "a" / "lake"):
+        with pytest.raises(UsageError, match="is a file"):
+            lake_at(uri)
+    with pytest.raises(UsageError, match="no place for a lake"):
+        lake_at(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("call", ["entries", "tables", "empty_folders"])
+def test_a_store_that_is_busy_when_we_look_is_asked_again(tmp_path, monkeypatch, call):
+    ask, asked = getattr(Place, call), []
+
+    def busy(place):
+        asked.append(call)
+        if len(asked) == 1:
+            raise AgainError("a 503")
+        return ask(place)
+
+    monkeypatch.setattr(Place, call, busy)
+    with pytest.raises(UsageError, match="no lake"):
+        Lake.open(str(tmp_path / "lake"), schemas=SCHEMAS, version=1)
+    assert len(asked) == 2
+
+
+def test_looking_makes_no_folders(tmp_path):
+    with pytest.raises(UsageError, match="no lake"):
+        Lake.open(str(tmp_path / "a" / "lake"), schemas=SCHEMAS, version=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", ["deltalake", "tenacity"])
+def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, capsys, module):
+    (tmp_path / "store").mkdir()
+    Lake.create_or_open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setitem(sys.modules, module, None)
+    for words in (
+        ["ingest", str(tmp_path / "store"), "--lake", str(tmp_path / "lake")],
+        ["lake", "compact", str(tmp_path / "lake")],
+        ["lake", "check", str(tmp_path / "lake")],
+        ["lake", "export", str(tmp_path / "lake"), "--store", str(tmp_path / "store")],
+    ):
+        assert main(words) == 254
+        (line,) = lines(capsys)
+        assert (
+            f"needs {module}, which is not installed: pip install 'catalog-harness[lake]'" in line
+        )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_verbs_say_what_is_wrong_in_one_line(tmp_path, capsys):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").touch()
+    thesis = tmp_path / "foreign" / "thesis.tex"
+    for uri in ("ftp://x/y", "s3:/x", str(thesis.parent), str(thesis)):
+        assert main(["ingest", str(tmp_path / "store"), "--lake", uri]) == 254
+        assert len(lines(capsys)) == 1

@@ -1,0 +1,39 @@
+"""A report on a lake in a bucket: read and appended to by workers of this machine."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from results.ingest_verb import main as ingest_verb
+from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
+from tests.results.pipeline.test_lake_source import mixed_store
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
+
+
+def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch, capsys):
+    store = mixed_store(tmp_path / "store")
+    uri = f"s3://{BUCKET}/team/lake"
+    monkeypatch.chdir(tmp_path)
+
+    def told(*arguments):
+        code = main(["report", *arguments, "--json"])
+        found = json.loads(capsys.readouterr().out)
+        names = ("runs", "verdicts", "ops", "ok", "fail", "info", "exit_code")
+        assert code == found["exit_code"]
+        return {name: found[name] for name in names}, found
+
+    with s3_server() as server, flaky_proxy(server, seed=5) as endpoint:
+        for name, value in options_for(endpoint).items():
+            monkeypatch.setenv(name, value)
+        assert ingest_verb([str(store), "--lake", uri, "--unfinished"]) == 0
+        capsys.readouterr()
+        ours, first = told(uri, "--executor", "pool", "--jobs", "2", "--check-time-limit", "2")
+        _, second = told(uri)
+        assert refused_by(endpoint) > 0
+    theirs, _ = told(str(store), "--executor", "inline", "--check-time-limit", "2")
+    assert ours == theirs
+    assert first["results_new"] == second["results_known"] > 0
+    assert second["results_new"] == 0
+    assert [path.name for path in (tmp_path / "lake-report").glob("*.html")] == ["report.html"]
