@@ -108,7 +108,8 @@ def waves(monkeypatch):
     """No Spark: what each wave would have run, answered at once."""
     seen = []
 
-    def run_wave(_, work, ranges):
+    def run_wave(_, work, ranges, rights):
+        assert all(name.startswith("AWS_") for name in rights)
         assert work == b"job"
         seeds = [seed for _, first, last in ranges for seed in range(first, last + 1)]
         seen.append(seeds)
