@@ -28,7 +28,10 @@ from tests.programs import run_program
 from tests.results.pipeline.test_spark import CLUSTER, FRUGAL, ROOT
 from tests.spark_support import spark_test
 
-pytestmark = pytest.mark.xdist_group("spark")  # all share what one worker made
+pytestmark = [
+    pytest.mark.lake,
+    pytest.mark.xdist_group("spark"),  # all share what one worker made
+]
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
@@ -213,6 +216,7 @@ def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
 
 
 @pytest.mark.nightly
+@pytest.mark.s3
 @spark_test
 def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
     store, local, tables, monkeypatch
