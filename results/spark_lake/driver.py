@@ -78,6 +78,7 @@ class SparkLake:
         self._runs.createOrReplaceTempView(self._view)
         self.runs = 0
         self.wanted = 0
+        self.makeable = 0  # of the wanted results
         self._read_kinds()
 
     def _narrow(self, label: str | None) -> Any:
@@ -112,6 +113,7 @@ class SparkLake:
             own = sum(wish.level == 1 for wish in wishes)
             gone = sum(kind == row["kind"] for kind, _ in self._gone)
             self.wanted += row["runs"] * (own + gone)
+            self.makeable += row["runs"] * own
         unfinished = sum(row["unfinished"] for row in kinds)
         if unfinished:
             text = "has no run.json: it was cut short"
@@ -165,7 +167,7 @@ class SparkLake:
             todo = self._plan(wishes, slots)
             try:
                 if number == 0:
-                    known = self.wanted - todo.results
+                    known = self.makeable - todo.results
                 if not todo.runs:
                     break
                 try:
