@@ -5,15 +5,19 @@ import json
 import pytest
 
 from harness.cli import main
+from harness.ops import History
 from results.ingest_verb import main as ingest_verb
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
-from tests.results.pipeline.test_lake_source import mixed_store
+from tests.results.pipeline.stores import keyed_history, put_run, register_ops
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
 
 def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch, capsys):
-    store = mixed_store(tmp_path / "store")
+    store = tmp_path / "store"
+    for n in range(3):
+        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+    put_run(store, "n", "keys", keyed_history(["a", "b"], stale=("b",)), buckets=2)
     uri = f"s3://{BUCKET}/team/lake"
     monkeypatch.chdir(tmp_path)
 
@@ -27,12 +31,12 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
     with s3_server() as server, flaky_proxy(server, seed=5) as endpoint:
         for name, value in options_for(endpoint).items():
             monkeypatch.setenv(name, value)
-        assert ingest_verb([str(store), "--lake", uri, "--unfinished"]) == 0
+        assert ingest_verb([str(store), "--lake", uri]) == 0
         capsys.readouterr()
-        ours, first = told(uri, "--executor", "pool", "--jobs", "2", "--check-time-limit", "2")
+        ours, first = told(uri, "--executor", "pool", "--jobs", "1")
         _, second = told(uri)
         assert refused_by(endpoint) > 0
-    theirs, _ = told(str(store), "--executor", "inline", "--check-time-limit", "2")
+    theirs, _ = told(str(store), "--executor", "inline")
     assert ours == theirs
     assert first["results_new"] == second["results_known"] > 0
     assert second["results_new"] == 0
