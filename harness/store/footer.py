@@ -103,6 +103,7 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
             memory_map=memory_map,
             read_dictionary=list(dictionaries),
             page_checksum_verification=True,
+            pre_buffer=False,  # a copy of the file, which only distant stores repay
         )
         names = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:

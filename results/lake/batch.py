@@ -15,6 +15,7 @@ from harness.errors import HistoryError
 from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
+from results.lake.attempted import outcome_of
 from results.lake.noted import Noted, noted_of, situations
 from results.lake.schema import schema
 from results.lake.source import Source
@@ -263,7 +264,7 @@ class Batch:
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
-        row = np.repeat(ops, lengths)
+        row, lines_of = np.repeat(ops, lengths), np.repeat(lines, lengths)
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         flat = self._column("attempts").take(pa.array(lines)).flatten()
         arrays = [
@@ -271,8 +272,8 @@ class Batch:
             pa.array((np.arange(len(row)) - starts).astype(np.int32)),
             flat.field("node"),
             pa.array(flat.field("start").to_numpy() - self.time[self.invoked[row]]),
-            pa.array(self.time[self.completed[row]] - flat.field("end").to_numpy()),
-            flat.field("outcome"),
+            pa.array(self.time[lines_of] - flat.field("end").to_numpy()),
+            *_outcomes(flat.field("outcome"), self._column("error").take(pa.array(lines_of))),
         ]
         self._attempt_runs = self.run[self.invoked[row]]
         self._attempt_nodes = flat.field("node")
@@ -375,6 +376,20 @@ def _event_values(fs: pa.Array, values: pa.Array) -> list[pa.Array]:
     typed = pc.is_in(fs, value_set=pa.array(EVENT_KINDS))
     *columns, rest = EVENTS.shred(pc.if_else(typed, values, None))
     return [*columns, pc.if_else(typed, rest, values)]
+
+
+def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
+    """Outcomes of attempts as code and text; `errors` are those of their operations."""
+    import numpy as np
+    import pyarrow as pa
+
+    coded, of = said.dictionary_encode(), errors.dictionary_encode()
+    texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
+    pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()
+    distinct, places = np.unique(pairs, return_inverse=True)
+    apart = [outcome_of(texts[n // len(whole)], whole[n % len(whole)]) for n in distinct.tolist()]
+    columns = zip(*apart, strict=True) if apart else ((), ())
+    return [pa.array(column, pa.string()).take(pa.array(places)) for column in columns]
 
 
 def _present(column: pa.Array) -> Flags:

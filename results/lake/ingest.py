@@ -1,43 +1,42 @@
 """The runs of a store go into a lake: those it does not have, whole ones, in large appends.
 
-Folder after folder is read once. Runs wait as rows, by partition, until a partition has
-`APPEND_BYTES` of them or all together `HELD_BYTES_MAX`: then the largest goes. An append is there
-as a whole or not at all, and what the lake has is left out by its key, so an ingest that was
-stopped goes on where it was. What cannot be read is named and left out; the others go on.
+Folder after folder is read once. Runs wait by partition, encoded as the files that they will be
+(`results.lake.gathered`), until the largest file of a partition has `APPEND_BYTES` or all together
+take `HELD_BYTES_MAX` of memory: then the largest partition goes. An append is there as a whole or
+not at all, and what the lake has is left out by its key, so an ingest that was stopped goes on
+where it was. What cannot be read is named and left out; the others go on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from harness.errors import HarnessError, HistoryError, UsageError
 from results.lake.folders import files_of, folder_of
+from results.lake.gathered import Gathered
 from results.lake.rows import tables_of
+from results.lake.schema import schemas
 from results.lake.source import About, Source, read_about, read_source, run_key
 from results.store_scan import Problem, Problems, run_folders
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 __all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 
-APPEND_BYTES: Final = 384 << 20
-"""Of rows in memory, some thirty times what they are in a file."""
+APPEND_BYTES: Final = 64 << 20
+"""Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20
-RUNS_AT_ONCE: Final = 64
+RUNS_AT_ONCE: Final = 128
 LINES_AT_ONCE: Final = 1 << 18
 LINE_BYTES: Final = 400
 """About what a line of a history takes in memory."""
 UNFINISHED: Final = "unfinished"
 
 Partition = tuple[str, str | None, Any]
-Rows = dict[str, "list[pa.Table]"]
 
 
 class Sink(Protocol):
@@ -47,7 +46,7 @@ class Sink(Protocol):
         """The keys of the runs that it has."""
         ...
 
-    def append(self, rows: Mapping[str, pa.Table]) -> list[str]:
+    def append(self, rows: Gathered) -> list[str]:
         """Append whole runs; those that it has by now are left out and returned."""
         ...
 
@@ -68,15 +67,13 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.rows: Rows = {}
-        self.size = 0  # bytes of the rows
-        self.runs = 0
         self.lines = 0  # of the sources
+        self.gathered = Gathered(schemas())
 
     @property
-    def held(self) -> int:
-        """About how many bytes wait here."""
-        return self.size + self.lines * LINE_BYTES
+    def held_bytes(self) -> int:
+        """About how much memory waits here."""
+        return self.gathered.held_bytes + self.lines * LINE_BYTES
 
 
 def ingest(
@@ -104,7 +101,7 @@ def ingest(
 
 
 def ingest_folders(
-    folders: Iterable[tuple[str, str, Path]],
+    folders: Iterator[tuple[str, str, Path]],
     lake: Sink,
     write: Callable[[str, bytes], None],
     *,
@@ -115,12 +112,12 @@ def ingest_folders(
 ) -> Ingested:
     """`ingest` of these folders, each with the name and the id of its run."""
     # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
-    folders = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
-    found = Ingested(total=len(folders))
+    ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
+    found = Ingested(total=len(ordered))
     known = lake.known()
     work = _Work(lake, found, problems, append_bytes)
     with _no_cycles():
-        for name, run, folder in folders:
+        for name, run, folder in ordered:
             found.looked += 1
             progress(found)
             try:
@@ -189,20 +186,23 @@ class _Work:
         self._found = found
         self._problems = problems
         self._append_bytes = append_bytes
-        self._held_max = max(HELD_BYTES_MAX, append_bytes)
+        self._held_max = HELD_BYTES_MAX
         self._groups: dict[Partition, _Group] = {}
 
     def add(self, source: Source) -> None:
         """Take a run, and append what is enough."""
-        group = self._groups.setdefault(_partition(source.about), _Group())
+        partition = _partition(source.about)
+        group = self._groups.get(partition)
+        if group is None:
+            group = self._groups[partition] = _Group()
         group.sources.append(source)
         group.lines += len(source.table)
         if len(group.sources) >= RUNS_AT_ONCE or group.lines >= LINES_AT_ONCE:
             self._convert(group)
-        if group.held >= self._append_bytes:
-            self._append(group)
-        elif sum(each.held for each in self._groups.values()) > self._held_max:
-            self._append(max(self._groups.values(), key=lambda each: each.held))
+            if group.gathered.size_bytes >= self._append_bytes:
+                self._append(group)
+        if sum(each.held_bytes for each in self._groups.values()) > self._held_max:
+            self._append(max(self._groups.values(), key=lambda each: each.held_bytes))
 
     def finish(self) -> None:
         """Append all that waits."""
@@ -216,30 +216,22 @@ class _Work:
             return
         try:
             made = [tables_of(sources)]
-            group.runs += len(sources)
         except HarnessError:
             made = []
             for source in sources:
                 try:
                     made.append(tables_of([source]))
-                    group.runs += 1
                 except HistoryError as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
         for tables in made:
-            for name, table in tables.items():
-                group.rows.setdefault(name, []).append(table)
-                group.size += table.nbytes
+            group.gathered.add(tables)
 
     def _append(self, group: _Group) -> None:
-        import pyarrow as pa
-
         self._convert(group)
-        if group.runs:
-            skipped = self._lake.append(
-                {name: pa.concat_tables(tables) for name, tables in group.rows.items()}
-            )
+        gathered, group.gathered = group.gathered, Gathered(schemas())
+        if len(gathered):
+            skipped = self._lake.append(gathered)
             self._found.appends += 1
             self._found.known += len(skipped)
-            self._found.appended += group.runs - len(skipped)
-        group.rows, group.runs, group.size = {}, 0, 0
+            self._found.appended += len(gathered) - len(skipped)

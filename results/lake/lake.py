@@ -51,7 +51,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
+from results.lake.encoding import Encoded
 from results.lake.files import BATCH, MAIN, FileRef, Partition, batch_name
+from results.lake.gathered import Gathered
 from results.lake.log import Addition, Log, State
 from results.lake.place import Place
 from results.lake.snapshot import RunIndex, Snapshot
@@ -278,14 +280,12 @@ class Lake:
         """Give an older lake the tables and columns of today, `runs` last."""
         if self._found_version >= self.version:
             return
-        if not self._find():  # others may have widened it since it was opened
-            raise AgainError("the table of runs is gone")
         self._make(self._missing)
         for table in sorted(self.logs, key=lambda table: table == MAIN):
             log = self.logs[table]
             assert log.exists()
             if self._accept(table, log.settings()) == self.version:
-                continue
+                continue  # others widened it since it was opened
             there = log.schema().names
             fields = [field for field in self.schemas[table] if field.name not in there]
             log.widen(fields, {SCHEMA: str(self.version)})
@@ -299,7 +299,7 @@ class Lake:
 
     # Appending -----------------------------------------------------------------------------------
 
-    def append(self, rows: Mapping[str, pa.Table]) -> list[str]:
+    def append(self, rows: Mapping[str, pa.Table] | Gathered) -> list[str]:
         """Append whole runs; when it returns, all of them are visible and stay.
 
         `rows` has one row a run in `runs`, and the rows of the same runs in other tables. Runs
@@ -307,7 +307,13 @@ class Lake:
         partition: bound it by what is worth 128 MB. After any error nothing of the batch is
         visible, or all; the same append later finds out which.
         """
-        tables, partitions = accept(rows, self.given)
+        tables: Mapping[str, pa.Table | Encoded]
+        partitions: Mapping[str, Partition]
+        if isinstance(rows, Gathered):
+            tables, partitions, batch = rows.files(), rows.partitions, rows.batch()
+        else:
+            tables, partitions = accept(rows, self.given)
+            batch = new_id()
         self.patience.call(f"widen {self.place.uri}", self._widen)
         skipped: list[str] = []
         for _ in range(ROUNDS_MAX):
@@ -318,15 +324,19 @@ class Lake:
             partitions = {run: at for run, at in partitions.items() if run not in held}
             if not partitions:
                 return skipped
-            if self._append_batch(new_id(), tables, partitions):
+            if self._append_batch(batch, tables, partitions):
                 return skipped
+            batch = new_id()
         raise InfrastructureError(
             f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
             "or a vacuum without a time of grace took the append for a dead one's; let them end"
         )
 
     def _append_batch(
-        self, batch: str, tables: Mapping[str, pa.Table], partitions: Mapping[str, Partition]
+        self,
+        batch: str,
+        tables: Mapping[str, pa.Table | Encoded],
+        partitions: Mapping[str, Partition],
     ) -> bool:
         """Whether the batch is visible now; else it never will be."""
 
@@ -349,7 +359,7 @@ class Lake:
         )
 
     def _write(
-        self, table: str, names: Iterator[str], part: pa.Table, partition: Partition
+        self, table: str, names: Iterator[str], part: pa.Table | Encoded, partition: Partition
     ) -> Addition:
         def write() -> Addition:
             file = ParquetFile(self.place, table, next(names), self.schemas[table])

@@ -17,6 +17,7 @@ from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import RunRecord
+from results.lake.attempted import said_of
 from results.lake.typed import ANSWERS, ASKS, EVENTS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _of_clients(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(
-        rows["attempts"], "index", "number", "node", "wait_ns", "left_ns", "outcome"
+        rows["attempts"], "index", "number", "node", "wait_ns", "left_ns", "outcome", "text"
     ):
         attempts.setdefault(index, []).append(tuple(attempt))
     plain = _rows(
@@ -85,8 +86,8 @@ def _of_clients(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
             continue
         end = _int64(begin + latency)
         made = tuple(
-            Attempt(to, _int64(begin + wait), _int64(end - left), outcome)
-            for _, to, wait, left, outcome in sorted(attempts.get(index, ()))
+            Attempt(to, _int64(begin + wait), _int64(end - left), said_of(outcome, text, error))
+            for _, to, wait, left, outcome, text in sorted(attempts.get(index, ()))
         )
         yield Op(index + lines, end, process, OpType(kind), name, answer, error, node, made)
 

@@ -194,7 +194,8 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("node", "string", "", "that it was sent to"),
         Column("wait_ns", "int64", "ns", "from the operation's invocation to its start"),
         Column("left_ns", "int64", "ns", "from its end to the operation's completion"),
-        Column("outcome", "string", "", "ok, or the error as the client saw it"),
+        Column("outcome", "string", "", "ok, or the code of the error that the client saw"),
+        Column("text", "string", "", "of that error; null: as its operation's error, or none"),
     ),
     "faults": (
         Column("fault", "string", "", "its id in the case"),
@@ -266,6 +267,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 }
 
 
+@functools.cache
 def schema(table: str) -> pa.Schema:
     """The columns of one of `TABLES`."""
     import pyarrow as pa

@@ -7,6 +7,7 @@ sealed file, buckets, or the log of a run that was cut short.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,12 @@ __all__ = ["About", "Source", "day_of", "read_about", "read_source", "run_key", 
 
 KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
+
+
+class _Results(msgspec.Struct):
+    """What `results.json` holds, as far as it matters here."""
+
+    checkers: tuple[CheckResult, ...]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +74,12 @@ def run_key(about: About, digest: str) -> str:
     Ids of soaks repeat where the same seeds run again, in another store or of another version. The
     partition follows from the key, so that a lake has to look there only for a run that it has.
     """
-    content = msgspec.json.encode([about.case.target, about.label, about.day, digest])
-    return f"{about.name}/{about.id}@{hashlib.sha256(content).hexdigest()[:KEY_DIGITS]}"
+    return f"{about.name}/{about.id}@{_digits(about.case.target, about.label, about.day, digest)}"
+
+
+@functools.lru_cache(maxsize=1_000)  # a key is asked for again and again
+def _digits(*content: str | dt.date | None) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:KEY_DIGITS]
 
 
 def started_of(text: str) -> dt.datetime:
@@ -100,9 +111,10 @@ def read_about(folder: Path, name: str | None = None) -> About:
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path)!r} is not valid: {error}") from error
+    place = folder if name is not None else folder.resolve()
     about = About(
-        name=name or folder.resolve().parent.name,
-        id=folder.resolve().name,
+        name=name or place.parent.name,
+        id=place.name,
         case=case,
         record=record,
         label=None if record is None else record.label,
@@ -174,15 +186,11 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
     """What the run's checkers found, where it was kept: nobody keeps that of a soak's valid run."""
-
-    class Results(msgspec.Struct):
-        checkers: tuple[CheckResult, ...]
-
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:
         raise HistoryError(f"{str(path)!r} is larger than {FILE_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Results).checkers
+        return msgspec.json.decode(path.read_bytes(), type=_Results).checkers
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryError(f"{str(path)!r} is not valid: {error}") from error

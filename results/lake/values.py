@@ -15,6 +15,7 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -74,13 +75,19 @@ class Shredder:
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
-        structs, others = self._apart([distinct[number] for number in at])
+        objects = [distinct[number] for number in at]
+        structs, others = self._apart(objects)
         rests: list[bytes | None] = [*distinct]
         for number in at:
             rests[number] = None
-        fields = list(zip(*map(msgspec.structs.astuple, structs), strict=True))
-        columns = fields[: len(self.fields)] or [()] * len(self.fields)
-        for place, rest in self._rests(fields[len(self.fields) :]).items():
+        # Most fields are those of other operations; what was taken apart quickly is canonical.
+        joined = None if others else b",".join(objects)
+        columns = {
+            name: list(map(operator.attrgetter(name), structs))
+            for name in (*self.fields, *self._untyped)
+            if joined is None or b'"%s":' % name.encode() in joined
+        }
+        for place, rest in self._rests(columns).items():
             rests[at[place]] = rest
         for place, other in others.items():
             rests[at[place]] = other
@@ -89,22 +96,21 @@ class Shredder:
         taken = places[coded.indices.fill_null(len(distinct)).to_numpy()]
         rows = pa.array(taken, mask=taken < 0)
         made: list[pa.Array] = []
-        for kind, column in zip(self.fields.values(), columns, strict=True):
-            if column.count(None) == len(column):
-                made.append(pa.nulls(len(texts), arrow_type(kind)))
+        for name, kind in self.fields.items():
+            if name in columns:
+                made.append(pa.array(columns[name], arrow_type(kind)).take(rows))
             else:
-                made.append(pa.array(column, arrow_type(kind)).take(rows))
+                made.append(pa.nulls(len(texts), arrow_type(kind)))
         made.append(pa.array(rests, pa.binary()).cast(pa.string()).take(coded.indices))
         return made
 
-    def _rests(self, columns: Sequence[tuple[Any, ...]]) -> dict[int, bytes]:
+    def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
         """The rests of structs that have some of the untyped fields, by place."""
         found: dict[int, list[bytes]] = {}
-        for name, column in zip(self._untyped, columns, strict=False):  # sorted, so rests are, too
-            if column.count(None) < len(column):
-                for place, raw in enumerate(column):
-                    if raw is not None:
-                        found.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
+        for name in self._untyped:  # sorted, so rests are, too
+            for place, raw in enumerate(columns.get(name, ())):
+                if raw is not None:
+                    found.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
         return {place: b"{" + b",".join(parts) + b"}" for place, parts in found.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:

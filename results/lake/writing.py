@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import InternalError, UsageError, shown
-from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition, statistics
-from results.lake.layout import parquet_options
+from results.lake.encoding import Encoded, Encoder
+from results.lake.files import BATCH, KEY, MAIN, PARTITION, Partition
 from results.lake.log import Addition
 
 if TYPE_CHECKING:
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from results.lake.place import Place
 
 __all__ = ["ParquetFile", "accept", "by_partition", "new_id", "stored_schema"]
-
-COMPRESSION: Final = "zstd"
-ROW_GROUP_ROWS: Final = 128 * 1024
 
 
 def new_id() -> str:
@@ -65,16 +64,27 @@ def accept(
             )
         partitions[run] = (values[0], values[1], values[2])
     for table, columns in found.items():
-        distinct = columns.select([KEY, *PARTITION]).group_by([KEY, *PARTITION]).aggregate([])
-        for run, *values in zip(
-            *(distinct[name].to_pylist() for name in (KEY, *PARTITION)), strict=True
-        ):
+        for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
                     f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
                     f"{partitions.get(run)}"
                 )
     return found, partitions
+
+
+def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
+    """The distinct runs of some rows, each with its partition."""
+    if len(partitions) == 1:  # as a rule: then each column is looked at for itself
+        (partition,) = partitions
+        if all(
+            rows[name].unique().to_pylist() in ([], [value])
+            for name, value in zip(PARTITION, partition, strict=True)
+        ):
+            return ((run, *partition) for run in rows[KEY].unique().to_pylist())
+    heads = [KEY, *PARTITION]
+    distinct = rows.select(heads).group_by(heads).aggregate([])
+    return zip(*(distinct[name].to_pylist() for name in heads), strict=True)
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -88,12 +98,20 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def by_partition(
-    table: pa.Table, partitions: Mapping[str, Partition], batch: str
-) -> Iterator[tuple[Partition, pa.Table]]:
-    """The rows of these runs by partition, and there by run, each run's in their order."""
+    table: pa.Table | Encoded, partitions: Mapping[str, Partition], batch: str
+) -> Iterator[tuple[Partition, pa.Table | Encoded]]:
+    """The rows of these runs by partition, and there by run, each run's in their order.
+
+    What is encoded as a file of just these runs and this batch stays as it is.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(table, Encoded):
+        if table.batch == batch and table.runs == len(partitions):
+            yield next(iter(partitions.values())), table
+            return
+        table = table.table()
     groups: dict[Partition, list[str]] = {}
     for run, partition in partitions.items():
         groups.setdefault(partition, []).append(run)
@@ -101,8 +119,15 @@ def by_partition(
         own = pc.is_in(table[KEY], value_set=pa.array(groups[partition]))
         part = table if pc.all(own).as_py() else table.filter(own)  # as a rule all are: no copy
         if part.num_rows:
-            batches = pa.repeat(pa.scalar(batch, pa.string()), part.num_rows)
-            yield partition, in_order(part.append_column(BATCH, batches))
+            yield partition, stored(part, batch)
+
+
+def stored(rows: pa.Table, batch: str) -> pa.Table:
+    """Rows as they are stored: with their batch, by run."""
+    import pyarrow as pa
+
+    batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
+    return in_order(rows.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -128,30 +153,26 @@ class ParquetFile:
     def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
         self._place, self._table, self._name, self._schema = place, table, name, schema
 
-    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
-        """Write all parts and say what a log needs to know about the file."""
-        import pyarrow.parquet as pq
+    def write(self, parts: Iterator[pa.Table | Encoded], partition: Partition) -> Addition:
+        """Write all parts and say what a log needs to know about the file.
 
-        footers: list[Any] = []
+        A part that is encoded is the whole file.
+        """
+        first = next(parts)
         with self._place.writing(self._table, self._name) as sink:
-            writer = pq.ParquetWriter(
-                sink,
-                self._schema,
-                compression=COMPRESSION,
-                metadata_collector=footers,
-                **parquet_options(self._schema),
-            )
-            try:
-                for part in parts:
-                    writer.write_table(part, row_group_size=ROW_GROUP_ROWS)
-                writer.close()
-            finally:
-                writer.is_open = False  # else a failed one complains when it is collected
+            if isinstance(first, Encoded):
+                sink.write(first.content)
+                rows, said = first.rows, first.statistics
+            else:
+                with Encoder(sink, self._schema) as encoder:
+                    for part in itertools.chain([first], parts):
+                        encoder.write(part)
+                rows, said = encoder.written()
             size_bytes = sink.tell()
         return Addition(
             name=self._name,
             size_bytes=size_bytes,
-            rows=footers[0].num_rows,
+            rows=rows,
             partition=partition,
-            statistics=statistics(self._schema, footers[0]),
+            statistics=said,
         )

@@ -30,10 +30,15 @@ VALUES = st.one_of(
     st.lists(SCALAR, min_size=2, max_size=2),
     st.lists(st.tuples(st.sampled_from(["r", "append"]), TEXT, JSON).map(list), max_size=2),
 )
-ERRORS = st.none() | st.sampled_from(["TIMEOUT: no answer", "NOT_FOUND: no table"])
+ERRORS = st.none() | st.sampled_from(
+    ["TIMEOUT: no answer", "TIMEOUT", "TIMEOUT: ", ": no answer", "NOT_FOUND: no table"]
+)
+OUTCOMES = TEXT | st.sampled_from(
+    ["ok", "TIMEOUT: no answer", "TIMEOUT: late", "TIMEOUT", "TIMEOUT: ", ": no answer"]
+)
 NODES = st.none() | st.sampled_from(["m1", "m2", "t1"])
 TRIED = st.lists(
-    st.builds(Attempt, st.sampled_from(["m1", "m2"]), INT64, INT64, TEXT), max_size=3
+    st.builds(Attempt, st.sampled_from(["m1", "m2"]), INT64, INT64, OUTCOMES), max_size=3
 ).map(tuple)
 RARELY = st.integers(0, 9).map(lambda n: n == 0)
 KINDS = st.sampled_from(["create", "get", "read", "txn", "write"])

@@ -14,7 +14,7 @@ from harness.signatures import Failure
 from harness.store import load_run
 from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.ingest import ingest
+from results.lake.ingest import LINE_BYTES, ingest
 from results.lake.lake import Lake
 from results.lake.verb import main as lake_verb
 from tests.run_folders import keep_run
@@ -171,10 +171,11 @@ class Sink:
     def known(self):
         return {key for rows in self.appended for key in rows["runs"]["run"].to_pylist()}
 
-    def append(self, rows):
+    def append(self, gathered):
         if len(self.appended) >= self.appends_max:
             raise KeyboardInterrupt
-        assert {name: table.schema for name, table in rows.items()} == schemas()
+        rows = {name: file.table() for name, file in gathered.files().items()}
+        assert all(table.schema == schemas()[name] for name, table in rows.items())
         self.appended.append(rows)
         return []
 
@@ -185,10 +186,12 @@ def large_store(store):
     return store
 
 
-def test_memory_is_bounded_by_many_appends_of_whole_runs(tmp_path):
+def test_an_append_ends_where_a_file_is_large_enough(tmp_path, monkeypatch):
     sink = Sink()
 
-    found, problems = ingest(large_store(tmp_path), sink, refuse, append_bytes=20_000)
+    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 2)
+
+    found, problems = ingest(large_store(tmp_path), sink, refuse, append_bytes=1_000)
 
     assert (found.appended, problems.total) == (12, 0)
     assert 1 < found.appends < 12
@@ -197,10 +200,30 @@ def test_memory_is_bounded_by_many_appends_of_whole_runs(tmp_path):
         assert set(rows["operations"]["run"].to_pylist()) == own
 
 
-def test_an_ingest_that_was_stopped_goes_on(tmp_path):
+def test_memory_is_bounded_over_all_partitions(tmp_path, monkeypatch):
+    for number in range(12):
+        keep_run(
+            tmp_path, "ddl", f"r{number:02}", Case(seed=number), history(number), label=f"v{number}"
+        )
+    few = 4 * LINE_BYTES * len(history(0))
+    monkeypatch.setattr("results.lake.ingest.HELD_BYTES_MAX", few)
+    looked, at = [], []
+
+    class Noting(Sink):
+        def append(self, gathered):
+            at.append(looked[-1])
+            return super().append(gathered)
+
+    ingest(tmp_path, Noting(), refuse, progress=lambda found: looked.append(found.looked))
+
+    assert (at[0], at[-1], len(at)) == (5, 12, 12)
+
+
+def test_an_ingest_that_was_stopped_goes_on(tmp_path, monkeypatch):
     store, first = large_store(tmp_path), Sink(appends_max=1)
+    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 2)
     with pytest.raises(KeyboardInterrupt):
-        ingest(store, first, refuse, append_bytes=20_000)
+        ingest(store, first, refuse, append_bytes=1_000)
     kept = len(first.known())
     assert 0 < kept < 12
 

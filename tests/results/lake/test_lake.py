@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import InfrastructureError, InternalError, UsageError
+from results.lake.gathered import Gathered
 from results.lake.lake import Lake
 from results.lake.trouble import AgainError
 from tests.results.lake.toy import (
@@ -285,3 +286,51 @@ def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(tmp_path, monkeypatch
     assert contents(lake) == {"r1"}
     lake.append(rows(["r2"]))
     assert contents(lake) == {"r1", "r2"}
+
+
+def test_gathered_runs_are_appended_as_they_are_and_once(tmp_path):
+    lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    gathered = Gathered(SCHEMAS)
+    for runs in (["a", "b"], ["c"]):
+        gathered.add(rows(runs))
+
+    assert lake.append(gathered) == []
+    assert [file.batch for file in lake.files("runs")] == [gathered.files()["runs"].batch]
+    assert contents(lake) == {"a", "b", "c"}
+    assert sorted(other.append(gathered)) == ["a", "b", "c"]
+
+
+def test_gathered_runs_of_which_somebody_appends_some_go_under_another_batch(tmp_path):
+    lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
+    gathered = Gathered(SCHEMAS)
+    gathered.add(rows(["a", "b", "c"]))
+    other.append(rows(["b"]))
+
+    assert lake.append(gathered) == ["b"]
+    assert contents(lake) == {"a", "b", "c"}
+
+
+def test_gathered_runs_are_of_one_partition_and_there_once():
+    gathered = Gathered(SCHEMAS)
+    gathered.add(rows(["a"]))
+    with pytest.raises(InternalError, match="twice"):
+        gathered.add(rows(["a"]))
+    with pytest.raises(InternalError, match="several partitions"):
+        gathered.add(rows(["b"], label="other"))
+
+
+def test_row_groups_are_written_on_the_way_and_hold_whole_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.lake.gathered.GROUP_ROWS", 10)
+    lake, gathered = lake_at(tmp_path / "lake"), Gathered(SCHEMAS)
+    runs = [f"r{number:02}" for number in range(12)]
+    for run in runs:
+        gathered.add(rows([run]))
+
+    lake.append(gathered)
+
+    (file,) = lake.files("operations")
+    parquet = pq.ParquetFile(file.uri)
+    groups = [parquet.read_row_group(number)["run"] for number in range(parquet.num_row_groups)]
+    assert len(groups) > 2
+    assert sum(len(set(group.to_pylist())) for group in groups) == len(runs)
+    assert contents(lake) == set(runs)

@@ -13,6 +13,8 @@ from tests.results.report.stores import MIXED, make_store
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
 
+pytestmark = pytest.mark.lake
+
 SPECS = tuple(
     spec
     for number, spec in enumerate(MIXED)

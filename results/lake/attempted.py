@@ -1,0 +1,34 @@
+"""What became of an attempt, as code and text, and the whole of it again.
+
+An attempt's outcome is `ok`, or an error, as a rule `CODE: text`. That of the last attempt is as a
+rule the operation's own error, with ids that no other run has: said again, it is a third of the
+table of attempts.
+"""
+
+from __future__ import annotations
+
+__all__ = ["outcome_of", "said_of"]
+
+_BETWEEN = ": "
+
+
+def outcome_of(said: str, error: str | None) -> tuple[str, str | None]:
+    """Code and text; the text is null where there is none, or where `error` says the same.
+
+    Empty, it says that there is none though `error` goes on.
+    """
+    code, _, rest = said.partition(_BETWEEN)
+    if rest:
+        return code, None if said == error else rest
+    return said, None if said_of(said, None, error) == said else ""
+
+
+def said_of(code: str, text: str | None, error: str | None) -> str:
+    """The outcome again."""
+    if text:
+        return f"{code}{_BETWEEN}{text}"
+    if text is None and error is not None:
+        begin, _, rest = error.partition(_BETWEEN)
+        if begin == code and rest:
+            return error
+    return code
