@@ -31,6 +31,7 @@ from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
 from results.engines import ENGINES
+from results.pace import Pace
 from results.report.files import accept_output
 from results.report.making import Asked, make_report
 from results.report_lake import default_output, is_lake, report_lake
@@ -48,8 +49,6 @@ REPORT: Final = ".report"
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
 PROGRESS_INTERVAL_S: Final = 2.0
-TELLING_PART: Final = 0.05
-"""Of the work, from which on the time that is left can be told."""
 
 EPILOG: Final = """examples:
   harness report store
@@ -309,16 +308,12 @@ class _Progress:
     """A line on stderr now and then."""
 
     def __init__(self) -> None:
-        self._begin_s = self._shown_s = time.monotonic()
+        self._shown_s = time.monotonic()
+        self._pace = Pace()
 
     def __call__(self, found: Progress) -> None:
+        text = self._pace.line(found)
         now_s = time.monotonic()
-        if now_s - self._shown_s < PROGRESS_INTERVAL_S:
-            return
-        self._shown_s = now_s
-        part = found.cost_done / found.cost if found.cost else 1.0
-        what = "checked" if found.stage == "check" else "tried again"
-        left = ""
-        if part >= TELLING_PART:
-            left = f", about {(now_s - self._begin_s) * (1 - part) / part:.0f} s left"
-        note(f"{found.done}/{found.units} units {what}, about {part:.0%} of the work{left}")
+        if now_s - self._shown_s >= PROGRESS_INTERVAL_S:
+            self._shown_s = now_s
+            note(text)
