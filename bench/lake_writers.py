@@ -300,18 +300,19 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         said = {key for process in writers for line in process.said for key in line.split()}
         found = judge(lake, originals(store), said)
         refused = refused_by(proxy) if proxy else 0
-        files = sum(len(lake.files(table)) for table in lake.there())
+        files = [file for table in lake.there() for file in lake.files(table)]
+        merged = sum(file.batch is None for file in files)
     kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
     for process in (*writers, *others):
         kills[process.role] += process.kills
-    upkeep = [f"{process.role} {len(process.said)} times" for process in others]
+    upkeep = [f"{process.role} whole {len(process.said)} times" for process in others]
     for name, value in {
         "machine": machine(),
         "lake": f"{uri}, {parsed.seeds} real runs repeated under other ids",
         "killed": f"{kills.total()}: {', '.join(f'{kills[role]} {role}' for role in kills)}",
         "refused": f"{refused} requests",
         "upkeep": ", ".join(upkeep),
-        "took": f"{took_s:.0f} s; {files} files at the end",
+        "took": f"{took_s:.0f} s; {len(files)} files at the end, {merged} of them merged",
         "acknowledged": found.acknowledged,
         "lost": found.lost,
         "doubled": found.doubled,

@@ -36,10 +36,6 @@ __all__ = ["ROWS_MAX", "Runs", "Table", "open"]
 
 ROWS_MAX: Final = 5_000_000
 """Rows in one pandas table: a few GB of memory."""
-SPARK_TYPES: Final = {
-    "string": "STRING", "int64": "BIGINT", "int32": "INT", "bool": "BOOLEAN", "double": "DOUBLE",
-    "date32[day]": "DATE", "timestamp[us, tz=UTC]": "TIMESTAMP",
-}  # fmt: skip
 
 
 class Source(Protocol):
@@ -64,8 +60,8 @@ class Source(Protocol):
         """The rows of these runs."""
         ...
 
-    def files(self, table: str, choice: Choice) -> list[str] | None:
-        """The files that hold these rows, and maybe others; `None` where there are none."""
+    def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
+        """The same rows as a data frame of Spark."""
         ...
 
 
@@ -228,40 +224,9 @@ class Table:
     def spark(self, session: SparkSession) -> DataFrame:
         """As a Spark data frame over the files, which all executors must reach; no jar is needed.
 
-        Of an object store Spark needs `hadoop-aws`. The rows of a store of folders go through
-        the driver.
+        The rows of a store of folders go through the driver.
         """
-        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-        files = self._source.files(self.name, self._choice)
-        if files is None:
-            return session.createDataFrame(self.arrow().to_table(), _ddl(self.schema))
-        columns = _ddl(self.schema)
-        if not files:
-            return session.createDataFrame([], columns)
-        frame = session.read.schema(columns).parquet(*map(_for_spark, files))
-        runs = self._choice.runs
-        return frame if runs is None else frame.where(F.col("run").isin(sorted(runs)))
-
-
-def _ddl(schema: pa.Schema) -> str:
-    """Columns in Spark's words."""
-    return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in schema)
-
-
-def _spark_type(kind: pa.DataType) -> str:
-    import pyarrow as pa
-
-    if pa.types.is_list(kind):
-        return f"ARRAY<{_spark_type(kind.value_type)}>"
-    return SPARK_TYPES[str(kind)]
-
-
-def _for_spark(uri: str) -> str:
-    """The address of a file in Hadoop's words."""
-    if "://" not in uri:
-        return f"file://{uri}"
-    return f"s3a://{uri.removeprefix('s3://')}" if uri.startswith("s3://") else uri
+        return self._source.spark(session, self.name, self._choice)
 
 
 def _module(name: str) -> Any:

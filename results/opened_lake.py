@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from results.choice import Choice, require
-from results.lake.files import BATCH, MAIN, FileRef
+from results.lake.files import BATCH, MAIN
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.snapshot import RunIndex
+from results.lake.snapshot import RunIndex, Snapshot
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["LakeSource"]
 
@@ -48,18 +49,24 @@ class LakeSource:
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """A dataset over the files that may have rows of these runs."""
-        narrowed = dataclasses.replace(
-            self._snapshot, tables={table: tuple(self._files(table, choice))}
-        )
-        dataset = narrowed.dataset(table)
-        batch = dataset.schema.get_field_index(BATCH)
-        dataset = dataset.replace_schema(dataset.schema.remove(batch))
-        wanted = choice.rows()
+        dataset, wanted = self._narrowed(table, choice).dataset(table), choice.rows()
         return dataset if wanted is None else dataset.filter(wanted)
 
-    def files(self, table: str, choice: Choice) -> list[str]:
-        """Their addresses."""
-        return [file.uri for file in self._files(table, choice)]
+    def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
+        """See `results.spark_lake.frames`."""
+        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    def _files(self, table: str, choice: Choice) -> list[FileRef]:
-        return [file for file in self._snapshot.files(table) if choice.takes_file(file)]
+        from results.spark_lake.frames import lake_frame
+
+        frame: DataFrame = lake_frame(session, self._narrowed(table, choice), table)
+        return frame if choice.runs is None else frame.where(F.col("run").isin(sorted(choice.runs)))
+
+    def _narrowed(self, table: str, choice: Choice) -> Snapshot:
+        """The snapshot with the files of one table that may have rows, and without the batch."""
+        schema = self._snapshot.schemas[table]
+        files = [file for file in self._snapshot.files(table) if choice.takes_file(file)]
+        return dataclasses.replace(
+            self._snapshot,
+            tables={table: tuple(files)},
+            schemas={table: schema.remove(schema.get_field_index(BATCH))},
+        )

@@ -19,16 +19,18 @@ from results.choice import Choice, require
 from results.lake.rows import tables_of
 from results.lake.schema import TABLES, schema
 from results.lake.source import About, Source, read_about, read_source, run_key
+from results.schema import ddl
 from results.store_scan import Problems, run_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["BYTES_MAX", "StoreSource"]
 
 BYTES_MAX: Final = 2 << 30
-"""Of all rows in memory: those of some ten thousand runs of ten seconds."""
+"""Of all rows in memory: some million operations, with all that belongs to them."""
 RUNS_AT_ONCE: Final = 64
 REPORT: Final = "report."
 REPORT_TABLES: Final = Path(".report") / "tables"
@@ -83,9 +85,6 @@ class StoreSource:
             if wanted is not None:
                 require(what, wanted, there)
 
-    def files(self, table: str, choice: Choice) -> None:
-        """Its rows lie in no files."""
-
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """The rows, in memory, or the file of a report's table."""
         import pyarrow as pa
@@ -99,6 +98,11 @@ class StoreSource:
             return dataset
         names = [f"{run.about.name}/{run.about.id}" for run in self._chosen(choice)]
         return dataset.filter(ds.field("run").isin(pa.array(names, pa.string())))
+
+    def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
+        """The rows, by way of the driver."""
+        dataset = self.dataset(table, choice)
+        return session.createDataFrame(dataset.to_table(), ddl(dataset.schema))
 
     def _chosen(self, choice: Choice) -> list[_Run]:
         return [

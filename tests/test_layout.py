@@ -80,7 +80,7 @@ LARGE = {
     "harness/planning.py": (420, "all that is refused before the first node starts"),
     "harness/timeline.py": (440, "one reading of a history's faults, leaders and lives"),
     "results/facts.py": (440, "one table of facts after another"),
-    "results/lake/lake.py": (500, "opening, appending and reading, which share what is visible"),
+    "results/lake/lake.py": (520, "opening, appending and reading, which share what is visible"),
     "results/perfetto.py": (500, "one format, lane by lane"),
     "results/units.py": (420, "one unit of work, the same for all executors"),
     "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),

@@ -216,6 +216,13 @@ class SunkRuns(Protocol):
         """Whether this very run is there."""
         ...
 
+    def results(self, code: str) -> Iterator[bytes]:
+        """The runs there that this code made, as `harness.soak.SeedResult` in JSON.
+
+        What a result says and the place does not is left out with its run, which is made again.
+        """
+        ...
+
     def add(self, folder: Path) -> None:
         """Take a finished run. Its folder goes when the run is safe, now or at a later call.
 

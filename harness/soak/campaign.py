@@ -80,7 +80,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.store / self.name
 
 
-class _Kept(msgspec.Struct):
+class _Kept(msgspec.Struct, frozen=True):
     """What of a run's record tells whether it is the run of a result."""
 
     digest: str
@@ -121,7 +121,7 @@ class Campaign:
                     "their seeds run again"
                 )
             self._sweep()
-            self._go_on()
+            self._go_on(fresh=fresh)
         except BaseException:
             self._lock.release()
             raise
@@ -134,7 +134,7 @@ class Campaign:
             when = dt.datetime.fromtimestamp(older[0].stat().st_mtime, tz=dt.UTC)
             runs = (
                 "replaces the runs of the same seeds; another --label keeps both"
-                if self.spec.environment == SIM
+                if self.spec.environment == SIM and self.sink is None
                 else "leaves the older runs beside the new ones; another --label tells them apart"
             )
             self.notes.append(
@@ -149,8 +149,8 @@ class Campaign:
         for part in self.spec.folder.glob(f".{self._prefix}*{STAGED_SUFFIX}"):
             shutil.rmtree(part, ignore_errors=True)
 
-    def _go_on(self) -> None:
-        """Count what is done, and forget what must be run again."""
+    def _go_on(self, *, fresh: bool) -> None:
+        """Count what is done, here or at the sink, and forget what must be run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -161,6 +161,8 @@ class Campaign:
                 self.tally.take(result)
                 continue
             self._journal.forget(result.seed)
+        if self.sink is not None and not fresh:
+            self._take_over(self.sink)
         if self.tally.seeds:
             wanted = counted(self.spec.seeds, "seed")
             self.notes.append(f"already done: {self.tally.seeds} of {wanted}")
@@ -170,13 +172,23 @@ class Campaign:
             self.notes.append(f"running {counted(gone, 'seed')} again whose runs the store lacks")
         self.done_before = self.tally.seeds
 
+    def _take_over(self, sink: SunkRuns) -> None:
+        """Journal the seeds that this soak has done elsewhere, or before its journal was lost."""
+        for data in sink.results(self.id.code):
+            result = msgspec.json.decode(data, type=SeedResult)
+            known = result.seed in self._journal or result.run != self.run_name(result.seed)
+            if self.spec.first <= result.seed <= self.spec.last and not known:
+                self._journal.append(result)
+                self.tally.take(result)
+
     def _sinks(self, result: SeedResult) -> bool:
         """Whether the sink has the run, or takes it now: a kill came just before or after."""
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
-            shutil.rmtree(folder, ignore_errors=True)
+            if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
+                shutil.rmtree(folder, ignore_errors=True)  # or what a kill left of it
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -191,11 +203,14 @@ class Campaign:
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or not (folder / "history.parquet").is_file():
             return False
+        return self._record_in(folder) == _Kept(result.digest or "", result.verdict)
+
+    @staticmethod
+    def _record_in(folder: Path) -> _Kept | None:
         try:
-            record = msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
+            return msgspec.json.decode((folder / "run.json").read_bytes(), type=_Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return False
-        return (record.digest, record.verdict) == (result.digest, result.verdict)
+            return None
 
     @property
     def _prefix(self) -> str:

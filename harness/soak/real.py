@@ -10,14 +10,12 @@ after each run: one by other code than the soak began with does not count.
 from __future__ import annotations
 
 import datetime as dt
-import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from harness import __version__
 from harness.checking import judge
 from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import Op
@@ -28,7 +26,15 @@ from harness.signatures import failure_of
 from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import crash_reason, crashed, folder_bytes, not_kept, result_of, stopped
+from harness.soak.seed import (
+    crash_reason,
+    crashed,
+    folder_bytes,
+    not_kept,
+    result_of,
+    stopped,
+    versions_of,
+)
 from harness.store import RunFolder, RunRecord, new_run_id
 
 __all__ = ["soak_one_by_one"]
@@ -95,7 +101,7 @@ def _run(
         verdict=judgement.verdict,
         digest=result.digest or "",
         ops=result.ops,
-        versions={"harness": __version__, "python": platform.python_version()},
+        versions=versions_of(job),
         label=job.label,
         interrupted=outcome.interrupted,
         failure=failure_of(judgement.results),

@@ -91,7 +91,7 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
         verdict=judgement.verdict,
         digest=result.digest or "",
         ops=len(outcome.history),
-        versions={"harness": __version__, "python": platform.python_version()},
+        versions=versions_of(job),
         label=job.label,
         simulated_s=result.simulated_s,
         failure=failure_of(judgement.results),
@@ -105,6 +105,12 @@ def _run_seed(job: SeedJob, begin_s: float) -> SeedResult:
             raise
         reason = shortened(f"{result.reason} (the run could not be kept: {error})")
         return msgspec.structs.replace(result, reason=reason)  # what is proven stays proven
+
+
+def versions_of(job: SeedJob) -> dict[str, str]:
+    """What a run's record says of what made it; `code` is the digest that a soak goes by."""
+    code = {} if job.code is None else {"code": job.code}
+    return {"harness": __version__, "python": platform.python_version(), **code}
 
 
 def result_of(seed: int, outcome: Outcome, judgement: Judgement, *, simulated: bool) -> SeedResult:

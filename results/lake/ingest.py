@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -101,7 +101,7 @@ def ingest(
 
 
 def ingest_folders(
-    folders: Iterable[tuple[str, str, Path]],
+    folders: Iterator[tuple[str, str, Path]],
     lake: Sink,
     write: Callable[[str, bytes], None],
     *,
@@ -112,12 +112,12 @@ def ingest_folders(
 ) -> Ingested:
     """`ingest` of these folders, each with the name and the id of its run."""
     # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
-    folders = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
-    found = Ingested(total=len(folders))
+    ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
+    found = Ingested(total=len(ordered))
     known = lake.known()
     work = _Work(lake, found, problems, append_bytes)
     with _no_cycles():
-        for name, run, folder in folders:
+        for name, run, folder in ordered:
             found.looked += 1
             progress(found)
             try:

@@ -101,17 +101,14 @@ class Log:
         return found
 
     def widen(self, fields: Sequence[pa.Field], settings: Mapping[str, str]) -> None:
-        """Add nullable columns, then the settings, both only to the state that was read last."""
+        """Add nullable columns, then the settings; not where others changed either meanwhile."""
         deltalake = require("deltalake")
-        exact = deltalake.CommitProperties(max_commit_retries=0)
         with troubles(self.uri):
             if fields:
                 self._delta.alter.add_columns(
-                    [deltalake.Field.from_arrow(field) for field in fields], commit_properties=exact
+                    [deltalake.Field.from_arrow(field) for field in fields]
                 )
-            self._delta.alter.set_table_properties(
-                dict(settings), raise_if_not_exists=False, commit_properties=exact
-            )
+            self._delta.alter.set_table_properties(dict(settings), raise_if_not_exists=False)
         self._state = None
 
     def refresh(self) -> State:

@@ -3,7 +3,8 @@
 A finished run is a folder of the store first, as without a lake, and its seed is journaled. Folders
 wait until there are `RUNS_MAX`, or the first has waited `WAIT_S`; then all go into the lake as an
 ingest takes them, and are removed. So nothing is lost that was journaled, wherever a soak is
-killed: the next one finds each run in the lake or in the store.
+killed: the next one finds each run in the lake or in the store. One that starts elsewhere, without
+the journal, takes over what the lake has of the same code (`versions` of a run has its digest).
 
 Runs of soaks are called after their seeds: one that is there under the same id, with the same
 history and verdict, is the same run, also where it ran on another day.
@@ -13,11 +14,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from harness.errors import HarnessError, InfrastructureError, counted
+from harness.ops import Verdict
+from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
 from results.lake.files import KEY, MAIN
 from results.lake.folders import folder_of, writer_to
@@ -37,7 +42,11 @@ __all__ = ["LakeSink", "SoakedRuns"]
 
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
-COLUMNS: Final = [KEY, "id", "digest", "verdict", "folder"]  # of `runs`
+COLUMNS: Final = [KEY, "id", "digest", "verdict"]  # of `runs`
+RESULT_COLUMNS: Final = [
+    *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "lines"),
+    *("ok", "elections", "simulated_s", "wall_s"),
+]
 LAST_CHARACTER: Final = "\U0010ffff"
 
 
@@ -80,26 +89,62 @@ class SoakedRuns:
 
     def look(self) -> None:
         """Learn which runs of the soak the lake has."""
+        found = self._rows(MAIN, COLUMNS)
+        for key, run, digest, verdict in zip(
+            *(found[name].to_pylist() for name in COLUMNS), strict=True
+        ):
+            if verdict is not None:  # else it was taken before it was finished
+                self._note(key, run, digest, Verdict(verdict))
+
+    def _rows(self, table: str, columns: list[str]) -> pa.Table:
+        """What the lake has of this soak's runs."""
         import pyarrow.compute as pc
 
-        begin = f"{self._name}/{self._prefix}"
-        run = pc.field(KEY)
+        begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
+        wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 
-        def rows() -> pa.Table:
+        def read() -> pa.Table:
             with troubles(self.uri):
-                return self._lake.dataset(MAIN).to_table(
-                    columns=COLUMNS, filter=(run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
+                return self._lake.dataset(table).to_table(columns=columns, filter=wanted)
+
+        return self._lake.patience.call(f"read {self.uri}", read)
+
+    def results(self, code: str) -> Iterator[bytes]:
+        """Those of finished runs, but for what the profile permits, whose rules no table has."""
+        said: dict[str, list[CheckerVerdict]] = {}
+        found = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
+        for row in found.to_pylist():
+            said.setdefault(row[KEY], []).append(
+                CheckerVerdict(
+                    row["checker"], row["verdict"], shortened(row["reason"]), row["signature"] or ""
+                )
+            )
+        for row in self._rows(MAIN, RESULT_COLUMNS).to_pylist():
+            if msgspec.json.decode(row["versions"] or "{}").get("code") != code:
+                continue
+            if row["verdict"] not in {None, Verdict.PERMITTED.value}:
+                yield msgspec.json.encode(
+                    SeedResult(
+                        seed=row["seed"],
+                        verdict=row["verdict"],
+                        reason=shortened(row["failure_reason"] or ""),
+                        checker=row["failure_checker"] or None,
+                        signature=row["signature"] or "",
+                        checkers=tuple(said.get(row[KEY], ())),
+                        digest=row["digest"],
+                        ops=row["lines"],
+                        ok=row["ok"],
+                        leader_changes=row["elections"],
+                        simulated_s=row["simulated_s"] or 0.0,
+                        run=row["id"],
+                        wall_s=row["wall_s"],
+                    )
                 )
 
-        self._note(self._lake.patience.call(f"read {self.uri}", rows))
-
-    def _note(self, runs: pa.Table) -> None:
-        for key, run, digest, verdict, folder in zip(
-            *(runs[name].to_pylist() for name in COLUMNS), strict=True
-        ):
-            self._there[run, digest] = verdict
-            if folder is not None:
-                self._keys[run] = key
+    def _note(self, key: str, run: str, digest: str, verdict: Verdict) -> None:
+        self._there[run, digest] = verdict.value
+        if not verdict.holds:
+            self._keys[run] = key
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
         """Whether the lake has it, appended on whichever day."""
@@ -135,18 +180,22 @@ class SoakedRuns:
             records[folder] = record
         watch, problems = _Watch(self._lake), Problems()
         ingest_folders(
-            [
+            (
                 (self._name, folder.name, folder)
                 for folder, record in records.items()
                 if (folder.name, record.digest) not in self._there
-            ],
+            ),
             watch,
             writer_to(self._lake),
             problems=problems,
         )
-        for runs in watch.appended:
-            self._note(runs)
-        if watch.skipped:  # somebody else ran the same seeds
+        lost = {problem.run for problem in problems.kept}
+        taken = watch.taken
+        for folder, record in records.items():
+            name = f"{self._name}/{folder.name}"
+            if name in taken and name not in lost:
+                self._note(taken[name], folder.name, record.digest, record.verdict)
+        if watch.skipped:  # somebody else ran the same seeds: what was noted of them is theirs
             self.look()
         for folder, record in records.items():
             there = self._there.get((folder.name, record.digest))
@@ -177,21 +226,20 @@ class _Watch:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self.appended: list[pa.Table] = []
+        self._known: set[str] = set()
         self.skipped: list[str] = []
 
+    @property
+    def taken(self) -> dict[str, str]:
+        """The keys of the runs that the ingest took up, by NAME/ID."""
+        return {key.rpartition("@")[0]: key for key in self._known}
+
     def known(self) -> set[str]:
-        """None: what is known was left out before."""
-        return set()
+        """None yet: what is known was left out before. The ingest adds what it takes up."""
+        return self._known
 
     def append(self, rows: Gathered) -> list[str]:
         """As a lake's."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         skipped = self._lake.append(rows)
-        runs = rows.files()[MAIN].table().select(COLUMNS)
-        others = pc.is_in(runs[KEY], value_set=pa.array(skipped, pa.string()))
-        self.appended.append(runs.filter(pc.invert(others)))
         self.skipped += skipped
         return skipped

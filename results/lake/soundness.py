@@ -19,6 +19,7 @@ from results.lake.trouble import AgainError, troubles
 __all__ = ["Finding", "check"]
 
 SHOWN_MAX: Final = 3
+LOG_FOLDER: Final = "_delta_log"
 Run = tuple[Partition, str]
 
 
@@ -66,6 +67,11 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         raise AgainError(f"files of {table} were replaced and removed meanwhile")
     if lost:
         found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {_some(lost)}"))
+    commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
+    empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
+    if empty:  # every reader takes them for commits of nothing
+        text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {_some(empty)}"
+        found.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
     torn = [file.name for file in there if stored[file.name] != file.size_bytes]
     if torn:
@@ -140,6 +146,10 @@ def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
     unique = table.group_by([KEY, BATCH]).aggregate([])
     runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
     return table.num_rows, list(runs)
+
+
+def _is_commit(name: str) -> bool:
+    return name.endswith(".json") and name.removesuffix(".json").isdigit()
 
 
 def _some(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 
+import msgspec
 import pytest
 
 import results
@@ -13,16 +14,21 @@ from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_USAGE, EXIT_VALID, Inf
 from harness.ops import CheckResult, Op, OpType, Verdict
 from harness.ops import History as Ops
 from harness.signatures import Failure
-from harness.soak import Campaign, SeedResult, SoakSpec, identity
+from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpec, identity
 from harness.soak.journal import Journal
+from harness.soak.seed import versions_of
 from results.ingest_verb import main as ingest_verb
 from results.lake import soaked
 from results.lake.lake import Lake
 from results.lake.soaked import LakeSink
+from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 from tests.run_folders import keep_run
 from tests.soak.commands import LEASELESS, alive, journaled, kill, start, workers_of
+from tests.soak.commands import results as results_of
 from tests.soak.commands import soak as soak_process
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.lake
 
 CASE = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 SEEDS = 4
@@ -73,14 +79,17 @@ def run_one(campaign, seed, *, verdict=None, day=1):
     keep_run(
         campaign.spec.store, "n", job.run, job.case, made, findings,
         verdict=verdict, label=job.label, failure=FAILURE if failed else None,
-        started=f"2026-01-0{day}T00:00:01+00:00",
+        started=f"2026-01-0{day}T00:00:01+00:00", versions=versions_of(job),
     )  # fmt: skip
+    said = tuple(CheckerVerdict("crash", verdict.value, "m1 crashed") for _ in findings)
     return SeedResult(
-        seed=seed, verdict=verdict.value, reason="", digest=made.digest(), run=job.run
-    )
+        seed=seed, verdict=verdict.value, digest=made.digest(), run=job.run, ops=len(made), ok=1,
+        reason=FAILURE.reason if failed else "", checker=FAILURE.checker if failed else None,
+        signature=FAILURE.signature if failed else "", checkers=said,
+    )  # fmt: skip
 
 
-def campaign_at(store, uri, **options):
+def campaign_at(store, uri, fresh=False):
     spec = SoakSpec(
         case=CASE, environment="sim", label=None, first=1, last=SEEDS, store=store, name="n"
     )
@@ -89,7 +98,7 @@ def campaign_at(store, uri, **options):
         if uri is None
         else lambda name, prefix: LakeSink().open(str(uri), name=name, prefix=prefix)
     )
-    return Campaign(spec, fresh=False, sink=sink, **options)
+    return Campaign(spec, fresh=fresh, sink=sink)
 
 
 def soak(store, uri, **how):
@@ -190,11 +199,57 @@ def test_killed_at_any_moment_it_comes_to_what_an_ingest_of_a_plain_soak_does(tm
     assert at > 15  # moments
 
 
-def test_a_soak_of_another_day_finds_its_runs(tmp_path, expected):
-    """The journal is lost after midnight: the seeds run again, and the lake keeps what it has."""
+def essence(campaign):
+    return [
+        msgspec.structs.replace(result, **dict.fromkeys(MEASURES, 0))
+        for result in campaign.results()
+    ]
+
+
+def test_without_its_journal_a_soak_takes_over_what_the_lake_has(tmp_path, expected):
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    whole = campaign_at(store, uri)
+    for seed in (1, 3):
+        whole.take(run_one(whole, seed))
+    whole.flush()
+    first = essence(whole)
+    whole.close()
+    shutil.rmtree(store)
+    again = campaign_at(store, uri)
+    assert essence(again) == first
+    assert again.tally.verdicts["invalid"] == 1
+    assert list(again.pending()) == [2, 4]
+    assert again.notes == ["already done: 2 of 4 seeds"]
+    again.close()
+    soak(store, uri)
+    assert tables(uri) == expected
+
+
+def test_what_other_code_left_in_the_store_stays(tmp_path):
+    """The store is another soak's as well, which has its own run of the same seed there."""
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    name = soak(store, uri).run_name(1)
+    folder = keep_run(store, "n", name, Case(seed=1), history(7), verdict=Verdict.VALID)
+    campaign = campaign_at(store, uri)
+    assert list(campaign.pending()) == []
+    campaign.close()
+    assert (folder / "history.parquet").exists()
+
+
+def test_fresh_takes_over_nothing(tmp_path):
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    soak(store, uri)
+    campaign = campaign_at(store, uri, fresh=True)
+    assert list(campaign.pending()) == [1, 2, 3, 4]
+    campaign.close()
+
+
+def test_runs_of_another_day_are_the_same(tmp_path, expected, monkeypatch):
+    """The journal is lost and the code is another: seeds run again, the lake keeps what it has."""
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)
+    monkeypatch.setattr(identity, "code_digest", lambda *_: "other")
     soak(store, uri, day=2)
     assert tables(uri) == expected
     assert left(store) == []
@@ -204,12 +259,30 @@ def test_another_verdict_of_the_same_history_is_not_lost(tmp_path):
     store, uri = tmp_path / "store", tmp_path / "lake"
     soak(store, uri)
     shutil.rmtree(store)
-    campaign = campaign_at(store, uri)
+    campaign = campaign_at(store, uri, fresh=True)
     campaign.take(run_one(campaign, 1, verdict=Verdict.INVALID))
     with pytest.raises(InfrastructureError, match=r"as valid, and by this code it is invalid"):
         campaign.flush()
     campaign.close()
     assert left(store) == ["latest", campaign.run_name(1)]
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_soak_into_a_bucket_that_is_busy(tmp_path, expected, monkeypatch):
+    with s3_server() as endpoint, flaky_proxy(endpoint, seed=5) as proxy:
+        for name, value in options_for(proxy).items():
+            monkeypatch.setenv(name, value)
+        uri = f"s3://{BUCKET}/soaks"
+        monkeypatch.setattr(identity, "code_digest", lambda *_: "c0de")
+        found = soak(tmp_path / "store", uri)
+        assert refused_by(proxy) > 5
+        assert tables(uri) == expected
+    assert found.place_of(next(one for one in found.results() if one.seed == 3)).startswith(
+        f"{uri}/folders/n/{found.run_name(3)}@"
+    )
+    assert left(tmp_path / "store") == []
 
 
 ARGUMENTS = (
@@ -302,6 +375,10 @@ def test_a_real_soak_that_is_killed(tmp_path):
         else next(map(str, (uri / "folders/n").glob(f"*-seed-{result['seed']}@*")))
         for result in whole["results"]
     }
+    shutil.rmtree(store)  # another machine goes on: the lake says what is done
+    code, again, _ = soak_process(store, *KUDU, "--lake", str(uri))
+    assert (code, again["done_before"]) == (EXIT_INVALID, 5)
+    assert results_of(again) == results_of(whole)
 
 
 @pytest.mark.slow

@@ -191,6 +191,13 @@ def test_a_torn_log_is_damage_and_not_asked_again(tmp_path, torn):
     assert contents(lake_at(tmp_path / "lake")) == {"r1"}
 
 
+def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
+    lake_at(tmp_path / "lake").append(rows(["r1"]))
+    (tmp_path / "lake" / "operations" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+    (finding,) = damage(lake_at(tmp_path / "lake"))
+    assert (finding.table, "1 commit empty" in finding.text) == ("operations", True)
+
+
 def test_a_check_while_files_are_replaced_and_removed_finds_no_damage(tmp_path):
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
@@ -416,6 +423,7 @@ def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, 
         ["lake", "compact", str(tmp_path / "lake")],
         ["lake", "check", str(tmp_path / "lake")],
         ["lake", "export", str(tmp_path / "lake"), "--store", str(tmp_path / "store")],
+        ["report", str(tmp_path / "lake")],
     ):
         assert main(words) == 254
         (line,) = lines(capsys)

@@ -21,6 +21,8 @@ from results.lake.lake import Lake
 from tests.run_folders import keep_run
 from tests.spark_support import spark_test
 
+pytestmark = pytest.mark.lake
+
 PAGE = Path(__file__).parents[3] / "docs" / "lake.md"
 KINDS = ("cut", "kill", "pause")
 NEMESES = (("kill-leader",), ("kill-leader", "pause-leader"), ("none",))

@@ -1,4 +1,7 @@
-"""The notebook runs on a lake made by the commands that it names, and shows what is kept in it."""
+"""The notebook runs on a lake made by the commands that it names, and shows what is kept in it.
+
+After a change: make that lake, and `jupyter execute --inplace` (`pip install nbclient ipykernel`).
+"""
 
 import re
 import shlex
@@ -26,6 +29,7 @@ def kept(cell, kind):
     return ""
 
 
+@pytest.mark.lake
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_notebook_answers_its_questions(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def store(tmp_path_factory):
     return small_store(tmp_path_factory.mktemp("opened") / "store")
 
 
-@pytest.fixture(scope="module", params=["store", "lake"])
+@pytest.fixture(scope="module", params=["store", pytest.param("lake", marks=pytest.mark.lake)])
 def opened(request, store, tmp_path_factory):
     if request.param == "lake":
         return results.open(ingested(store, tmp_path_factory.mktemp("lake") / "lake"))
@@ -63,6 +63,7 @@ def rows(table, **options):
     return sorted(table.to_table(**options).to_pylist(), key=repr)
 
 
+@pytest.mark.lake
 def test_a_store_and_its_lake_have_the_same_rows(store, tmp_path):
     lake = results.open(ingested(store, tmp_path / "lake"))
     local = results.open(store)
@@ -193,6 +194,7 @@ def test_unknown_tables(opened):
         opened.table("ops")
 
 
+@pytest.mark.lake
 def test_a_snapshot_stays_what_it_is(tmp_path):
     """What is appended, merged, or left by a writer that died later shows in none of its tables."""
     store, uri = tmp_path / "store", tmp_path / "lake"
@@ -231,6 +233,7 @@ def test_tables_of_a_report(tmp_path):
     assert rows(runs.only(label="v2").table("report.infos").arrow()) == table.to_pylist()[1:]
 
 
+@pytest.mark.lake
 def test_what_is_no_lake_and_no_store(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
@@ -246,6 +249,7 @@ def test_a_store_that_does_not_fit_is_refused(store, monkeypatch):
         StoreSource(store).dataset("runs", results.open(store).only(label="v1")._choice)
 
 
+@pytest.mark.lake
 @spark_test
 def test_spark_reads_the_same(store, tmp_path):
     from results.spark import get_spark
@@ -272,6 +276,7 @@ def test_spark_reads_the_same(store, tmp_path):
             assert sorted(plain, key=repr) == sorted(expected, key=repr)
 
 
+@pytest.mark.lake
 @pytest.mark.s3
 @pytest.mark.slow
 @pytest.mark.process

@@ -31,6 +31,8 @@ from tests.results.pipeline.stores import (
     rows_of,
 )
 
+pytestmark = pytest.mark.lake
+
 SMALL = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
 
 

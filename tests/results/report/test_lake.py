@@ -12,6 +12,8 @@ from results.report_verb import report_store
 from tests.results.report.stores import MIXED, make_store
 from tests.results.report.test_verb import add_quick
 
+pytestmark = pytest.mark.lake
+
 SPECS = tuple(
     spec
     for number, spec in enumerate(MIXED)

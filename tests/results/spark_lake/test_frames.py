@@ -11,6 +11,8 @@ from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.lake.toy import SCHEMAS, lake_at, rows
 from tests.spark_support import spark_test
 
+pytestmark = pytest.mark.lake
+
 MORE = {**SCHEMAS, "runs": SCHEMAS["runs"].append(pa.field("more", pa.float64()))}
 
 

@@ -16,6 +16,8 @@ from results.store_scan import Problem
 from results.units import Done
 from results.work import LakeConfig
 
+pytestmark = pytest.mark.lake
+
 DAY = dt.date(2026, 1, 1)
 BUDGETS = (Budget(), Budget().larger())
 CONFIG = LakeConfig(uri="/l", scratch="", round="r0", since_s=0.0, limit_memory=False)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from results.aggregate import aggregate
 from results.budgets import Budget
@@ -20,6 +21,8 @@ from results.sources.lake import LakeSource
 from results.spark_lake import driver
 from results.spark_lake.driver import SparkLake
 from tests.spark_support import spark_test
+
+pytestmark = pytest.mark.lake
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
