@@ -43,6 +43,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     units: int
     cost_done: int
     cost: int
+    noun: str = "units"  # what is counted
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
 from results.engines import ENGINES
+from results.pace import Pace
 from results.report.files import accept_output
 from results.report.making import Asked, make_report
 from results.report_lake import default_output, is_lake, report_lake
@@ -308,12 +309,11 @@ class _Progress:
 
     def __init__(self) -> None:
         self._shown_s = time.monotonic()
+        self._pace = Pace()
 
     def __call__(self, found: Progress) -> None:
+        text = self._pace.line(found)
         now_s = time.monotonic()
-        if now_s - self._shown_s < PROGRESS_INTERVAL_S:
-            return
-        self._shown_s = now_s
-        part = found.cost_done / found.cost if found.cost else 1.0
-        what = "checked" if found.stage == "check" else "tried again"
-        note(f"{found.done}/{found.units} units {what}, about {part:.0%} of the work")
+        if now_s - self._shown_s >= PROGRESS_INTERVAL_S:
+            self._shown_s = now_s
+            note(text)

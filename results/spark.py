@@ -51,6 +51,7 @@ PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "re
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _VERSION: Final = re.compile(r'version "(\d+)')
+_OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
@@ -305,10 +306,14 @@ def raise_if_interrupted(error: BaseException) -> None:
 def cause_of(error: BaseException) -> str:
     """The line of a long Spark error that says what happened in Python, or else in Java at first.
 
+    What our own code said in a worker comes before all else.
     Where neither is told, its first line; of what came through Py4J that is the second, as the
     first only names the method that was called.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [found[1] for line in lines if (found := _OURS.match(line)) is not None]
+    if ours:
+        return ours[-1][:300]
     told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
     told = told or [line[11:] for line in lines if line.startswith("Caused by: ")]
     if not told and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):

@@ -31,7 +31,14 @@ from results.schema import COLUMNS, FACT_TABLES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS_KEPT", "RESULT_TABLES", "ResultLake", "result_schema"]
+__all__ = [
+    "FACTS_KEPT",
+    "RESULTS",
+    "RESULTS_VERSION",
+    "RESULT_TABLES",
+    "ResultLake",
+    "result_schema",
+]
 
 RESULTS: Final = "results"
 RESULTS_VERSION: Final = 1

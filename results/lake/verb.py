@@ -16,7 +16,9 @@ from harness.errors import EXIT_INVALID, EXIT_VALID, counted
 from results.lake.compaction import compact
 from results.lake.export_verb import add_export, export_runs
 from results.lake.files import MAIN
+from results.lake.judged import RESULTS, RESULTS_VERSION
 from results.lake.lake import GRACE_HOURS, Lake
+from results.lake.place import Place
 from results.lake.schema import SCHEMA_VERSION
 from results.lake.soundness import check
 from results.lake.vacuum import vacuum
@@ -43,7 +45,15 @@ def main(arguments: Sequence[str]) -> int:
         return export_runs(parsed)
     lake = Lake.open_as_found(parsed.uri, version=SCHEMA_VERSION)
     actions = {"compact": _compact, "vacuum": _vacuum, "check": _check}
-    return actions[parsed.action](lake, parsed)
+    code = actions[parsed.action](lake, parsed)
+    results = f"{lake.place.uri}/{RESULTS}"
+    if parsed.action != "check" and Place(results, lake.place.options).tables():
+        say(f"what reports found ({results}):")
+        beside = Lake.open_as_found(
+            results, version=RESULTS_VERSION, storage_options=lake.place.options
+        )
+        code = max(code, actions[parsed.action](beside, parsed))
+    return code
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from results.report.layouts import LAYOUTS
 from results.report.plots import Forest, Plot, latencies, rates, ratios, shares, stacked
 from results.report.populations import Addresses, Populations
 from results.report.tables import Table, make_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Section", "sections"]
 
@@ -45,7 +48,11 @@ class _Report:
 
     def rows(self, name: str) -> Rows:
         """The rows of an answer, with words for their population and links for their runs."""
-        return [self._told(row) for row in self.answers.rows(name)]
+        return self.told(self.answers.tables[name])
+
+    def told(self, table: pa.Table) -> Rows:
+        """The same of some rows of an answer."""
+        return [self._told(row) for row in table.to_pylist()]
 
     def _told(self, row: dict[str, Any]) -> dict[str, Any]:
         told = dict(row)
@@ -59,10 +66,18 @@ class _Report:
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
         """The tables of answers that have rows; `given` rows instead of an answer's own."""
         made = (
-            make_table(name, LAYOUTS[name], given[name] if name in given else self.rows(name))
+            make_table(name, LAYOUTS[name], given[name])
+            if name in given
+            else self.head(name, self.answers.tables[name])
             for name in names
         )
         return tuple(table for table in made if table.rows)
+
+    def head(self, name: str, answer: pa.Table) -> Table:
+        """The table of the first rows of an answer: only these are looked at, of a million."""
+        layout = LAYOUTS[name]
+        rows = self.told(answer.slice(0, layout.limit))
+        return make_table(name, layout, rows, total=len(answer))
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
         """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
@@ -105,8 +120,9 @@ def _ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
 
 
 def _failures(report: _Report) -> Section:
-    failing = report.answers.rows("failing_runs")
-    environments = {row["run"]: row["environment"] for row in failing}
+    failing = report.answers.tables["failing_runs"]
+    columns = (failing[name].to_pylist() for name in ("run", "environment"))
+    environments = dict(zip(*columns, strict=True))
 
     def replay(run: str) -> str:
         return report.places.replay(run, environments[run])
@@ -120,14 +136,21 @@ def _failures(report: _Report) -> Section:
         }
         for row in report.answers.rows("signatures")
     ]
-    every = [{**row, "replay": replay(row["run"][0])} for row in report.rows("failing_runs")]
+    layout = LAYOUTS["failing_runs"]
+    every = [
+        {**row, "replay": replay(row["run"][0])}
+        for row in report.told(failing.slice(0, layout.limit))
+    ]
     return Section(
         id="failures",
         title="What failed",
         words="Failures with one signature (checker, broken rule, faults that were active, "
         "operations involved) are most likely one defect. A run's link opens its page, or its "
         "folder where it has none yet; “harness report FOLDER” makes one.",
-        tables=report.tables("signatures", "failing_runs", signatures=groups, failing_runs=every),
+        tables=(
+            *report.tables("signatures", signatures=groups),
+            *([make_table("failing_runs", layout, every, total=len(failing))] if every else []),
+        ),
     )
 
 
@@ -255,19 +278,19 @@ def _latency(report: _Report) -> Section:
         )
         for words, own in report.by_population(rows)
     ]
-    slowest = sorted(report.rows("latency_by_run"), key=lambda row: (-row["p99_ns"], row["run"]))
+    by_run = report.answers.tables["latency_by_run"]
+    slowest = by_run.sort_by([("p99_ns", "descending"), ("run", "ascending")])
     nodes = [{**row, "node": row["node"] or "not said"} for row in report.rows("latency_by_node")]
-    names = ("f", "active", "phase", "node", "run")
+    names = ("f", "active", "phase", "node")
     return Section(
         id="latency",
         title="Latency",
         words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
         f"the middle of its bucket, at most 1.6 % off.{report.cut(rows)}",
         plots=tuple(plots),
-        tables=report.tables(
-            *(f"latency_by_{name}" for name in names),
-            latency_by_run=slowest,
-            latency_by_node=nodes,
+        tables=(
+            *report.tables(*(f"latency_by_{name}" for name in names), latency_by_node=nodes),
+            *([report.head("latency_by_run", slowest)] if len(slowest) else []),
         ),
     )
 

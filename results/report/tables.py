@@ -112,8 +112,10 @@ def _cell(way: str, value: Any) -> Cell:
     return Cell(_NUMBERS[way](value), value) if way in _NUMBERS else _WRITERS[way](value)
 
 
-def make_table(name: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The table of some rows of an answer."""
+def make_table(
+    name: str, layout: Layout, rows: Sequence[Mapping[str, Any]], *, total: int | None = None
+) -> Table:
+    """The table of some rows of an answer, which has `total` (default: these are all)."""
     written = tuple(
         tuple(_cell(way, row[field]) for field, _, way in layout.columns)
         for row in rows[: layout.limit]
@@ -123,6 +125,6 @@ def make_table(name: str, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> 
         caption=layout.caption,
         columns=tuple((header, way in _NUMBERS) for _, header, way in layout.columns),
         rows=written,
-        not_shown=max(0, len(rows) - layout.limit),
+        not_shown=max(0, (len(rows) if total is None else total) - layout.limit),
         source=layout.source or name,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from results.budgets import Budget
 from results.lake.files import MAIN, FileRef, Partition
-from results.lake.judged import ResultLake
+from results.lake.judged import RESULTS, ResultLake
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Check
@@ -64,7 +64,7 @@ class LakeSource:
         """
         self.problems = Problems()
         self.place = lake.place
-        self.results = f"{lake.place.uri}/results"
+        self.results = f"{lake.place.uri}/{RESULTS}"
         self._budgets = budgets
         self._facts = facts
         self._slots = slots
@@ -163,7 +163,13 @@ class LakeSource:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._ledger.connection.register("stand_ins", self._stand_ins())
-        tables = write_tables(self._ledger.connection, self._found, folder, facts=self._facts)
+        tables = write_tables(
+            self._ledger.connection,
+            self._found,
+            folder,
+            facts=self._facts,
+            all_chosen=self._ledger.all_chosen(),
+        )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
         return Gathered(tables=tables, unsettled=unsettled)
 

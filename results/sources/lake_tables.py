@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_tables"]
 
+_BATCH_ROWS: Final = 1 << 16
 _RUNS: Final = """
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
@@ -40,8 +41,13 @@ _TRAITS: Final = """
 """
 
 
-def write_tables(sql: Any, found: Snapshot | None, folder: Path, *, facts: bool) -> dict[str, Path]:
-    """Write them with a DuckDB connection that has the tables named above, and `stand_ins`."""
+def write_tables(
+    sql: Any, found: Snapshot | None, folder: Path, *, facts: bool, all_chosen: bool
+) -> dict[str, Path]:
+    """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
+
+    With `all_chosen` there is no result in `found` that is not chosen, which saves the join.
+    """
     import pyarrow.parquet as pq
 
     from results.schema import schema
@@ -51,11 +57,11 @@ def write_tables(sql: Any, found: Snapshot | None, folder: Path, *, facts: bool)
         path = paths[name] = folder / f"{name}.parquet"
         text = None
         if name == "verdicts":
-            text = _verdicts(sql, found)
+            text = _verdicts(sql, found, all_chosen=all_chosen)
         elif facts and name in {"runs", "traits"}:
             text = _RUNS if name == "runs" else _TRAITS
         elif facts and name in FACTS_KEPT and found is not None:
-            text = _rows(sql, found, name)
+            text = _rows(sql, found, name, all_chosen=all_chosen)
         if text is None:
             pq.write_table(schema(name).empty_table(), path)
         else:
@@ -63,18 +69,35 @@ def write_tables(sql: Any, found: Snapshot | None, folder: Path, *, facts: bool)
     return paths
 
 
-def _rows(sql: Any, found: Snapshot, name: str) -> str:
+def _rows(sql: Any, found: Snapshot, name: str, *, all_chosen: bool) -> str:
     """The rows of a table that belong to chosen results."""
-    sql.register(f"judged_{name}", found.dataset(name))
     columns = ", ".join(f'j."{column}"' for column, _, _ in COLUMNS[name])
+    rows = f"SELECT {columns} FROM {_source(sql, found, name)} j"  # noqa: S608
+    if all_chosen:
+        return rows
     return f"""
-        SELECT {columns} FROM judged_{name} j
+        {rows}
         SEMI JOIN chosen c
         ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
-    """  # noqa: S608
+    """
 
 
-def _verdicts(sql: Any, found: Snapshot | None) -> str:
+def _source(sql: Any, found: Snapshot, name: str) -> str:
+    """A table of results in SQL, read as it is asked for: it may be larger than the memory."""
+    files = found.files(name)
+    if found.place.local and files:
+        quoted = ", ".join("'" + file.uri.replace("'", "''") + "'" for file in files)
+        return f"read_parquet([{quoted}], union_by_name = true, hive_partitioning = false)"
+    reader = (
+        found.dataset(name)
+        .scanner(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+        .to_reader()
+    )
+    sql.register(f"judged_{name}", reader)  # once: it is read in one statement
+    return f"judged_{name}"
+
+
+def _verdicts(sql: Any, found: Snapshot | None, *, all_chosen: bool) -> str:
     """Those that were found, and of runs that were judged those that stand in for the others."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     own = ", ".join(f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns)
@@ -82,4 +105,6 @@ def _verdicts(sql: Any, found: Snapshot | None) -> str:
         SELECT {own} FROM missing m JOIN stand_ins s ON s.checker = m.checker
         WHERE m.n IN (SELECT n FROM chosen)
     """  # noqa: S608
-    return stand_ins if found is None else f"{_rows(sql, found, 'verdicts')} UNION ALL {stand_ins}"
+    if found is None:
+        return stand_ins
+    return f"{_rows(sql, found, 'verdicts', all_chosen=all_chosen)} UNION ALL {stand_ins}"

@@ -18,27 +18,27 @@ import hashlib
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from harness.case import Case
 from harness.errors import HarnessError, HistoryError
 from harness.ops import History
-from harness.store import RunFolder, RunRecord
+from harness.store import RunFolder
 from results.budgets import SpentError, cpu_limit, memory_limit
 from results.facts import extract
-from results.lake.files import BATCH, KEY, MAIN, PARTITION
-from results.lake.judged import FACTS_KEPT, ResultLake, result_schema
+from results.lake.files import KEY, MAIN
+from results.lake.judged import FACTS_KEPT, ResultLake
 from results.lake.place import Place
 from results.lake.reading import runs_in
-from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.lake.rebuild import HISTORY_TABLES, history_of
 from results.lake.schema import schema
 from results.lake.trouble import AgainError
 from results.lake.writing import stored_schema
 from results.manifest import Check, Registry, pieces_of
+from results.sources.lake_found import Found, RunOfLake, run_of
 from results.store_scan import Problem, Problems, scan_run
 from results.stored import Marker
 from results.units import Checkers, Done, crashed, judge_history, mark_of, table_of, worst_mark
@@ -57,13 +57,12 @@ TRIES_MAX: Final = 3
 
 def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
     """Do them, one after another."""
-    results = ResultLake.beside(config.uri, {}, create=True)
-    assert results is not None
-    tools = _Tools(Place(config.uri), results, Checkers(), Registry())
+    tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
         try:
+            tools = tools or _tools(config)
             for number in range(TRIES_MAX):
                 work = _Work(unit, config, tools, problems)
                 try:
@@ -72,6 +71,8 @@ def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterat
                 except AgainError as error:
                     if number + 1 == TRIES_MAX:
                         problems.add(Problem(unit.key, "lost", str(error)))
+        except HarnessError as error:
+            problems.add(Problem(unit.key, "lost", str(error)))
         except Exception:  # noqa: BLE001 - one unit must not end the others
             problems.add(Problem(unit.key, "lost", traceback.format_exc().splitlines()[-1]))
         yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems.kept)
@@ -86,85 +87,11 @@ class _Tools(NamedTuple):
     registry: Registry
 
 
-class _Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a lake, as the functions that judge a store's want it."""
-
-    key: str
-    name: str
-    run: str
-    case: Case
-    record: RunRecord | None
-    label: str | None
-    buckets: int
-    batch: str
-    partition: tuple[Any, ...]
-
-
-class _Found:
-    """Results that wait for their append."""
-
-    def __init__(self) -> None:
-        self.runs: dict[str, _Run] = {}
-        self.results: dict[str, list[tuple[str, str]]] = {}  # ids and marks, by run
-        self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
-
-    def add(self, run: _Run, result_id: str, mark: str, tables: Mapping[str, pa.Table]) -> None:
-        """Take one result."""
-        self.runs[run.key] = run
-        self.results.setdefault(run.key, []).append((result_id, mark))
-        for name, table in tables.items():
-            if len(table):
-                self.tables.setdefault(name, []).append((run.key, result_id, table))
-
-    def rows(self) -> dict[str, pa.Table]:
-        """All of it, as `ResultLake.append` wants it."""
-        import pyarrow as pa
-
-        now = dt.datetime.now(dt.UTC)
-        runs = [*self.results]
-        found = {
-            MAIN: self._headed(
-                MAIN,
-                runs,
-                [1] * len(runs),
-                {
-                    "run_batch": pa.array([self.runs[run].batch for run in runs]),
-                    "judged_at": pa.array(
-                        [now] * len(runs), result_schema(MAIN).field("judged_at").type
-                    ),
-                    "results": pa.array([[one for one, _ in self.results[run]] for run in runs]),
-                    "marks": pa.array([[mark for _, mark in self.results[run]] for run in runs]),
-                },
-            )
-        }
-        for name, parts in self.tables.items():
-            whole = pa.concat_tables([table for _, _, table in parts])
-            sizes = [len(table) for _, _, table in parts]
-            columns = {column: whole[column] for column in whole.column_names}
-            columns["result_id"] = _repeated([one for _, one, _ in parts], sizes)
-            found[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
-        return found
-
-    def _headed(
-        self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
-    ) -> pa.Table:
-        """Columns with those that every table begins with; a part of so many rows a run."""
-        import pyarrow as pa
-
-        columns = dict(columns)
-        columns[KEY] = _repeated(runs, sizes)
-        for place, column in enumerate(PARTITION):
-            columns[column] = _repeated([self.runs[run].partition[place] for run in runs], sizes)
-        layout = result_schema(name)
-        return pa.table([columns[field].cast(layout.field(field).type) for field in layout.names],
-                        schema=layout)  # fmt: skip
-
-
-def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
-    return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
+def _tools(config: LakeConfig) -> _Tools:
+    """Raises as `Lake.open`."""
+    results = ResultLake.beside(config.uri, {}, create=True)
+    assert results is not None
+    return _Tools(Place(config.uri), results, Checkers(), Registry())
 
 
 class _Work:
@@ -181,7 +108,7 @@ class _Work:
         self.config = config
         self.place, self.results, self.checkers, self.registry = tools
         self.problems = problems
-        self.found = _Found()
+        self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
         self.put_s = self.said_s = time.monotonic()
 
@@ -224,9 +151,14 @@ class _Work:
 
     def _put(self) -> None:
         """Put away what was found."""
-        if self.found.results:
-            self.results.append(self.found.rows())
-            self.found = _Found()
+        marker = self._marker(self.unit.unit_id, "append")
+        if self.found.results and marker.spent:
+            text = f"appending results of {len(self.found.results)} runs killed the worker twice"
+            self.problems.add(Problem(self.unit.key, "lost", text))
+        elif self.found.results:
+            with marker:
+                self.results.append(self.found.rows())
+        self.found = Found()
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
@@ -278,7 +210,7 @@ class _Work:
                 (row,) = rows[MAIN].to_pylist() or (None,)
                 if row is None:
                     raise HistoryError("its row is gone from the lake")
-                run = _run_of(row)
+                run = run_of(row)
                 history = history_of(
                     {name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"]
                 )
@@ -300,7 +232,7 @@ class _Work:
         with marker, self._memory():
             yield
 
-    def _judge(self, run: _Run, history: History, check: Check) -> None:
+    def _judge(self, run: RunOfLake, history: History, check: Check) -> None:
         marker = self._marker(run.key, check.result_id)
         if marker.spent:
             row = crashed(check.checker, len(history.pairs))
@@ -312,7 +244,7 @@ class _Work:
         table = table_of([row], run.key, check.result_id)
         self.found.add(run, check.result_id, mark_of([row]), {"verdicts": table})
 
-    def _facts(self, run: _Run, history: History, facts_id: str) -> None:
+    def _facts(self, run: RunOfLake, history: History, facts_id: str) -> None:
         marker = self._marker(run.key, facts_id)
         if marker.spent:
             text = "extracting its facts killed the worker twice"
@@ -333,7 +265,7 @@ class _Work:
         else:
             self.found.add(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
 
-    def _keyed(self, run: _Run, history: History, checks: list[Check]) -> list[Check]:
+    def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
         """Judge by key what is judged by key, as in the store; returns the other checks.
 
         The run is sealed in buckets again for a moment, so that it is cut and judged as there.
@@ -352,7 +284,7 @@ class _Work:
                 folder.discard()
         return [check for check in checks if check not in by_key]
 
-    def _check_by_key(self, run: _Run, folder: Path, check: Check, n_ops: int) -> None:
+    def _check_by_key(self, run: RunOfLake, folder: Path, check: Check, n_ops: int) -> None:
         import pyarrow as pa
 
         from results.by_key import Part, judge_groups
@@ -381,18 +313,3 @@ class _Work:
         self.found.add(
             run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)}
         )
-
-
-def _run_of(row: Mapping[str, Any]) -> _Run:
-    """Raises `HistoryError`."""
-    return _Run(
-        key=row[KEY],
-        name=row["name"],
-        run=row["id"],
-        case=case_of(row),
-        record=record_of(row),
-        label=row["label"],
-        buckets=row["buckets"] or 0,
-        batch=row[BATCH],
-        partition=tuple(row[name] for name in PARTITION),
-    )

@@ -49,11 +49,14 @@ LAKE_MODULES: Final = (
     "results.lake.schema",
     "results.lake.typed",
     "results.lake.values",
+    "results.sources.lake_found",
     "results.sources.lake_work",
 )
 """Whatever stands between the rows of a lake and what is said of them."""
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
+MEMORY_MAX: Final = "1GB"
+"""What does not fit goes to the disk."""
 _ID_DIGITS: Final = 32
 
 
@@ -65,8 +68,15 @@ class Ledger:
         import duckdb
 
         self.problems = problems
-        self.connection = duckdb.connect(config={"temp_directory": str(scratch / "spilled")})
+        self.connection = duckdb.connect(
+            config={
+                "temp_directory": str(scratch / "spilled"),
+                "memory_limit": MEMORY_MAX,
+                "preserve_insertion_order": "false",
+            }
+        )
         self.ids: list[str] = []
+        self._listed = 0  # results that the lake has, of any id
         self._snapshot = snapshot
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
@@ -187,6 +197,7 @@ class Ledger:
             )
             return
         self.connection.register("judged_runs", found.dataset(MAIN))
+        self._listed = self.number("SELECT CAST(sum(len(results)) AS BIGINT) FROM judged_runs")
         self.rows(
             """
             CREATE OR REPLACE TABLE known AS
@@ -323,6 +334,10 @@ class Ledger:
             SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
             """
         )
+
+    def all_chosen(self) -> bool:
+        """Whether the lake has no result but those that count."""
+        return self._listed == self.number("SELECT count(*) FROM chosen")
 
     def close(self) -> None:
         """Forget everything."""

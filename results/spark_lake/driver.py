@@ -32,7 +32,7 @@ from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
 from results.spark_lake.tables import LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.work import LakeConfig
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class SparkLake:
         self._runs.createOrReplaceTempView(self._view)
         self.runs = 0
         self.wanted = 0
+        self.makeable = 0  # of the wanted results
         self._read_kinds()
 
     def _narrow(self, label: str | None) -> Any:
@@ -112,6 +113,7 @@ class SparkLake:
             own = sum(wish.level == 1 for wish in wishes)
             gone = sum(kind == row["kind"] for kind, _ in self._gone)
             self.wanted += row["runs"] * (own + gone)
+            self.makeable += row["runs"] * own
         unfinished = sum(row["unfinished"] for row in kinds)
         if unfinished:
             text = "has no run.json: it was cut short"
@@ -165,7 +167,7 @@ class SparkLake:
             todo = self._plan(wishes, slots)
             try:
                 if number == 0:
-                    known = self.wanted - todo.results
+                    known = self.makeable - todo.results
                 if not todo.runs:
                     break
                 try:
@@ -250,11 +252,12 @@ class SparkLake:
             since=self._since,
         )
         lacking = tables.lacking()
-        named = {item.run for item in self.problems.kept}
+        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
         for run, checker in lacking.runs:
             if run not in named:
                 what = "its facts" if checker == FACTS else f"the verdict of {checker}"
                 self.problems.add(Problem(run, "lost", f"{what} could not be had; try again"))
+        self.problems.total += lacking.total - len(lacking.runs)
         told = msgspec.structs.replace(
             checked,
             problems=self.problems.kept,

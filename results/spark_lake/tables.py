@@ -37,6 +37,7 @@ class Lacking(NamedTuple):
     """What could not be had, of the first few runs; and how many results are unsettled."""
 
     runs: tuple[tuple[str, str], ...]  # run, checker or FACTS
+    total: int  # of runs
     unsettled: int
 
 
@@ -101,10 +102,11 @@ class LakeTables:
     def lacking(self) -> Lacking:
         """What could not be had; of the runs that lack something, the first few."""
         text = FIRST.format(lacking=self._lacking, gone=self._gone, most=PROBLEMS_MAX)
-        rows = self._spark.sql(text)
+        rows = self._spark.sql(text).toArrow().to_pylist()
         count = self._spark.sql(f"SELECT COUNT_IF(mark <> '') AS n FROM {self._chosen}")  # noqa: S608
         return Lacking(
-            tuple((row["run"], row["checker"]) for row in rows.toArrow().to_pylist()),
+            tuple((row["run"], row["checker"]) for row in rows),
+            rows[0]["total"] if rows else 0,
             count.toArrow().to_pylist()[0]["n"],
         )
 
@@ -121,16 +123,18 @@ class LakeTables:
         return found
 
     def _of_lake(self, text: str) -> Any:
-        columns = [*{*RUN_COLUMNS, "run"}]
         runs = self._view(
-            "lake_runs", lake_frame(self._spark, self._snapshot, MAIN, columns=columns)
+            "lake_runs", lake_frame(self._spark, self._snapshot, MAIN, columns=RUN_COLUMNS)
         )
         return self._spark.sql(text.format(runs=runs, chosen=self._chosen))
 
     def _of_results(self, name: str) -> Any:
         columns = [column for column, _, _ in COLUMNS[name]]
         frame = lake_frame(
-            self._spark, self._results, name, columns=[*{*columns, "result_id"}, "batch"]
+            self._spark,
+            self._results,
+            name,
+            columns=[*dict.fromkeys([*columns, "result_id", "batch"])],
         )
         rows = self._view(f"rows_{name}", frame)
         own = ", ".join(f"j.`{column}`" for column in columns)
@@ -213,7 +217,7 @@ JOIN wanted w ON w.kind = r.kind
 LEFT JOIN there t ON t.run = r.run
 """
 FIRST: Final = """
-SELECT run, MIN(checker) AS checker
+SELECT run, MIN(checker) AS checker, COUNT(*) OVER () AS total
 FROM {lacking}
 WHERE checker NOT IN (SELECT checker FROM {gone})
 GROUP BY run
@@ -229,7 +233,18 @@ LEFT SEMI JOIN {chosen} c
 ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
 """
 RUN_COLUMNS: Final = (
-    *("name", "label", "environment", "target", "profile", "workload", "nemeses", "asked", "bugs"),
+    *(
+        "run",
+        "name",
+        "label",
+        "environment",
+        "target",
+        "profile",
+        "workload",
+        "nemeses",
+        "asked",
+        "bugs",
+    ),
     *("checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict", "digest"),
     *("lines", "ops", "ok", "fail", "info", "refused", "elections", "faults", "interrupted"),
 )

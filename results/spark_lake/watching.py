@@ -64,6 +64,7 @@ class Watch:
                     units=self._todo.runs,
                     cost_done=self._todo.cost * done // self._todo.runs,
                     cost=self._todo.cost,
+                    noun="runs",
                 )
             )
 

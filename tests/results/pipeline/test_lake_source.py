@@ -8,15 +8,17 @@ import pytest
 
 from checkers.linearizable import RegisterLinearizable
 from harness.case import Case
+from harness.errors import UsageError
 from harness.ops import History
 from harness.store import RunFolder
 from harness.store.oplog import OpLog
+from results import units
 from results.budgets import Budget
 from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.compaction import compact
 from results.lake.judged import ResultLake
 from results.lake.lake import Lake
+from results.lake.verb import main as lake_verb
 from results.pipeline import check, check_store
 from results.sources import lake as lake_source
 from results.sources import lake_work
@@ -118,10 +120,10 @@ def test_tables_stay_the_same_after_a_compaction(tmp_path):
     _, before = report(tmp_path / "lake")
     with opened(tmp_path / "lake") as source:
         assert source.runs == 5
+    for action in (["compact"], ["vacuum", "--grace-hours", "0"], ["check"]):
+        assert lake_verb([*action, str(tmp_path / "lake")]) == 0
     lake = Lake.open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
-    compact(lake)
     results = ResultLake.beside(lake.place.uri, {})
-    compact(results)
     assert len(lake.files("operations")) == len(results.files("verdicts")) == 1
     checked, after = report(tmp_path / "lake")
     assert (checked.units, after) == (0, before)
@@ -219,6 +221,26 @@ def test_a_checker_that_is_not_here_leaves_no_run_valid(tmp_path):
         checked = check(source, executor="inline")
         assert plain_tables(checked)["verdicts"] == plain_tables(store)["verdicts"]
     assert [item.kind for item in checked.problems] == ["checker"]
+
+
+def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path, runs=2)
+    real = units.load_plugin
+
+    def load(group, name):
+        if name == "crash":
+            raise UsageError("crash is not installed")
+        return real(group, name)
+
+    monkeypatch.setattr(units, "load_plugin", load)
+    checked, rows = report(uri)
+    assert len(rows["verdicts"]) == 2 * 4
+    assert sum("could not be judged" in row for row in rows["verdicts"]) == 2
+    assert sorted({item.kind for item in checked.problems}) == ["checker", "lost"]
+    monkeypatch.undo()
+    checked, rows = report(uri)
+    assert (checked.results_new, checked.problems) == (2, ())
+    assert not any("could not be judged" in row for row in rows["verdicts"])
 
 
 def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_path):

@@ -98,6 +98,7 @@ def test_what_a_proxy_reaches_is_not_asked_here(ports, monkeypatch):
         ("An error occurred while calling None.S.\n: o.a.s.SparkException: gone\n\tat x", "o.a."),
         ("An error occurred while calling o1.\n: j.E\nPy\n  ValueError: bad\n at", "ValueError: "),
         ("org.apache.X: awaitResult:\n\tat x\nCaused by: y.Z: no room\n\tat q", "y.Z: no room"),
+        ("o.E: a\nharness.errors.UsageError: no lake\nCaused by: y.Z: b", "no lake"),
     ],
 )
 def test_the_line_that_tells_is_shown(text, cause):

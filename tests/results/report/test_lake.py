@@ -11,6 +11,7 @@ from results.report_lake import LakePlaces, chosen_engine
 from results.report_verb import report_store
 from tests.results.report.stores import MIXED, make_store
 from tests.results.report.test_verb import add_quick
+from tests.spark_support import spark_test
 
 pytestmark = pytest.mark.lake
 
@@ -81,8 +82,11 @@ def test_a_report_says_which_engine_answers_and_why(told):
     _, summary = told
     assert summary["engine"] == "duckdb"
     assert "12 runs" in summary["engine_why"]
-    assert chosen_engine(5, "duckdb")[0] == "duckdb"
-    assert "no lakes yet" in chosen_engine(10**7, None)[1]
+    assert chosen_engine(5, "duckdb", None)[0] == "duckdb"
+    assert chosen_engine(5, "spark", None)[0] == "spark"
+    assert chosen_engine(5, None, "local[2]") == ("spark", "--spark-master asks for it")
+    assert chosen_engine(10**7, None, None)[0] == "duckdb"
+    assert "--spark-master" in chosen_engine(10**7, None, None)[1]
 
 
 def test_a_second_report_judges_nothing(both, told, capsys):
@@ -101,17 +105,21 @@ def test_labels_are_compared(both, capsys):
     assert "the labels here" in capsys.readouterr().err
 
 
+@spark_test
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        (["--engine", "spark"], "--engine"),
-        (["--executor", "spark"], "--engine"),
-        (["--spark-master", "local[1]"], "--spark-master"),
-    ],
+    "options", [["--spark-master", "local[2]"], ["--executor", "spark", "--engine", "duckdb"]]
 )
-def test_spark_on_a_lake_is_refused(both, options, word, capsys):
-    assert main(["report", str(both[0] / "lake"), *options]) == 254
-    assert word in capsys.readouterr().err
+def test_spark_judges_and_answers_or_only_judges(both, told, options, tmp_path, capsys):
+    output = str(tmp_path / "report")
+    assert (
+        main(["report", str(both[0] / "lake"), "--output", output, "--json", *options]) == told[0]
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert found["engine"] == ("duckdb" if "duckdb" in options else "spark")
+    assert found["executor"] == "spark"
+    assert found["results_new"] == 0
+    assert found["answers"] == told[1]["answers"]
 
 
 def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):

@@ -12,7 +12,6 @@ from tests.results.lake.toy import SCHEMAS, lake_at, rows
 from tests.spark_support import spark_test
 
 pytestmark = pytest.mark.lake
-
 MORE = {**SCHEMAS, "runs": SCHEMAS["runs"].append(pa.field("more", pa.float64()))}
 
 
@@ -89,6 +88,7 @@ def test_views_of_an_empty_lake_have_its_columns(spark, tmp_path):
 
 
 @spark_test
+@pytest.mark.s3
 def test_executors_read_an_object_store_with_no_jar(spark):
     """Who they are they learn from the driver."""
     with s3_server() as endpoint:

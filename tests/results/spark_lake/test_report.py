@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,6 +14,8 @@ from results.budgets import Budget
 from results.engines import DuckEngine
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.files import MAIN
+from results.lake.folders import writer_to
+from results.lake.ingest import ingest
 from results.lake.judged import ResultLake
 from results.lake.lake import Lake
 from results.pipeline import check, check_store
@@ -20,27 +23,43 @@ from results.schema import COLUMNS
 from results.sources.lake import LakeSource
 from results.spark_lake import driver
 from results.spark_lake.driver import SparkLake
+from tests.object_store import BUCKET, options_for, s3_server
+from tests.programs import run_program
+from tests.results.pipeline.test_spark import CLUSTER, FRUGAL, ROOT
 from tests.spark_support import spark_test
 
-pytestmark = pytest.mark.lake
+pytestmark = [
+    pytest.mark.lake,
+    pytest.mark.xdist_group("spark"),  # all share what one worker made
+]
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
+GONE = 1
+"""Results that are wanted and that nobody can make."""
 
 
-def opened(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+def opened(uri, options=None):
+    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
 
 
-def on_spark(uri, progress=None, **asked):
-    """What a report on Spark says, its tables, and the answers to all questions."""
+@contextlib.contextmanager
+def spark_lake(uri, master="local[2]", options=None, **asked):
+    """The runs of a lake on the Spark of this process."""
     from results.spark import get_spark
 
-    lake = opened(uri)
+    lake = opened(uri, options)
+    spark = get_spark(master)
     with contextlib.closing(
-        SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
+        SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
     ) as work:
-        checked, engine = work.ask(work.check(progress))
+        yield work
+
+
+def on_spark(uri):
+    """What a report on Spark says, its tables, and the answers to all questions."""
+    with spark_lake(uri) as work:
+        checked, engine = work.ask(work.check())
         with contextlib.closing(engine):
             for name in COLUMNS:
                 engine.register(name, ())
@@ -72,7 +91,7 @@ def tables_of(engine):
 
 def of_store(store, folder):
     """The tables that the store itself gives."""
-    copy = shutil.copytree(store, folder / "store")
+    copy = shutil.copytree(store, folder / "store", symlinks=True)
     checked = check_store(copy, executor="inline")
     return {
         name: sorted((row for path in paths for row in pq.read_table(path).to_pylist()), key=repr)
@@ -105,27 +124,45 @@ def results_in(uri):
     return sorted((row["run"], one) for row in rows for one in row["results"])
 
 
+@pytest.fixture(scope="module")
+def local(lake, tmp_path_factory):
+    """What local workers and DuckDB say of the lake."""
+    return on_duckdb(shutil.copytree(lake, tmp_path_factory.mktemp("local") / "lake"))
+
+
+@pytest.fixture(scope="module")
+def tables(local):
+    return local[1]
+
+
+def problems_of(checked):
+    return sorted(map(str, checked.problems)), checked.problems_total
+
+
+def test_the_lake_says_what_the_store_says(store, local, tables, tmp_path):
+    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
+    assert {problem.kind for problem in local[0].problems} == {"checker", "unfinished"}
+    assert alike(tables) == alike(of_store(store, tmp_path))
+
+
 @spark_test
-def test_the_store_duckdb_and_spark_say_the_same(store, lake, tmp_path):
-    here = shutil.copytree(lake, tmp_path / "here")
+def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     there = shutil.copytree(lake, tmp_path / "there")
-    _, tables, _ = on_duckdb(here)
     checked, same_tables, answers = on_spark(there)
 
-    assert checked.problems == ()
+    assert problems_of(checked) == problems_of(local[0])
     assert (checked.results_known, checked.results_unsettled) == (0, 0)
-    assert checked.results_new == len(results_in(there)) == len(set(results_in(there)))
-    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
+    assert checked.results_new == local[0].results_new == len(results_in(there)) + GONE
+    assert len(results_in(there)) == len(set(results_in(there)))
     assert same_tables == tables
-    assert alike(same_tables) == alike(of_store(store, tmp_path))
     # What one of them judged is known to the other, and is all that their answers depend on.
     checked, same_tables, same_answers = on_duckdb(there)
-    assert checked.results_new == 0
+    assert checked.results_new == GONE
     assert same_tables == tables
     assert same_answers == answers
-    checked, some, _ = on_spark(here, label="new")
-    assert checked.results_new == 0
-    assert some["runs"] == [row for row in tables["runs"] if row["label"] == "new"] != []
+    with spark_lake(there, label="new") as work:
+        assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
+        assert work.check().results_new == 0
 
 
 def dying_after(appends, flag):
@@ -158,17 +195,70 @@ def dying_after(appends, flag):
 
 
 @spark_test
-def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(lake, tmp_path, monkeypatch):
+def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
+    lake, local, tables, tmp_path, monkeypatch
+):
     """All runs are in one task; two are judged and there when its worker dies."""
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_rows", dying_after(2, str(tmp_path / "died")))
     told = []
-    checked, tables, _ = on_spark(there, told.append)
-    monkeypatch.undo()
+    with spark_lake(there) as work:
+        checked = work.check(told.append)
 
     assert (tmp_path / "died").exists()
-    assert checked.problems == ()
+    assert (problems_of(checked), checked.units) == (problems_of(local[0]), 1)
     found = results_in(there)
-    assert len(found) == len(set(found)) == checked.results_new
+    assert len(found) == len(set(found)) == checked.results_new - GONE
     assert all(0 <= one.done <= one.units == len(tables["runs"]) for one in told)
-    assert on_duckdb(there)[1:] == on_spark(there)[1:]
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == GONE
+    assert same_tables == tables
+
+
+@pytest.mark.nightly
+@pytest.mark.s3
+@spark_test
+def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
+    store, local, tables, monkeypatch
+):
+    uri = f"s3://{BUCKET}/lake"
+    with s3_server() as endpoint:
+        options = options_for(endpoint)
+        made = Lake.create_or_open(
+            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
+        )
+        ingest(store, made, writer_to(made), unfinished=True)
+        with spark_lake(uri, options=options) as work:
+            checked, engine = work.ask(work.check())
+            with contextlib.closing(engine):
+                for name in COLUMNS:
+                    engine.register(name, ())
+                same_tables = tables_of(engine)
+        assert problems_of(checked) == problems_of(local[0])
+        assert same_tables == tables
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        assert on_duckdb(uri)[0].results_new == GONE
+
+
+SCRIPT = """
+import json, sys
+from tests.results.spark_lake.test_report import spark_lake
+with spark_lake(sys.argv[1], sys.argv[2]) as work:
+    checked = work.check()
+print(checked.results_new)
+"""
+
+
+@pytest.mark.nightly
+@spark_test
+def test_an_executor_of_a_cluster_appends_what_it_finds(lake, tables, tmp_path):
+    """It shares nothing with the driver but the lake, and imports nothing by luck."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = run_program(sys.executable, "-c", SCRIPT, there, CLUSTER, cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert int(done.stdout.splitlines()[-1]) == len(results_in(there)) + GONE
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == GONE
+    assert same_tables == tables

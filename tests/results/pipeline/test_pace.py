@@ -1,0 +1,89 @@
+"""What is said of a report's progress: how fast, and an end that comes true."""
+
+import random
+
+import pytest
+
+from results.pace import Pace
+from results.pipeline import Progress
+
+
+class Clock:
+    now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def progress(done, units, *, stage="check", cost=None, cost_done=None):
+    cost = 100 * units if cost is None else cost
+    done_cost = 100 * done if cost_done is None else cost_done
+    return Progress(
+        stage=stage, done=done, units=units, cost_done=done_cost, cost=cost, noun="runs"
+    )
+
+
+def test_no_end_is_foretold_before_enough_is_done():
+    clock = Clock()
+    pace = Pace(clock)
+    assert pace.line(progress(0, 100)) == "0/100 runs checked, about 0% of the work"
+    clock.now_s += 10
+    assert pace.line(progress(4, 100)) == "4/100 runs checked, about 4% of the work"
+    clock.now_s += 10
+    assert pace.line(progress(10, 100)) == (
+        "10/100 runs checked, about 10% of the work, 0.5 a second, 3 min left"
+    )
+
+
+def test_what_was_done_before_the_first_word_says_nothing_of_the_pace():
+    clock = Clock()
+    pace = Pace(clock)
+    pace.line(progress(50, 100))
+    clock.now_s += 10
+    assert pace.line(progress(60, 100)).endswith("1 a second, 40 s left")
+
+
+def test_another_stage_has_a_pace_of_its_own():
+    clock = Clock()
+    pace = Pace(clock)
+    pace.line(progress(0, 100))
+    clock.now_s += 100
+    pace.line(progress(100, 100))
+    assert pace.line(progress(0, 2, stage="again")).endswith("tried again, about 0% of the work")
+    clock.now_s += 7_200
+    assert pace.line(progress(1, 2, stage="again")).endswith("0.000139 a second, 2.0 h left")
+
+
+def test_work_of_no_cost_is_done():
+    assert "about 100%" in Pace(Clock()).line(progress(0, 0, cost=0))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
+    """Tasks of about equal cost on a few slots, the costliest first, whose costs are estimates."""
+    draw = random.Random(seed)
+    slots, tasks = draw.choice([2, 8, 32]), 12
+    costs = sorted((draw.uniform(0.8, 1.2) for _ in range(slots * tasks)), reverse=True)
+    free, ends = [0.0] * slots, []
+    for cost in costs:
+        at = free.index(min(free))
+        free[at] += cost * draw.uniform(0.7, 1.4)
+        ends.append((free[at], cost))
+    clock, total = Clock(), sum(costs)
+    pace, done = Pace(clock), 0.0
+    pace.line(progress(0, len(costs), cost=1_000_000, cost_done=0))
+    begin_s = clock.now_s
+    for number, (end, cost) in enumerate(sorted(ends), 1):
+        done += cost
+        clock.now_s = begin_s + end
+        found = progress(number, len(costs), cost=1_000_000, cost_done=int(1e6 * done / total))
+        pace.line(found)
+        if done / total >= 0.1:
+            break
+    said_s = clock.now_s - begin_s + float(_seconds(pace.line(found)))
+    assert max(free) / 1.5 <= said_s <= max(free) * 1.5
+
+
+def _seconds(line):
+    number, unit = line.rpartition(", ")[2].split()[:2]
+    return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
