@@ -54,12 +54,10 @@ class LakeSource:
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
         """See `results.spark_lake.frames`."""
-        from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
         from results.spark_lake.frames import lake_frame
 
         frame: DataFrame = lake_frame(session, self._narrowed(table, choice), table)
-        return frame if choice.runs is None else frame.where(F.col("run").isin(sorted(choice.runs)))
+        return frame if choice.runs is None else frame.where(frame["run"].isin(sorted(choice.runs)))
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
         """The snapshot with the files of one table that may have rows, and without the batch."""

@@ -11,8 +11,8 @@ again under another one (another writer had some of the runs first), they are de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import InternalError
 from results.lake.encoding import GROUP_ROWS, Encoded, Encoder
@@ -22,7 +22,10 @@ from results.lake.writing import accept, new_id, stored, stored_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Gathered"]
+__all__ = ["Gathered", "Part", "accepted"]
+
+Part: TypeAlias = "pa.Table | Encoded"
+"""The rows of a table."""
 
 GROUP_BYTES: Final = 32 << 20
 """Of rows in memory, at which a row group is written: snapshots are few and large."""
@@ -125,8 +128,21 @@ class Gathered:
             self._closed = {name: file for name, file in made.items() if file is not None}
         return self._closed
 
-    def batch(self) -> str:
-        """The batch that the files carry; later another one each time: no name is used twice."""
-        batch = new_id() if self._appended else self._batch
-        self._appended = True
-        return batch
+    def batches(self) -> Iterator[str]:
+        """The batch that the files carry, but only once; and new ones: no name is used twice."""
+        if not self._appended:
+            self._appended = True
+            yield self._batch
+        yield from iter(new_id, None)
+
+
+def accepted(
+    rows: Mapping[str, pa.Table] | Gathered, schemas: Mapping[str, pa.Schema]
+) -> tuple[Mapping[str, Part], Mapping[str, Partition], Iterator[str]]:
+    """What an append begins with: rows, the partition of each run, batches to be tried in turn.
+
+    Raises as `results.lake.writing.accept`.
+    """
+    if isinstance(rows, Gathered):
+        return rows.files(), rows.partitions, rows.batches()
+    return *accept(rows, schemas), iter(new_id, None)

@@ -51,14 +51,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
-from results.lake.encoding import Encoded
 from results.lake.files import BATCH, MAIN, FileRef, Partition, batch_name
-from results.lake.gathered import Gathered
+from results.lake.gathered import Gathered, Part, accepted
 from results.lake.log import Addition, Log, State
 from results.lake.place import Place
 from results.lake.snapshot import RunIndex, Snapshot
 from results.lake.trouble import AgainError, Patience
-from results.lake.writing import ParquetFile, accept, by_partition, new_id, stored_schema
+from results.lake.writing import ParquetFile, by_partition, stored_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -307,16 +306,10 @@ class Lake:
         partition: bound it by what is worth 128 MB. After any error nothing of the batch is
         visible, or all; the same append later finds out which.
         """
-        tables: Mapping[str, pa.Table | Encoded]
-        partitions: Mapping[str, Partition]
-        if isinstance(rows, Gathered):
-            tables, partitions, batch = rows.files(), rows.partitions, rows.batch()
-        else:
-            tables, partitions = accept(rows, self.given)
-            batch = new_id()
+        tables, partitions, batches = accepted(rows, self.given)
         self.patience.call(f"widen {self.place.uri}", self._widen)
         skipped: list[str] = []
-        for _ in range(ROUNDS_MAX):
+        for batch in itertools.islice(batches, ROUNDS_MAX):
             held = self.patience.call(
                 f"read {self.main.uri}", functools.partial(self._held, partitions)
             )
@@ -326,17 +319,13 @@ class Lake:
                 return skipped
             if self._append_batch(batch, tables, partitions):
                 return skipped
-            batch = new_id()
         raise InfrastructureError(
             f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
             "or a vacuum without a time of grace took the append for a dead one's; let them end"
         )
 
     def _append_batch(
-        self,
-        batch: str,
-        tables: Mapping[str, pa.Table | Encoded],
-        partitions: Mapping[str, Partition],
+        self, batch: str, tables: Mapping[str, Part], partitions: Mapping[str, Partition]
     ) -> bool:
         """Whether the batch is visible now; else it never will be."""
 
@@ -359,7 +348,7 @@ class Lake:
         )
 
     def _write(
-        self, table: str, names: Iterator[str], part: pa.Table | Encoded, partition: Partition
+        self, table: str, names: Iterator[str], part: Part, partition: Partition
     ) -> Addition:
         def write() -> Addition:
             file = ParquetFile(self.place, table, next(names), self.schemas[table])

@@ -1,7 +1,6 @@
 """A Spark master that is not there is told at once, and by its address."""
 
 import socket
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,6 +10,7 @@ from results import soak_spark, spark, spark_address
 from results.executors import cluster
 from results.packing import Bin
 from results.spark_address import addresses_of, check_reachable
+from results.units import Config
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,11 @@ class Cancelled:
 
 def test_a_soak_and_a_report_take_it_for_ctrl_c(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
-        soak_spark._run_wave(Cancelled(), b"", [(0, 1, 2)])
+        soak_spark._run_wave(Cancelled(), b"", [(0, 1, 2)], {})
     monkeypatch.setattr(cluster, "get_spark", lambda _: Cancelled())
     monkeypatch.setattr(cluster, "prepare_workers", lambda _: 1)
     executor = cluster.SparkExecutor("local[1]", None)
-    config = SimpleNamespace(results=str(tmp_path), round="")
-    monkeypatch.setattr(cluster.msgspec.structs, "replace", lambda given, **_: given)
+    config = Config(results=str(tmp_path), round="", limit_memory=False)
     with pytest.raises(KeyboardInterrupt):
         next(executor.run([Bin(())], config))
 
