@@ -19,7 +19,7 @@ pyarrow is imported inside functions: listing plug-ins must stay quick.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -299,14 +299,14 @@ def schemas() -> dict[str, pa.Schema]:
     return {name: schema(name) for name in TABLES}
 
 
-def markdown() -> str:
-    """All tables for people, as `docs/lake.md` has them."""
+def markdown(tables: Mapping[str, Sequence[Column]] = TABLES, *, head: int = 0) -> str:
+    """Tables for people, as `docs/lake.md` has them; without the columns of their `head`."""
     lines: list[str] = []
-    for name, columns in TABLES.items():
+    for name, columns in tables.items():
         lines += [f"### {name}", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
         lines += [
             f"| `{column.name}` | {column.type} | {column.unit} | {_cell(column.meaning)} |"
-            for column in columns
+            for column in columns[head:]
         ]
         lines.append("")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from harness.errors import UsageError
 from harness.ops import HARNESS, History, Op, OpType
 from harness.vocabularies import ddl, follower_reads, members, rows
 from results.lake import SCHEMA_VERSION, history_of, schemas
+from results.lake.judged import RESULT_TABLES, RESULTS_VERSION
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.lake.rows import tables_of
@@ -27,13 +28,16 @@ PLAIN = {
 }
 
 
-def test_the_document_is_the_schema():
-    """After a change: put `results.lake.schema.markdown()` between the marks, raise the version."""
-    text = DOCUMENT.read_text()
-    tables = text.partition("<!-- tables -->\n")[2].partition("<!-- end of tables -->")[0]
+@pytest.mark.parametrize(
+    ("mark", "tables", "head", "version"),
+    [("tables", TABLES, 0, SCHEMA_VERSION), ("results", RESULT_TABLES, 4, RESULTS_VERSION)],
+)
+def test_the_document_is_the_schema(mark, tables, head, version):
+    """After a change: put `results.lake.schema.markdown` between the marks, raise the version."""
+    before, _, rest = DOCUMENT.read_text().partition(f"<!-- {mark} -->\n")
 
-    assert tables == markdown()
-    assert f"Version {SCHEMA_VERSION}." in text
+    assert rest.partition(f"<!-- end of {mark} -->")[0] == markdown(tables, head=head)
+    assert f"Version {version}." in before.splitlines()[-2]
 
 
 def test_every_table_is_partitioned_and_says_whose_rows_these_are():
