@@ -10,12 +10,12 @@ both at once (`If-None-Match: *`), and a lake rests on that. So these requests g
 import contextlib
 import http.client
 import random
-import socket
 import subprocess
 import sys
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from tests.waiting import wait_until
 
@@ -25,6 +25,7 @@ START_S = 60.0
 COUNT = "/-refused"
 CHANCE = "/-chance/"
 HOST = "127.0.0.1"
+ROOT = Path(__file__).parents[1]
 
 
 def options_for(endpoint):
@@ -35,23 +36,30 @@ def options_for(endpoint):
     }  # fmt: skip
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return found.getsockname()[1]
+def started(*words):
+    """A process of this module, and the port that it says it listens on."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.object_store", *words],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process, int(process.stdout.readline() or 0)
+
+
+def stopped(process):
+    """End it."""
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 @contextlib.contextmanager
 def s3_server():
     """The endpoint of a server with an empty bucket, while it runs."""
-    port = free_port()
+    server, port = started("serve")
     endpoint = f"http://{HOST}:{port}"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", "serve", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
 
     def made():
+        assert server.poll() is None, "the server ended; what it said stands above"
         request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=5):
@@ -63,14 +71,13 @@ def s3_server():
         wait_until(made, START_S)
         yield endpoint
     finally:
-        server.kill()
-        server.wait()
+        stopped(server)
 
 
-def serve(port):
+def serve():
     """Run a server until the process ends."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import run_simple
+    from werkzeug.serving import WSGIRequestHandler, make_server
 
     store, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
@@ -80,7 +87,13 @@ def serve(port):
         with one_at_a_time:
             return store(environ, start_response)
 
-    run_simple(HOST, port, answer, threaded=True)
+    class Quiet(WSGIRequestHandler):
+        def log_request(self, *_):
+            """Say nothing."""
+
+    server = make_server(HOST, 0, answer, threaded=True, request_handler=Quiet)
+    print(server.port, flush=True)
+    server.serve_forever()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -178,16 +191,11 @@ def flaky_proxy(endpoint, *, chance=0.1, seed=1, code=BUSY):
 
     It is a process of its own: some calls of `deltalake` keep Python's lock while they wait.
     """
-    proxy = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", endpoint, str(chance), str(seed), code],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    proxy, port = started("refuse", endpoint, str(chance), str(seed), code)
     try:
-        yield f"http://{HOST}:{int(proxy.stdout.readline())}"
+        yield f"http://{HOST}:{port}"
     finally:
-        proxy.kill()
-        proxy.wait()
-        proxy.stdout.close()
+        stopped(proxy)
 
 
 def refused_by(proxy):
@@ -202,11 +210,12 @@ def refuse_from_now(proxy, chance):
         pass
 
 
+def refuse(endpoint, chance, seed, code):
+    """Run a proxy until the process ends."""
+    proxy = Proxy(endpoint, chance=float(chance), seed=int(seed), code=code)
+    print(proxy.server_address[1], flush=True)
+    proxy.serve_forever()
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        serve(int(sys.argv[2]))
-    server = Proxy(
-        sys.argv[1], chance=float(sys.argv[2]), seed=int(sys.argv[3]), code=sys.argv[4]
-    )  # fmt: skip
-    print(server.server_address[1], flush=True)
-    server.serve_forever()
+    {"serve": serve, "refuse": refuse}[sys.argv[1]](*sys.argv[2:])
