@@ -10,6 +10,7 @@ both at once (`If-None-Match: *`), and a lake rests on that. So these requests g
 import contextlib
 import http.client
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,13 @@ def options_for(endpoint):
         "AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "anything",
     }  # fmt: skip
+
+
+def free_port():
+    """A port at which nobody answers."""
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return found.getsockname()[1]
 
 
 def started(*words):
