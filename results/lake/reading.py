@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from results.lake.place import Place
 
-__all__ = ["runs_in", "runs_of_file"]
+__all__ = ["conforming", "runs_in", "runs_of_file"]
 
 ROWS_AT_ONCE: Final = 8_192
 
@@ -91,7 +91,7 @@ def runs_of_file(
         if not groups:
             return
         for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=groups):
-            rows = _conforming(pa.Table.from_batches([batch]), schema)
+            rows = pa.Table.from_batches([conforming(batch, schema)])
             for run, begin, end in _spans(rows[KEY]):
                 if run != current:
                     if waiting and current is not None:
@@ -131,18 +131,16 @@ def _spans(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
             begin = offset + end
 
 
-def _conforming(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in today's columns."""
+def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in today's columns; those that a file of an older version lacks are null."""
     import pyarrow as pa
 
     if rows.schema.equals(schema):
         return rows
-    return pa.table(
-        [
-            rows[field.name].cast(field.type)
-            if field.name in rows.column_names
-            else pa.nulls(len(rows), field.type)
-            for field in schema
-        ],
-        schema=schema,
-    )
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

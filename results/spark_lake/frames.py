@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import UsageError
 from results.lake.files import FileRef
 from results.lake.place import Place
+from results.lake.reading import conforming
 from results.lake.trouble import troubles
 from results.schema import ddl
 
@@ -119,16 +120,4 @@ def read_files(
                 file = pq.ParquetFile(source)
                 names = [name for name in schema.names if name in file.schema_arrow.names]
                 for rows in file.iter_batches(BATCH_ROWS, columns=names):
-                    yield _in_columns(rows, schema)
-
-
-def _in_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield conforming(rows, schema)

@@ -104,3 +104,11 @@ def verdicts(checked):
         (row["run"], row["checker"], row["key"]): row["verdict"]
         for row in pq.read_table(path).to_pylist()
     }
+
+
+def store_with_a_killer(folder):
+    """Three sound runs, and one whose seed makes the checker `deadly` kill its worker."""
+    for n in range(3):
+        put_run(folder, "n", f"r{n}", History(register_ops(n)), seed=n)
+    put_run(folder, "n", "killer", History(register_ops(1, count=9)), seed=666)
+    return folder

@@ -26,6 +26,7 @@ from tests.results.pipeline.stores import (
     put_run,
     register_ops,
     rows_of,
+    store_with_a_killer,
 )
 
 
@@ -64,10 +65,7 @@ def test_pool_and_inline_make_equal_rows(tmp_path):
 def test_a_unit_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     tmp_path, deadly, monkeypatch
 ):
-    store = tmp_path / "store"
-    for n in range(3):
-        put_run(store, "n", f"r{n}", History(register_ops(n)), seed=n)
-    put_run(store, "n", "killer", History(register_ops(1, count=9)), seed=666)
+    store = store_with_a_killer(tmp_path / "store")
     names = ("linearizable-register", "deadly", "stats")
     checked = check_store(store, executor="pool", jobs=2, checkers=names)
 

@@ -31,6 +31,7 @@ from tests.results.pipeline.stores import (
     put_run,
     register_ops,
     rows_of,
+    store_with_a_killer,
 )
 
 pytestmark = pytest.mark.lake
@@ -276,10 +277,7 @@ def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, mo
 def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     tmp_path, deadly, monkeypatch
 ):
-    store = tmp_path / "store"
-    for n in range(3):
-        put_run(store, "n", f"r{n}", History(register_ops(n)), seed=n)
-    put_run(store, "n", "killer", History(register_ops(1, count=9)), seed=666)
+    store = store_with_a_killer(tmp_path / "store")
     uri = ingested(store, tmp_path / "lake")
     names = ("linearizable-register", "deadly", "stats")
     monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
