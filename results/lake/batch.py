@@ -17,7 +17,7 @@ from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.lake.attempted import outcome_of
 from results.lake.noted import Noted, noted_of, situations
-from results.lake.packed import PACKED_BYTES_MIN, Packer
+from results.lake.packed import PACKED_BYTES_MIN, Answered, answered, pack
 from results.lake.schema import schema
 from results.lake.source import Source
 from results.lake.typed import ANSWERS, ASKS, EVENT_KINDS, EVENTS
@@ -378,40 +378,33 @@ class Batch:
         ):
             rests[place] = text
         news: list[list[bytes] | None] = [None] * len(lines)
-        packers = self._packers()
-        for place in large.tolist():
-            line = lines[place]
-            text = values[int(line)].as_py()
-            packed = packers[self.run[line]].pack(text)
-            rests[place], news[place] = (text, None) if packed is None else packed
+        texts = values.take(pa.array(lines[large])).to_pylist()
+        packed = pack(texts, self.run[lines[large]], self._answered_ids())
+        for place, note in zip(large.tolist(), packed, strict=True):
+            rests[place], news[place] = note
         return [
             *columns,
             pa.array(rests, pa.binary()).cast(pa.string()),
             pa.array(news, pa.list_(pa.binary())).cast(pa.list_(pa.string())),
         ]
 
-    def _packers(self) -> list[Packer]:
-        """One for each run, which knows the ids of its answers."""
+    def _answered_ids(self) -> Answered:
+        """Those of tables, by the first operation that was answered each; and those in rests."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        packers = [Packer() for _ in self.sources]
         index, run = self.index[self.invoked], self.run[self.invoked]
         coded = self._table_ids.dictionary_encode()
         codes = coded.indices.fill_null(-1).to_numpy()
         rows = np.flatnonzero(codes >= 0)
         n = len(coded.dictionary)
         first = rows[np.unique(run[rows] * n + codes[rows], return_index=True)[1]]
-        names = coded.dictionary.cast(pa.binary()).take(pa.array(codes[first])).to_pylist()
-        for row, at, table in zip(run[first].tolist(), index[first].tolist(), names, strict=True):
-            packers[row].answered_table(at, table)
+        tables = coded.dictionary.cast(pa.binary()).take(pa.array(codes[first])).to_pylist()
         large = pc.greater_equal(pc.binary_length(self._answer_rests), _REST_BYTES_MIN)
         rows = np.flatnonzero(large.fill_null(False).to_numpy(zero_copy_only=False))
-        rests = self._answer_rests.take(pa.array(rows)).to_pylist()
-        for row, at, rest in zip(run[rows].tolist(), index[rows].tolist(), rests, strict=True):
-            packers[row].answered_rest(at, rest)
-        return packers
+        rests = self._answer_rests.cast(pa.binary()).take(pa.array(rows)).to_pylist()
+        return answered((run[first], index[first], tables), (run[rows], index[rows], rests))
 
 
 def _columns(source: Source) -> pa.Table:

@@ -22,13 +22,19 @@ back always equals what went in.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["PACKED_BYTES_MIN", "Packer", "with_ids", "with_repeats"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.intervals import Flags, Ints
+
+__all__ = ["PACKED_BYTES_MIN", "Answered", "Packed", "answered", "pack", "with_ids", "with_repeats"]
 
 PACKED_BYTES_MIN: Final = 512
 _SAME: Final = "="
@@ -36,76 +42,200 @@ _SAME_BYTES_MIN: Final = 24
 """What is shorter is said again."""
 _COLUMNS: Final = "|"
 _ROWS_MIN: Final = 3
+_LIST_BYTES_MIN: Final = 128
+"""Of lists that are worth being looked at."""
 _MARKS: Final = bytes(code in b"=|#@" for code in range(256))
+_HEX: Final = bytes(code in b"0123456789abcdef" for code in range(256))
 _OBJECT, _LIST = b"{["
-_ID_LENGTHS: Final = (16, 32)
+_ID, _DIGEST = 32, 16  # digits
 _REFERENCE: Final = re.compile(r'"([#@])([0-9]+)(?:\.([0-9]+))?"')
-_ANSWERED: Final = re.compile('"([0-9a-f]{32})"')
-_is_id: Final = re.compile(rb"[0-9a-f]+").fullmatch
+_ANSWERED: Final = re.compile('"([0-9a-f]{32})(?=")')
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _objects: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
-Path = tuple[str, ...]
+
+class Answered(NamedTuple):
+    """Ids that operations of runs were answered, and what stands for each; the first counts."""
+
+    runs: Ints
+    ids: Any  # a numpy array of bytes
+    references: pa.Array
 
 
-class Packer:
-    """Packs the large notes of one run, which it is given in their order."""
+class Packed(NamedTuple):
+    """A note, packed or as it was; and the ids that are new in it, if it is packed."""
 
-    def __init__(self) -> None:
-        self._said: dict[bytes, bytes] = {}
-        self._ids = 0
+    text: bytes
+    ids: list[bytes] | None
 
-    def answered_table(self, index: int, table: bytes) -> None:
-        """An operation has this `answer_table_id`."""
-        self._said.setdefault(table, b"@%d" % index)
 
-    def answered_rest(self, index: int, rest: str) -> None:
-        """An operation has this `answer_rest`."""
-        for number, found in enumerate(_ANSWERED.findall(rest)):
-            self._said.setdefault(found.encode(), b"@%d.%d" % (index, number))
+def answered(
+    tables: tuple[Ints, Ints, Sequence[bytes]], rests: tuple[Ints, Ints, Sequence[bytes]]
+) -> Answered:
+    """Of operations with an `answer_table_id`, and of some with an `answer_rest`.
 
-    def pack(self, text: bytes) -> tuple[bytes, list[bytes]] | None:
-        """A note and the ids that are new in it; `None` where it stays as it is."""
-        if text[:1] != b"{":
-            return None
-        try:
-            short = _Short(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None  # no JSON, which is for others to say
-        return self._without_ids(short.text, short.marks)
+    Each by run, index and text.
+    """
+    import numpy as np
+    import pyarrow as pa
 
-    def _without_ids(self, text: bytes, marks: int) -> tuple[bytes, list[bytes]] | None:
-        """`marks` are those that are ours.
+    # As numpy has texts of fixed length: cut off behind, and without zeros there.
+    usual = [len(table) in {_ID, _DIGEST} and b"\0" not in table for table in tables[2]]
+    tables = (
+        tables[0][np.array(usual, np.bool_)],
+        tables[1][np.array(usual, np.bool_)],
+        [*itertools.compress(tables[2], usual)],
+    )
+    runs, indices, texts = rests[0], rests[1], [text + b"\n" for text in rests[2]]
+    found = _tokens(b"".join(texts), [len(text) for text in texts])
+    of, begin = found.of[found.lengths == _ID], found.ids[found.lengths == _ID]
+    number = np.arange(len(of)) - np.searchsorted(of, of)
+    references = [b"@%d" % index for index in tables[1].tolist()]
+    references += [b"@%d.%d" % at for at in zip(indices[of].tolist(), number.tolist(), strict=True)]
+    return Answered(
+        np.concatenate([tables[0], runs[of]]),
+        np.concatenate([np.array(tables[2], f"S{_ID}"), begin]),
+        pa.array(references, pa.binary()),
+    )
 
-        What stands between two quotes and is no id, say `": 12, "`, stays.
-        """
-        import numpy as np
 
-        codes = np.frombuffer(text, np.uint8)
-        quotes = np.flatnonzero(codes == ord('"'))
-        marked = np.frombuffer(_MARKS, np.uint8)[codes[quotes[:-1] + 1]]
-        if np.count_nonzero(marked) != marks or (b"\\" in text and b"\\u" in text):
-            return None
-        lengths = quotes[1:] - quotes[:-1] - 1
-        places = np.flatnonzero((lengths == _ID_LENGTHS[0]) | (lengths == _ID_LENGTHS[1]))
-        said, new, parts, last = self._said, [], [], 0
-        for begin, length in zip(
-            (quotes[places] + 1).tolist(), lengths[places].tolist(), strict=True
-        ):
-            token = text[begin : begin + length]
-            reference = said.get(token)
-            if reference is None:
-                if not _is_id(token):
-                    continue
-                reference = said[token] = b"#%d" % self._ids
-                self._ids += 1
-                new.append(token)
-            parts += (text[last:begin], reference)
-            last = begin + length
-        parts.append(text[last:])
-        return b"".join(parts), new
+def pack(notes: Sequence[bytes], runs: Ints, known: Answered) -> list[Packed]:
+    """Large notes of some runs, packed where that can be undone; those of a run in their order."""
+    import numpy as np
+
+    shorts = [_short_of(note) for note in notes]
+    texts = [b"" if short is None else short.text for short in shorts]
+    joined, lengths = b"".join(texts), [len(text) for text in texts]
+    tokens = _tokens(joined, lengths)
+    clear = np.array(
+        [
+            short is not None and short.marks == marks
+            for short, marks in zip(shorts, tokens.marks.tolist(), strict=True)
+        ],
+        np.bool_,
+    )
+    new, references = _references(tokens, clear, runs, known)
+    packed = _replaced(joined, lengths, tokens, references)
+    return [
+        Packed(text, ids) if is_clear else Packed(note, None)
+        for note, text, ids, is_clear in zip(notes, packed, new, clear.tolist(), strict=True)
+    ]
+
+
+class _Tokens(NamedTuple):
+    """Ids and digests between quotes in some texts, in their order."""
+
+    begins: Ints  # in all texts, one behind the other
+    lengths: Ints
+    of: Ints  # the text of each
+    ids: Any  # a numpy array of bytes
+    marks: Ints  # of each text: how often a mark stands behind a quote
+
+
+def _tokens(joined: bytes, lengths: Sequence[int]) -> _Tokens:
+    import numpy as np
+
+    codes = np.frombuffer(joined + bytes(_ID), np.uint8)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    quotes = np.flatnonzero(codes == ord('"'))
+    marked = quotes[np.frombuffer(_MARKS, np.bool_)[codes[quotes + 1]]]
+    apart = quotes[1:] - quotes[:-1] - 1
+    places = np.flatnonzero((apart == _ID) | (apart == _DIGEST))
+    begins, apart = quotes[places] + 1, apart[places]
+    is_hex = np.frombuffer(_HEX, np.bool_)
+    some = is_hex[codes[begins]] & is_hex[codes[begins + 1]] & is_hex[codes[begins + 2]]
+    begins, apart = begins[some], apart[some]
+    digits = np.lib.stride_tricks.sliding_window_view(codes, _ID)[begins]
+    digits[apart == _DIGEST, _DIGEST:] = ord("0")
+    some = is_hex[digits].all(axis=1)
+    digits[apart == _DIGEST, _DIGEST:] = 0
+    begins, apart, digits = begins[some], apart[some], digits[some]
+    return _Tokens(
+        begins,
+        apart,
+        np.searchsorted(ends, begins, side="right"),
+        np.ascontiguousarray(digits).view(f"S{_ID}").reshape(-1),
+        np.bincount(np.searchsorted(ends, marked, side="right"), minlength=len(lengths)),
+    )
+
+
+def _references(
+    tokens: _Tokens, clear: Flags, runs: Ints, known: Answered
+) -> tuple[list[list[bytes]], pa.Array]:
+    """The new ids of each note, and what stands for each token."""
+    import numpy as np
+    import pyarrow as pa
+
+    own = clear[tokens.of]  # others stay, and name no ids
+    whose = np.concatenate([known.runs, runs[tokens.of]])
+    codes = pa.array(np.concatenate([known.ids, tokens.ids])).dictionary_encode().indices
+    cells = whose * (len(codes) + 1) + codes.to_numpy()
+    n_known = len(known.runs)
+    cells[n_known:][~own] = -1
+    _, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
+    at = first[inverse[n_known:]]  # of each token: where its id came first
+    is_new = (at == np.arange(n_known, n_known + len(at))) & own
+    number = np.cumsum(is_new) - 1
+    of_run = runs[tokens.of]
+    number -= np.searchsorted(of_run[is_new], of_run)  # from 0 in each run
+    which = np.where(at < n_known, at, n_known + number[np.maximum(at - n_known, 0)])
+    numbers = [b"#%d" % n for n in range(int(number.max(initial=-1)) + 1)]
+    references = pa.concat_arrays([known.references, pa.array(numbers, pa.binary())])
+    new: list[list[bytes]] = [[] for _ in clear]
+    for of, token in zip(tokens.of[is_new].tolist(), tokens.ids[is_new].tolist(), strict=True):
+        new[of].append(token)
+    return new, references.take(pa.array(np.where(own, which, 0), mask=~own))
+
+
+def _replaced(
+    joined: bytes, lengths: Sequence[int], tokens: _Tokens, references: pa.Array
+) -> list[bytes]:
+    """Texts with references for their tokens; one with none for some is of no use."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    # Pieces of all texts behind each other: between tokens, tokens, and nothing where one begins.
+    begins = np.concatenate([tokens.begins, starts])
+    order = np.argsort(begins, kind="stable")
+    offsets = np.empty(2 * len(begins) + 2, np.int32)
+    offsets[0], offsets[-1] = 0, len(joined)
+    offsets[1:-1:2] = begins[order]
+    offsets[2:-1:2] = np.concatenate([tokens.begins + tokens.lengths, starts])[order]
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    )
+    instead = pa.concat_arrays(
+        [references.fill_null(b""), pa.array([b""] * len(starts), pa.binary())]
+    )
+    is_token = np.zeros(len(pieces), np.bool_)
+    is_token[1::2] = True
+    made = pc.replace_with_mask(pieces, pa.array(is_token), instead.take(pa.array(order)))
+    ends = np.frombuffer(made.buffers()[1], np.int32)[: len(made) + 1]
+    cuts = ends[1:-1:2][order >= len(tokens.begins)].tolist()
+    content = memoryview(made.buffers()[2])
+    return [bytes(content[begin:end]) for begin, end in itertools.pairwise(cuts)]
+
+
+def _short_of(text: bytes) -> _Short | None:
+    """`None` for what is never packed."""
+    if text[:1] != b"{":
+        return None
+    try:
+        short = _Short(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # no JSON, which is for others to say
+    return None if b"\\" in short.text and b"\\u" in short.text else short
+
+
+class _Said(NamedTuple):
+    """What the nodes of a group said last: members by name, and members of these."""
+
+    own: dict[str, Any]
+    inner: dict[str, dict[str, Any]]
 
 
 class _Short:
@@ -117,31 +247,36 @@ class _Short:
         for name, group in note.items():
             if memoryview(group)[0] == _OBJECT:
                 note[name] = nodes = _members(group)
-                said: dict[Path, msgspec.Raw] = {}
+                said = _Said({}, {})
                 for node, content in nodes.items():
                     if memoryview(content)[0] == _OBJECT:
-                        nodes[node] = self._unlike(_members(content), said, ())
+                        nodes[node] = self._unlike(_members(content), said.own, said)
         self.text = _encode(note)
 
     def _unlike(
-        self, members: dict[str, Any], said: dict[Path, msgspec.Raw], above: Path
+        self, members: dict[str, Any], said: dict[str, msgspec.Raw], below: _Said | None
     ) -> dict[str, Any]:
-        """Members without what was `said` before; what they say themselves is `said` then."""
+        """Members without what was `said` before; what they say themselves is `said` then.
+
+        Those that have members are looked into if there is a `below`.
+        """
+        marks = 0
         for name, own in members.items():
-            at = (*above, name)
-            if len(own) >= _SAME_BYTES_MIN and said.get(at) == own:
+            length = len(own)
+            if length >= _SAME_BYTES_MIN and said.get(name) == own:
                 members[name] = _SAME
-                self.marks += 1
+                marks += 1
                 continue
-            said[at] = own
-            begin = memoryview(own)[0]
-            if begin == _LIST and len(own) >= _SAME_BYTES_MIN:
+            said[name] = own
+            if length >= _LIST_BYTES_MIN and memoryview(own)[0] == _LIST:
                 columns = _columns(own)
                 if columns is not None:
                     members[name] = {_COLUMNS: columns}
-                    self.marks += 1
-            elif begin == _OBJECT and not above:
-                members[name] = self._unlike(_members(own), said, at)
+                    marks += 1
+            elif below is not None and length > len("{}") and memoryview(own)[0] == _OBJECT:
+                inner = below.inner.setdefault(name, {})
+                members[name] = self._unlike(_members(own), inner, None)
+        self.marks += marks
         return members
 
 
@@ -187,23 +322,22 @@ def with_repeats(note: dict[str, Any]) -> None:
     """Say again what nodes said; equal parts are one object then. Raises `LookupError`."""
     for group in note.values():
         if isinstance(group, dict):
-            said: dict[Path, Any] = {}
+            said = _Said({}, {})
             for members in group.values():
                 if isinstance(members, dict):
-                    _again(members, said, ())
+                    _again(members, said.own, said)
 
 
-def _again(members: dict[str, Any], said: dict[Path, Any], above: Path) -> None:
+def _again(members: dict[str, Any], said: dict[str, Any], below: _Said | None) -> None:
     for name, own in members.items():
-        at = (*above, name)
         if own == _SAME:
-            members[name] = said[at]
+            members[name] = said[name]
         elif isinstance(own, dict) and len(own) == 1 and _COLUMNS in own:
-            members[name] = said[at] = _rows(own[_COLUMNS])
+            members[name] = said[name] = _rows(own[_COLUMNS])
         else:
-            said[at] = own
-            if not above and isinstance(own, dict):
-                _again(own, said, at)
+            said[name] = own
+            if below is not None and isinstance(own, dict):
+                _again(own, below.inner.setdefault(name, {}), None)
 
 
 def _rows(columns: dict[str, Any] | list[Any]) -> list[Any]:
