@@ -1,7 +1,7 @@
 """What a lake costs: bytes a run, files, runs a second of CPU, memory; and how they grow.
 
-    python -m bench.lake                                # a soak of 40 seeds, 10^3 and 10^4 runs
-    python -m bench.lake STORE ... --runs 1000,10000,100000 --local
+    python -m bench.lake                                # a soak of 400 seeds, 10^3 to 10^5 runs
+    python -m bench.lake STORE ... --runs 1000,10000 --local
 
 First the runs of the stores go into a lake as they are: all are distinct, and what they take says
 what a run takes. Then the same histories, repeated under other names until there are enough, go
@@ -11,7 +11,8 @@ reading from the cache of the operating system.
 
 The lake is on an S3-compatible server on loopback (moto), whose own CPU is not counted; with
 `--local` in a folder. CPU is that of the process that ingests, with all its threads; memory is that
-process's peak. Of each lake some runs are made histories again, and their digests compared.
+process's peak. Of each lake some runs are made histories again, and their digests compared. With
+10^5 runs it takes a quarter of an hour or so, and some GB of `--scratch`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,7 @@ from results.lake.rebuild import HISTORY_TABLES  # noqa: E402
 from results.store_scan import Problems, run_folders  # noqa: E402
 
 MB: Final = 1_000_000
+LARGER: Final = 1_000_000
 READ_BACK: Final = 5
 CHILD: Final = "from bench.lake import {0}\n{0}()"
 
@@ -48,8 +51,10 @@ class Measured(NamedTuple):
     """One lake that was filled and compacted."""
 
     runs: int
-    cpu_s: float
+    cpu_s: float  # of the ingest
+    merging_cpu_s: float
     peak_mb: float
+    files: int
     bytes_a_run: float
 
 
@@ -83,19 +88,19 @@ def measured(store: Path, uri: str) -> Measured:
         f"{runs:,.0f} runs in {appends:.0f} appends: {runs / cpu_s:.0f} runs/s of CPU "
         f"({1000 * cpu_s / runs:.2f} ms a run), {wall_s:.1f} s wall, peak {peak_mb:.0f} MiB"
     )
-    size = files(uri, "as ingested")
+    _, size = files(uri, "as ingested")
     cpu_more_s, wall_more_s, peak_more_mb = peaks_mb(CHILD.format("merge"), uri)
     print(
         f"compacted: {1000 * cpu_more_s / runs:.2f} ms of CPU a run, {wall_more_s:.1f} s wall, "
         f"peak {peak_more_mb:.0f} MiB"
     )
-    files(uri, "compacted")
+    count, size = files(uri, "compacted")
     read_back(uri)
-    return Measured(int(runs), cpu_s, peak_mb, size / runs)
+    return Measured(int(runs), cpu_s, cpu_more_s, max(peak_mb, peak_more_mb), count, size / runs)
 
 
-def files(uri: str, when: str) -> int:
-    """Print the files of each table, and return their bytes."""
+def files(uri: str, when: str) -> tuple[int, int]:
+    """Print the files of each table; how many there are, and their bytes."""
     snapshot = opened(uri).snapshot()
     runs = sum(file.rows for file in snapshot.files("runs"))
     sizes = {table: [file.size_bytes for file in snapshot.files(table)] for table in schemas()}
@@ -107,7 +112,7 @@ def files(uri: str, when: str) -> int:
                 f"    {table:11} {len(found):5} files of {min(found) / MB:.1f} to "
                 f"{max(found) / MB:.1f} MB, {sum(found) / runs:8,.0f} bytes a run"
             )
-    return total
+    return count, total
 
 
 def read_back(uri: str) -> None:
@@ -157,13 +162,30 @@ def lakes(local: bool, scratch: Path) -> Iterator[str]:
         yield f"s3://{BUCKET}"
 
 
+def growth(found: Sequence[Measured]) -> None:
+    """Print what a run costs in lakes of different sizes, and what that says of a larger one."""
+    for less, more in itertools.pairwise(found):
+        ratio = (more.cpu_s / more.runs) / (less.cpu_s / less.runs)
+        merging = (more.merging_cpu_s / more.runs) / (less.merging_cpu_s / less.runs)
+        print(
+            f"cost a run at {more.runs:,} against {less.runs:,}: {ratio:.2f} times, of a "
+            f"compaction {merging:.2f} times; {more.files} files against {less.files}"
+        )
+    last, times = found[-1], LARGER / found[-1].runs
+    print(
+        f"so {LARGER:,} runs would take {last.cpu_s * times / 3600:.1f} h of CPU and "
+        f"{last.merging_cpu_s * times / 3600:.1f} h to be compacted, in {last.files * times:,.0f} "
+        "files at most: those of small tables grow before they become more"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("stores", nargs="*", type=Path, help="whose runs (default: of a new soak)")
-    parser.add_argument("--seeds", type=int, default=40, help="of the new soak")
-    parser.add_argument("--runs", default="1000,10000", help="how many, repeated (default: both)")
+    parser.add_argument("--seeds", type=int, default=400, help="of the new soak")
+    parser.add_argument("--runs", default="1000,10000,100000", help="how many, repeated")
     parser.add_argument("--local", action="store_true", help="lakes in a folder")
     parser.add_argument("--scratch", type=Path, help="where copies go; as the stores' disk")
     options = parser.parse_args()
@@ -179,11 +201,11 @@ def main() -> int:
                 print(f"\nrepeated: {count:,} runs, which are these {len(folders):,} again")
                 store = repeated(folders, scratch / str(count), count)
                 found.append(measured(store, f"{below}/runs-{count}"))
+                shutil.rmtree(store)
     print(f"\n{machine()}")
     print(f"distinct runs: {found[0].bytes_a_run:,.0f} bytes a run")
-    for less, more in itertools.pairwise(found[1:]):
-        ratio = (more.cpu_s / more.runs) / (less.cpu_s / less.runs)
-        print(f"cost a run at {more.runs:,} against {less.runs:,}: {ratio:.2f} times")
+    if found[1:]:
+        growth(found[1:])
     return 0
 
 

@@ -10,7 +10,7 @@ two merges of the same files one is abandoned, and `vacuum` removes what it wrot
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -50,15 +50,20 @@ def compact(
     *,
     small_bytes: int = SMALL_BYTES,
     target_bytes: int = TARGET_BYTES,
+    partitions: Collection[Partition] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Compacted]:
-    """Merge the small files of every table, `runs` last; raises `InfrastructureError`."""
+    """Merge the small files of every table, `runs` last; raises `InfrastructureError`.
+
+    Only those of some `partitions`, if given.
+    """
     done = []
     for table in lake.there():
         snapshot = lake.snapshot()
         before = snapshot.files(table)
         abandoned = 0
-        for group in planned(before, small_bytes, target_bytes):
+        looked = [file for file in before if partitions is None or file.partition in partitions]
+        for group in planned(looked, small_bytes, target_bytes):
             progress(f"{table}: {len(group)} files into one")
             if not _merge(lake, snapshot, table, group):
                 abandoned += 1

@@ -30,10 +30,9 @@ __all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20
-RUNS_AT_ONCE: Final = 128
+RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 18
-LINE_BYTES: Final = 400
-"""About what a line of a history takes in memory."""
+BYTES_AT_ONCE: Final = 128 << 20
 UNFINISHED: Final = "unfinished"
 
 Partition = tuple[str, str | None, Any]
@@ -67,13 +66,13 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = 0  # of the sources
+        self.lines = self.bytes = 0  # of the sources
         self.gathered = Gathered(schemas())
 
     @property
     def held_bytes(self) -> int:
         """About how much memory waits here."""
-        return self.gathered.held_bytes + self.lines * LINE_BYTES
+        return self.gathered.held_bytes + self.bytes
 
 
 def ingest(
@@ -197,7 +196,12 @@ class _Work:
             group = self._groups[partition] = _Group()
         group.sources.append(source)
         group.lines += len(source.table)
-        if len(group.sources) >= RUNS_AT_ONCE or group.lines >= LINES_AT_ONCE:
+        group.bytes += source.table.nbytes
+        if (
+            len(group.sources) >= RUNS_AT_ONCE
+            or group.lines >= LINES_AT_ONCE
+            or group.bytes >= BYTES_AT_ONCE
+        ):
             self._convert(group)
             if group.gathered.size_bytes >= self._append_bytes:
                 self._append(group)
@@ -211,7 +215,7 @@ class _Work:
 
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
-        sources, group.sources, group.lines = group.sources, [], 0
+        sources, group.sources, group.lines, group.bytes = group.sources, [], 0, 0
         if not sources:
             return
         try:

@@ -69,6 +69,7 @@ class Place:
         if self.local:
             folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
             self.uri = str(folder)
+            _refuse_escapes(self.uri)
             with troubles(self.uri):
                 above = next(path for path in (folder, *folder.parents) if path.exists())
             if not above.is_dir():
@@ -76,6 +77,7 @@ class Place:
         else:
             name = "s3" if scheme in S3_ALIASES else scheme
             self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
+            _refuse_escapes(self.uri)
             self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
         self.options |= _options(storage_options or {})
         if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
@@ -226,6 +228,18 @@ def _refuse_unclear(uri: str) -> None:
         raise UsageError(
             f"{uri!r} has {parts.netloc!r} as its bucket; a server goes into AWS_ENDPOINT_URL, "
             "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+
+
+def _refuse_escapes(place: str) -> None:
+    """Raise `UsageError` for `%20` and its like: Delta's library writes to one of two places that
+    it may mean, and reads from the other.
+    """
+    found = re.search("%[0-9a-fA-F]{2}", place)
+    if found is not None:
+        raise UsageError(
+            f"{place!r} has {found[0]!r} in it, which Delta's library takes for another character; "
+            "name a place without"
         )
 
 

@@ -18,6 +18,7 @@ from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import RunRecord
 from results.lake.attempted import said_of
+from results.lake.packed import with_ids, with_repeats
 from results.lake.typed import ANSWERS, ASKS, EVENTS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["HISTORY_TABLES", "case_of", "history_of", "record_of"]
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}
-_BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
+_BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError)
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -39,7 +40,7 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
-        for op in (*_of_events(rows["events"]), *_of_clients(rows)):
+        for op in (*_of_events(rows), *_of_clients(rows)):
             ops[op.index] = op
         history = History(ops[index] for index in sorted(ops))
     except _BAD_ROW as error:
@@ -97,12 +98,35 @@ def _int64(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _of_events(table: pa.Table) -> Iterator[Op]:
+def _of_events(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
+    table = rows["events"]
+    rests, packed = _unpacked(table, rows["operations"])
     plain = _rows(table, "index", "time_ns", "process", "type", "f", "error", "odd")
-    for row, value in zip(plain, EVENTS.join(table), strict=True):
+    for place, (row, value) in enumerate(zip(plain, EVENTS.join(table, rests), strict=True)):
         index, time, process, kind, f, error, odd = row
+        if place in packed:
+            with_repeats(value)
         actor = _ACTORS.get(process, process)
         yield Op(index, time, actor, OpType(kind), f, value, error, **_odd(odd))
+
+
+def _unpacked(events: pa.Table, operations: pa.Table) -> tuple[list[str | None], set[int]]:
+    """The rests of events with their ids, and which of them were packed."""
+    rests: list[str | None] = events.column("value_rest").to_pylist()
+    if "value_ids" not in events.column_names:  # of version 1
+        return rests, set()
+    news = events.column("value_ids").to_pylist()
+    packed = {place for place, new in enumerate(news) if new is not None}
+    if packed:
+        ids: list[str] = []
+        answered = {
+            at: found for at, *found in _rows(operations, "index", "answer_table_id", "answer_rest")
+        }
+        index = events.column("index").to_pylist()
+        for place in sorted(packed, key=index.__getitem__):
+            ids += news[place]
+            rests[place] = with_ids(rests[place] or "", ids, answered.__getitem__)
+    return rests, packed
 
 
 def _of_faults(table: pa.Table) -> Iterator[Op]:

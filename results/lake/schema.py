@@ -40,7 +40,7 @@ __all__ = [
     "schemas",
 ]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 PARTITION: Final = ("target", "label", "day")
 REST: Final = "rest"
 
@@ -221,6 +221,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         *_typed("value", EVENT),
         Column("value_rest", "string", "", "JSON: what no column holds; else null"),
         Column("odd", "string", "", "JSON: what few histories have; else null"),
+        Column("value_ids", TEXTS, "", "of a packed value_rest: ids new in it; else null"),
     ),
     "nodes": (
         Column("node", "string", "", ""),

@@ -6,12 +6,17 @@ ingest takes them, and are removed. So nothing is lost that was journaled, where
 killed: the next one finds each run in the lake or in the store. One that starts elsewhere, without
 the journal, takes over what the lake has of the same code (`versions` of a run has its digest).
 
+Every append is a file a table, so a long soak, or many at once, would make thousands. Whose append
+is the 64th small one of a partition, or the 128th, merges those of this partition: so there are a
+hundred or so small files a table and partition at most, whoever appended them and whenever.
+
 Runs of soaks are called after their seeds: one that is there under the same id, with the same
 history and verdict, is the same run, also where it ran on another day.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -20,11 +25,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from harness.errors import HarnessError, InfrastructureError, counted
+from harness.errors import HarnessError, InfrastructureError, UsageError, counted
 from harness.ops import Verdict
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
-from results.lake.files import KEY, MAIN
+from results.lake.compaction import SMALL_BYTES, compact
+from results.lake.files import KEY, MAIN, Partition
 from results.lake.folders import folder_of, writer_to
 from results.lake.ingest import ingest_folders
 from results.lake.lake import Lake
@@ -42,6 +48,7 @@ __all__ = ["LakeSink", "SoakedRuns"]
 
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
+SMALL_FILES_MAX: Final = 64
 COLUMNS: Final = [KEY, "id", "digest", "verdict"]  # of `runs`
 RESULT_COLUMNS: Final = [
     *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "lines"),
@@ -209,6 +216,19 @@ class SoakedRuns:
                 )
         if self._waiting:
             raise InfrastructureError("; ".join(problem_lines(problems)))
+        for partition in sorted(watch.partitions, key=repr):
+            with contextlib.suppress(UsageError, InfrastructureError):  # then another append will
+                self._merge(partition)
+
+    def _merge(self, partition: Partition) -> None:
+        """Merge the small files of a partition if there are so many again.
+
+        Appends to `runs` come one after another, so one of many writers as a rule is the one.
+        """
+        files = self._lake.main.refresh().files.values()
+        small = sum(file.partition == partition and file.size_bytes < SMALL_BYTES for file in files)
+        if small and small % SMALL_FILES_MAX == 0:
+            compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
         """Where the lake keeps the folder of a run that is not valid."""
@@ -228,6 +248,7 @@ class _Watch:
         self._lake = lake
         self._known: set[str] = set()
         self.skipped: list[str] = []
+        self.partitions: set[Partition] = set()
 
     @property
     def taken(self) -> dict[str, str]:
@@ -242,4 +263,5 @@ class _Watch:
         """As a lake's."""
         skipped = self._lake.append(rows)
         self.skipped += skipped
+        self.partitions |= {*rows.partitions.values()}
         return skipped

@@ -13,6 +13,8 @@ ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
 ANSWERS: Final = Shredder(
     "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
 )
-EVENTS: Final = Shredder("value", EVENT)
+EVENTS: Final = Shredder(
+    "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
+)
 EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
 """The notes that have typed fields; those of others are all rest."""

@@ -16,7 +16,7 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -80,12 +80,13 @@ class Shredder:
         rests: list[bytes | None] = [*distinct]
         for number in at:
             rests[number] = None
-        # Most fields are those of other operations; what was taken apart quickly is canonical.
-        joined = None if others else b",".join(objects)
+        # Most fields are those of other operations. What was taken apart quickly is canonical.
+        joined = b",".join(objects)
+        seldom = {name for place in others for name in _set(structs[place])}
         columns = {
             name: list(map(operator.attrgetter(name), structs))
             for name in (*self.fields, *self._untyped)
-            if joined is None or b'"%s":' % name.encode() in joined
+            if name in seldom or b'"%s":' % name.encode() in joined
         }
         for place, rest in self._rests(columns).items():
             rests[at[place]] = rest
@@ -142,10 +143,14 @@ class Shredder:
         }
         return self._struct(**typed), _encode(value) if value else None
 
-    def join(self, table: pa.Table) -> list[Any]:
-        """The values of all rows. A row without any is an empty object."""
-        columns = [table.column(name).to_pylist() for name in self.names]
-        rests = columns.pop()
+    def join(self, table: pa.Table, rests: Sequence[str | None] | None = None) -> list[Any]:
+        """The values of all rows. A row without any is an empty object.
+
+        `rests` stand for the column, if given.
+        """
+        columns = [table.column(name).to_pylist() for name in self.names[:-1]]
+        if rests is None:
+            rests = table.column(self.names[-1]).to_pylist()
         found: list[Any] = []
         for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
             value = {
@@ -161,6 +166,17 @@ class Shredder:
                     value = other
             found.append(value)
         return found
+
+
+def _set(struct: msgspec.Struct) -> Iterator[str]:
+    """The fields that a struct has."""
+    return (
+        name
+        for name, value in zip(
+            struct.__struct_fields__, msgspec.structs.astuple(struct), strict=True
+        )
+        if value is not None
+    )
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -18,7 +18,8 @@ from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpe
 from harness.soak.journal import Journal
 from harness.soak.seed import versions_of
 from results.ingest_verb import main as ingest_verb
-from results.lake import soaked
+from results.lake import SCHEMA_VERSION, schemas, soaked
+from results.lake.compaction import compact
 from results.lake.lake import Lake
 from results.lake.soaked import LakeSink
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
@@ -57,6 +58,10 @@ def tables(uri):
                 row.pop(column, None)
         found[name] = sorted(rows, key=repr)
     return found
+
+
+def lake_at(uri):
+    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
 
 
 class Killed(BaseException):
@@ -222,6 +227,42 @@ def test_without_its_journal_a_soak_takes_over_what_the_lake_has(tmp_path, expec
     assert again.notes == ["already done: 2 of 4 seeds"]
     again.close()
     soak(store, uri)
+    assert tables(uri) == expected
+
+
+def test_whose_append_makes_it_too_many_merges_the_small_files(tmp_path, expected, monkeypatch):
+    monkeypatch.setattr(soaked, "RUNS_MAX", 1)
+    monkeypatch.setattr(soaked, "SMALL_FILES_MAX", 3)
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    for number in range(2):  # of another partition, which nobody has asked for
+        keep_run(tmp_path / "more", "o", f"r{number}", Case(seed=0), history(number), label="other")
+        ingested(tmp_path / "more", uri)
+    merged, files = [], []
+    monkeypatch.setattr(soaked, "compact", lambda lake, **how: merged.append(compact(lake, **how)))
+    campaign = campaign_at(store, uri)
+    for seed in list(campaign.pending()):
+        campaign.take(run_one(campaign, seed))
+        files.append(len(lake_at(uri).files("runs")))
+    campaign.close()
+
+    assert files == [3, 4, 3, 4]  # two of the others; of ours one, two, one of three, two
+    assert len(merged) == 1
+    ours = {name: [row for row in rows if row["run"].startswith("n/")] for name, rows in
+            tables(uri).items()}  # fmt: skip
+    assert ours == expected
+
+
+def test_a_merge_that_fails_is_no_failure_of_the_soak(tmp_path, expected, monkeypatch):
+    def full(lake, **_):
+        raise InfrastructureError("no space left")
+
+    monkeypatch.setattr(soaked, "RUNS_MAX", 1)
+    monkeypatch.setattr(soaked, "SMALL_FILES_MAX", 1)
+    monkeypatch.setattr(soaked, "compact", full)
+    store, uri = tmp_path / "store", tmp_path / "lake"
+
+    assert soak(store, uri).stopped is None
+
     assert tables(uri) == expected
 
 

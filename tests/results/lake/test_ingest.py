@@ -14,8 +14,9 @@ from harness.signatures import Failure
 from harness.store import load_run
 from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.ingest import LINE_BYTES, ingest
+from results.lake.ingest import ingest
 from results.lake.lake import Lake
+from results.lake.source import read_source
 from results.lake.verb import main as lake_verb
 from tests.run_folders import keep_run
 
@@ -205,7 +206,7 @@ def test_memory_is_bounded_over_all_partitions(tmp_path, monkeypatch):
         keep_run(
             tmp_path, "ddl", f"r{number:02}", Case(seed=number), history(number), label=f"v{number}"
         )
-    few = 4 * LINE_BYTES * len(history(0))
+    few = read_source(tmp_path / "ddl" / "r00").table.nbytes * 9 // 2
     monkeypatch.setattr("results.lake.ingest.HELD_BYTES_MAX", few)
     looked, at = [], []
 
