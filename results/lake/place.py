@@ -40,6 +40,7 @@ PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
+_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 DEFAULTS: Final[Mapping[str, str]] = {
     CONDITIONAL_PUT: "etag",  # what makes two commits of one version impossible
     "max_retries": "8",
@@ -77,6 +78,7 @@ class Place:
             name = "s3" if scheme in S3_ALIASES else scheme
             self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
             self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
+        _refuse_ambiguous(self.uri, local=self.local)
         self.options |= _options(storage_options or {})
         if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
             raise UsageError(
@@ -226,6 +228,28 @@ def _refuse_unclear(uri: str) -> None:
         raise UsageError(
             f"{uri!r} has {parts.netloc!r} as its bucket; a server goes into AWS_ENDPOINT_URL, "
             "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+
+
+def _refuse_ambiguous(uri: str, *, local: bool) -> None:
+    """Raise `UsageError` for a place that the two libraries would not agree about.
+
+    `deltalake` takes escapes apart that stand in a name, and `..` in a prefix: the log would lie in
+    another place than its files, where another lake may be.
+    """
+    if found := _ESCAPE.search(uri):
+        raise UsageError(
+            f"{uri!r} has {found[0]!r} in it, which Delta takes for another character; name a "
+            "place without"
+        )
+    if local and "\\" in uri:
+        raise UsageError(
+            f"{uri!r} has a backslash in it, which Delta takes for a slash; name a folder without"
+        )
+    if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
+        raise UsageError(
+            f"{uri!r} has an empty part, . or .. in its prefix, which mean nothing in an object "
+            "store; name it without"
         )
 
 

@@ -47,6 +47,13 @@ def lines(capsys):
         ("s3://key:secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
         ("s3://[bucket/lake", "no URI"),
         ("file://host/lake", "names the machine"),
+        ("a%20b/lake", "'%20' in it"),
+        ("file:///a%2541", "'%41' in it"),
+        ("s3://bucket/a%2Fb", "'%2F' in it"),
+        ("a\\b", "backslash"),
+        ("s3://bucket/a/../b", "\\.\\. in its prefix"),
+        ("s3://bucket/a/./b", "\\.\\. in its prefix"),
+        ("s3://bucket/a//b", "an empty part"),
     ],
 )
 def test_a_uri_that_names_no_place_is_refused(tmp_path, monkeypatch, uri, words):
@@ -59,9 +66,11 @@ def test_a_uri_that_names_no_place_is_refused(tmp_path, monkeypatch, uri, words)
 
 def test_uris_of_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for uri in ("a:b", "./s3:x/y", str(tmp_path / "s3://x"), f"file://{tmp_path}/a%20b"):
+    for uri in ("a:b", "./s3:x/y", "50% #1?", f"file://{tmp_path}/a%20b"):
         lake_at(uri).append(rows(["r1"]))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a b", "a:b", "s3:", "s3:x"]
+    lake_at(str(tmp_path / "s3://x")).append(rows(["r1"]))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["50% #1?", "a b", "a:b", "s3:", "s3:x"]
 
 
 def test_writers_who_could_overwrite_each_other_are_refused():
