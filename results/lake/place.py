@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from harness.errors import UsageError, shown
-from results.lake.trouble import troubles
+from results.lake.trouble import troubles, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -205,20 +205,21 @@ def _refuse_unclear(uri: str) -> None:
         if colon and (scheme.lower() in known or (rest.startswith("/") and "/" not in scheme)):
             raise UsageError(f"{uri!r} has no // behind its scheme; {example}")
         return
+    given, uri = uri, without_secrets(uri)
     if scheme.lower() not in known:
         raise UsageError(
             f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
             f"{scheme}://; {example}"
         )
     try:
-        parts = urlsplit(uri)
+        parts = urlsplit(given)
     except ValueError as error:
         raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
     if parts.query or parts.fragment:
         raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
     if parts.scheme == "file":
         if parts.netloc not in {"", "localhost"}:
-            raise UsageError(f"{uri!r} names the machine {parts.netloc!r}; write file:///FOLDER")
+            raise UsageError(f"{uri!r} names a machine; write file:///FOLDER")
     elif not parts.netloc or not parts.path.strip("/"):
         raise UsageError(
             f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
@@ -226,8 +227,8 @@ def _refuse_unclear(uri: str) -> None:
         )
     elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
         raise UsageError(
-            f"{uri!r} has {parts.netloc!r} as its bucket; a server goes into AWS_ENDPOINT_URL, "
-            "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; a server goes into "
+            "AWS_ENDPOINT_URL, keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
 
 
