@@ -1,6 +1,7 @@
 """Stores go into a lake and come out equal; what is known, open or broken is told apart."""
 
 import json
+import os
 import shutil
 
 import msgspec
@@ -135,6 +136,7 @@ def record_with(folder, **fields):
         (lambda run: (run / "run.json").write_text("{"), "run.json"),
         (lambda run: (run / "case.json").write_text("{"), "not a valid case file"),
         (lambda run: record_with(run, started="yesterday"), "started is 'yesterday'"),
+        (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
         (lambda run: record_with(run, digest="0" * 64), "another history"),
     ],
@@ -149,6 +151,21 @@ def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, caps
     assert said in told.err
     assert "2 runs appended" in told.out
     assert column(opened(tmp_path / "lake"), "runs", "id") == ["r2", "r3"]
+
+
+def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tmp_path, capsys):
+    far = msgspec.structs.replace(FINDING, operations=(1 << 70,))
+    (store / "ddl-kill" / "r3" / "results.json").write_bytes(
+        msgspec.json.encode({"checkers": [far]})
+    )
+    shutil.copytree(store / "ddl-none" / "r1", store / "ddl-none" / os.fsdecode(b"r\xff"))
+
+    assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
+
+    told = capsys.readouterr()
+    assert "ddl-kill/r3: findings" in told.err
+    assert "ddl-none: holds a folder whose name is not UTF-8, 'r\\udcff'" in told.err
+    assert "2 runs appended" in told.out
 
 
 def test_no_store_is_a_usage_error(tmp_path):
