@@ -168,6 +168,23 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
     assert "2 runs appended" in told.out
 
 
+def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 1)
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    for number in range(3, -1, -1):  # the digits of r's key stand where r@1 has its 1
+        keep_run(store, "ddl", "r", Case(seed=number), history(number))
+        if number:
+            (store / "ddl" / "r").rename(store / "ddl" / ("r" + number * "@1"))
+
+    ingest_verb([str(store), "--lake", str(uri)])
+
+    lake = opened(uri)
+    for file in lake.files("operations"):
+        runs = pa.parquet.read_table(file.uri, partitioning=None)["run"].to_pylist()
+        assert runs == sorted(runs)
+    assert len(column(lake, "runs", "run")) == 4
+
+
 def test_no_store_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="is not a folder"):
         ingest_verb([str(tmp_path / "none"), "--lake", str(tmp_path / "lake")])
