@@ -123,6 +123,21 @@ def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys)
     assert column(opened(uri), "runs", "id") == ["r1", "r1", "r2", "r3"]
 
 
+@pytest.mark.parametrize("other", [{"label": "v2"}, {"started": "2026-01-02T00:00:00+00:00"}])
+def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsys, other):
+    uri = str(tmp_path / "lake")
+    for store, fields in (("a", {}), ("b", {**other, "verdict": Verdict.UNKNOWN})):
+        keep_run(tmp_path / store, "ddl", "r", Case(seed=1), history(1), **fields)
+        ingest_verb([str(tmp_path / store), "--lake", uri])
+
+    assert lake_verb(["export", uri, "--store", str(tmp_path / "again")]) == EXIT_UNKNOWN
+
+    told = capsys.readouterr()
+    assert "1 run written" in told.out
+    assert "0 there already" in told.out
+    assert "holds another run of this id" in told.err
+
+
 def record_with(folder, **fields):
     path = folder / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
