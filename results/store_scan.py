@@ -175,12 +175,27 @@ def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems
 
 
 def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
+    where = str(folder.relative_to(store)) if folder != store else "."
     try:
-        return folders_in(folder)
+        names = folders_in(folder)
     except OSError as error:
-        where = str(folder.relative_to(store)) if folder != store else "."
         problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))
         return []
+    known = [name for name in names if _is_text(name)]
+    if len(known) < len(names):
+        odd = next(name for name in names if not _is_text(name))
+        text = f"holds a folder whose name is not UTF-8, {odd!a}; rename it"
+        problems.add(Problem(where, "history", text))
+    return known
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can be written anywhere; Linux takes any bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo | None:

@@ -62,8 +62,8 @@ def export(
 ) -> tuple[int, Problems]:
     """Write these runs below `store`; how many there are new, and what could not be written.
 
-    A run that is there with the same digest is left as it is; another one of the same id is a
-    problem, as is a run whose rows do not make the history of its digest.
+    A run that is there with the same key and verdict is left as it is; another one of the same id
+    is a problem, as is a run whose rows do not make the history of its digest.
     """
     problems = Problems()
     written = 0
@@ -102,7 +102,7 @@ def _write(
     case, record = case_of(row), record_of(row)
     final = store / row["name"] / row["id"]
     if final.exists():
-        if _digest_at(final) == row["digest"]:
+        if _is_at(final, row):
             return False
         raise UsageError(f"{str(final)!r} holds another run of this id; choose another --store")
     history = history_of(rows, digest=row["digest"])
@@ -121,10 +121,14 @@ def _write(
     return True
 
 
-def _digest_at(folder: Path) -> str | None:
+def _is_at(folder: Path, row: Mapping[str, Any]) -> bool:
+    """Whether a folder has this very run: the same history may be there of another day or label."""
     from results.lake.source import read_source
 
     try:
-        return read_source(folder).digest
+        source = read_source(folder)
     except HarnessError:
-        return None
+        return False
+    record = source.about.record
+    verdict = None if record is None else record.verdict.value
+    return (source.key, verdict) == (row["run"], row["verdict"])

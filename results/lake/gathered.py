@@ -93,17 +93,21 @@ class Gathered:
         self._batch = new_id()
         self._appended = False
         self.partitions: dict[str, Partition] = {}
+        self.last: str | None = None  # of the runs, which come in their order
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Take whole runs; raises as `results.lake.writing.accept`, and for runs that it has."""
+        """Take whole runs behind those that it has; raises as `results.lake.writing.accept`."""
         tables, partitions = accept(rows, self.schemas)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are gathered twice, or after they were appended")
         if len({*self.partitions.values(), *partitions.values()}) > 1:
             raise InternalError("runs of several partitions are gathered together")
+        if self.last is not None and partitions and min(partitions) < self.last:
+            raise InternalError("runs are gathered out of order, in which nobody could read them")
         self.partitions |= partitions
+        self.last = max(partitions, default=self.last)
         for name, table in tables.items():
             self._files[name].add(stored(table, self._batch))
 

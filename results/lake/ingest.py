@@ -229,10 +229,16 @@ class _Work:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
         for tables in made:
+            first = min(tables["runs"]["run"].to_pylist())
+            if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
+                self._write(group)
             group.gathered.add(tables)
 
     def _append(self, group: _Group) -> None:
         self._convert(group)
+        self._write(group)
+
+    def _write(self, group: _Group) -> None:
         gathered, group.gathered = group.gathered, Gathered(schemas())
         if len(gathered):
             skipped = self._lake.append(gathered)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from harness.errors import UsageError, shown
-from results.lake.trouble import troubles
+from results.lake.trouble import troubles, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -40,6 +40,7 @@ PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 5
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
+_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 DEFAULTS: Final[Mapping[str, str]] = {
     CONDITIONAL_PUT: "etag",  # what makes two commits of one version impossible
     "max_retries": "8",
@@ -69,7 +70,6 @@ class Place:
         if self.local:
             folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
             self.uri = str(folder)
-            _refuse_escapes(self.uri)
             with troubles(self.uri):
                 above = next(path for path in (folder, *folder.parents) if path.exists())
             if not above.is_dir():
@@ -77,8 +77,8 @@ class Place:
         else:
             name = "s3" if scheme in S3_ALIASES else scheme
             self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
-            _refuse_escapes(self.uri)
             self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
+        _refuse_ambiguous(self.uri, local=self.local)
         self.options |= _options(storage_options or {})
         if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
             raise UsageError(
@@ -205,20 +205,21 @@ def _refuse_unclear(uri: str) -> None:
         if colon and (scheme.lower() in known or (rest.startswith("/") and "/" not in scheme)):
             raise UsageError(f"{uri!r} has no // behind its scheme; {example}")
         return
+    given, uri = uri, without_secrets(uri)
     if scheme.lower() not in known:
         raise UsageError(
             f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
             f"{scheme}://; {example}"
         )
     try:
-        parts = urlsplit(uri)
+        parts = urlsplit(given)
     except ValueError as error:
         raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
     if parts.query or parts.fragment:
         raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
     if parts.scheme == "file":
         if parts.netloc not in {"", "localhost"}:
-            raise UsageError(f"{uri!r} names the machine {parts.netloc!r}; write file:///FOLDER")
+            raise UsageError(f"{uri!r} names a machine; write file:///FOLDER")
     elif not parts.netloc or not parts.path.strip("/"):
         raise UsageError(
             f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
@@ -226,20 +227,30 @@ def _refuse_unclear(uri: str) -> None:
         )
     elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
         raise UsageError(
-            f"{uri!r} has {parts.netloc!r} as its bucket; a server goes into AWS_ENDPOINT_URL, "
-            "keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; a server goes into "
+            "AWS_ENDPOINT_URL, keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
 
 
-def _refuse_escapes(place: str) -> None:
-    """Raise `UsageError` for `%20` and its like: Delta's library writes to one of two places that
-    it may mean, and reads from the other.
+def _refuse_ambiguous(uri: str, *, local: bool) -> None:
+    """Raise `UsageError` for a place that the two libraries would not agree about.
+
+    `deltalake` takes escapes apart that stand in a name, and `..` in a prefix: the log would lie in
+    another place than its files, where another lake may be.
     """
-    found = re.search("%[0-9a-fA-F]{2}", place)
-    if found is not None:
+    if found := _ESCAPE.search(uri):
         raise UsageError(
-            f"{place!r} has {found[0]!r} in it, which Delta's library takes for another character; "
-            "name a place without"
+            f"{uri!r} has {found[0]!r} in it, which Delta takes for another character; name a "
+            "place without"
+        )
+    if local and "\\" in uri:
+        raise UsageError(
+            f"{uri!r} has a backslash in it, which Delta takes for a slash; name a folder without"
+        )
+    if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
+        raise UsageError(
+            f"{uri!r} has an empty part, . or .. in its prefix, which mean nothing in an object "
+            "store; name it without"
         )
 
 

@@ -79,5 +79,8 @@ def _table(name: str, batch: Batch, rows: Sequence[tuple[int, tuple[Any, ...]]])
 
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    try:
+        arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
+    except (ValueError, OverflowError) as error:  # a file of the run says what no column can hold
+        raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
     return with_head(name, batch.heads, np.array([number for number, _ in rows], np.int64), arrays)

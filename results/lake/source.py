@@ -86,11 +86,11 @@ def started_of(text: str) -> dt.datetime:
     """A `RunRecord.started`; raises `HistoryError` for what is no time."""
     try:
         found = dt.datetime.fromisoformat(text)
-    except ValueError as error:
+        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    except (ValueError, OverflowError) as error:
         raise HistoryError(
             f"run.json: started is {text!r}; it must be a time such as 2026-01-31T12:00:00+00:00"
         ) from error
-    return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
 
 
 def day_of(text: str) -> dt.date:

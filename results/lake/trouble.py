@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
 
-__all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles"]
+__all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles", "without_secrets"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
+_SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
+"""Of URIs, in any text: users with passwords, in which slashes may stand, and signed queries."""
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
@@ -120,7 +122,12 @@ def _one_line(error: Exception) -> str:
     """An error without colours, arrows and new lines."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
     plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack of Rust's
-    return " ".join(plain.split()) or type(error).__name__
+    return without_secrets(" ".join(plain.split())) or type(error).__name__
+
+
+def without_secrets(text: str) -> str:
+    """A text in which URIs have neither users nor passwords nor (signed) queries."""
+    return _SECRETS.sub("...", text)
 
 
 @dataclass(frozen=True, slots=True)

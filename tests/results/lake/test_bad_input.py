@@ -13,7 +13,7 @@ from harness.errors import InfrastructureError, UsageError
 from results.lake.lake import Lake
 from results.lake.place import Place
 from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.trouble import AgainError, Patience
+from results.lake.trouble import AgainError, Patience, said_of
 from results.lake.vacuum import Vacuumed
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
 
@@ -42,14 +42,22 @@ def lines(capsys):
         ("ftp://host/lake", "not at ftp://"),
         ("https://host/bucket/lake", "not at https://"),
         ("s3://bucket/lake?versionId=1", "has \\? or #"),
+        ("s3://bucket/lake?X-Amz-Signature=secret", "has \\? or #"),
+        ("ftp://key:secret@host/lake", "not at ftp://"),
         ("s3://bucket/a#b", "has \\? or #"),
         ("s3://localhost:9000/bucket/lake", "AWS_ENDPOINT_URL"),
+        ("s3://key:se/secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
+        ("file://key:secret@host/lake", "names a machine"),
         ("s3://key:secret@bucket/lake", "AWS_ACCESS_KEY_ID"),
         ("s3://[bucket/lake", "no URI"),
-        ("file://host/lake", "names the machine"),
-        ("a%20b/lake", "another character"),
-        ("file:///a%2520b", "another character"),
-        ("s3://bucket/a%2Fb", "another character"),
+        ("file://host/lake", "names a machine"),
+        ("a%20b/lake", "'%20' in it"),
+        ("file:///a%2541", "'%41' in it"),
+        ("s3://bucket/a%2Fb", "'%2F' in it"),
+        ("a\\b", "backslash"),
+        ("s3://bucket/a/../b", "\\.\\. in its prefix"),
+        ("s3://bucket/a/./b", "\\.\\. in its prefix"),
+        ("s3://bucket/a//b", "an empty part"),
     ],
 )
 def test_a_uri_that_names_no_place_is_refused(tmp_path, monkeypatch, uri, words):
@@ -57,14 +65,23 @@ def test_a_uri_that_names_no_place_is_refused(tmp_path, monkeypatch, uri, words)
     with pytest.raises(UsageError, match=words) as refused:
         Place(uri)
     assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_uris_of_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for uri in ("a:b", "./s3:x/y", str(tmp_path / "s3://x"), f"file://{tmp_path}/a%20b", "9%"):
+    for uri in ("a:b", "./s3:x/y", "50% #1?", "9%", f"file://{tmp_path}/a%20b"):
         lake_at(uri).append(rows(["r1"]))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["9%", "a b", "a:b", "s3:", "s3:x"]
+    lake_at(str(tmp_path / "s3://x")).append(rows(["r1"]))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["50% #1?", "9%", "a b", "a:b", "s3:", "s3:x"]
+
+
+def test_what_a_library_says_is_shown_without_passwords():
+    error = OSError("GET http://me:hunter2@host:9/b/x@1?X-Amz-Signature=abc failed")
+    said = str(said_of(error, "s3://b/lake"))
+    assert said == "GET http://...@host:9/b/x@1?... failed"
 
 
 def test_writers_who_could_overwrite_each_other_are_refused():

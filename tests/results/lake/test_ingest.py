@@ -1,6 +1,7 @@
 """Stores go into a lake and come out equal; what is known, open or broken is told apart."""
 
 import json
+import os
 import shutil
 
 import msgspec
@@ -123,6 +124,21 @@ def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys)
     assert column(opened(uri), "runs", "id") == ["r1", "r1", "r2", "r3"]
 
 
+@pytest.mark.parametrize("other", [{"label": "v2"}, {"started": "2026-01-02T00:00:00+00:00"}])
+def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsys, other):
+    uri = str(tmp_path / "lake")
+    for store, fields in (("a", {}), ("b", {**other, "verdict": Verdict.UNKNOWN})):
+        keep_run(tmp_path / store, "ddl", "r", Case(seed=1), history(1), **fields)
+        ingest_verb([str(tmp_path / store), "--lake", uri])
+
+    assert lake_verb(["export", uri, "--store", str(tmp_path / "again")]) == EXIT_UNKNOWN
+
+    told = capsys.readouterr()
+    assert "1 run written" in told.out
+    assert "0 there already" in told.out
+    assert "holds another run of this id" in told.err
+
+
 def record_with(folder, **fields):
     path = folder / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
@@ -136,6 +152,7 @@ def record_with(folder, **fields):
         (lambda run: (run / "run.json").write_text("{"), "run.json"),
         (lambda run: (run / "case.json").write_text("{"), "not a valid case file"),
         (lambda run: record_with(run, started="yesterday"), "started is 'yesterday'"),
+        (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
         (lambda run: record_with(run, digest="0" * 64), "another history"),
     ],
@@ -150,6 +167,38 @@ def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, caps
     assert said in told.err
     assert "2 runs appended" in told.out
     assert column(opened(tmp_path / "lake"), "runs", "id") == ["r2", "r3"]
+
+
+def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tmp_path, capsys):
+    far = msgspec.structs.replace(FINDING, operations=(1 << 70,))
+    (store / "ddl-kill" / "r3" / "results.json").write_bytes(
+        msgspec.json.encode({"checkers": [far]})
+    )
+    shutil.copytree(store / "ddl-none" / "r1", store / "ddl-none" / os.fsdecode(b"r\xff"))
+
+    assert ingest_verb([str(store), "--lake", str(tmp_path / "lake")]) == EXIT_UNKNOWN
+
+    told = capsys.readouterr()
+    assert "ddl-kill/r3: findings" in told.err
+    assert "ddl-none: holds a folder whose name is not UTF-8, 'r\\udcff'" in told.err
+    assert "2 runs appended" in told.out
+
+
+def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 1)
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    for number in range(3, -1, -1):  # the digits of r's key stand where r@1 has its 1
+        keep_run(store, "ddl", "r", Case(seed=number), history(number))
+        if number:
+            (store / "ddl" / "r").rename(store / "ddl" / ("r" + number * "@1"))
+
+    ingest_verb([str(store), "--lake", str(uri)])
+
+    lake = opened(uri)
+    for file in lake.files("operations"):
+        runs = pa.parquet.read_table(file.uri, partitioning=None)["run"].to_pylist()
+        assert runs == sorted(runs)
+    assert len(column(lake, "runs", "run")) == 4
 
 
 def test_no_store_is_a_usage_error(tmp_path):

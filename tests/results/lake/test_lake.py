@@ -317,6 +317,9 @@ def test_gathered_runs_are_of_one_partition_and_there_once():
         gathered.add(rows(["a"]))
     with pytest.raises(InternalError, match="several partitions"):
         gathered.add(rows(["b"], label="other"))
+    gathered.add(rows(["c"]))
+    with pytest.raises(InternalError, match="out of order"):
+        gathered.add(rows(["b"]))
 
 
 def test_row_groups_are_written_on_the_way_and_hold_whole_runs(tmp_path, monkeypatch):
