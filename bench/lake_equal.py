@@ -1,6 +1,7 @@
 """What two lakes, and two reports on them, have to say alike: all but when, where and how fast.
 
-A run is the same under the same name and id, whatever day it ran; its key (docs/lake.md) holds that.
+A run is the same under the same name and id, whatever day it ran, which is in its key
+(docs/lake.md).
 """
 
 from __future__ import annotations

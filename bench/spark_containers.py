@@ -133,11 +133,10 @@ class Figures:
     """What is printed and what decides the exit code."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
         self.wrong: list[str] = []
 
     def say(self, name: str, text: object) -> None:
-        self.lines.append((name, str(text)))
+        """Print a line."""
         print(f"{name:24} {text}", flush=True)
 
     def compare(self, name: str, there: Tables, local: Tables) -> None:

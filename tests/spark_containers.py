@@ -2,7 +2,7 @@
 
 | container | what runs in it |
 |---|---|
-| store | an S3-compatible server (`tests.object_store`), which the host reaches at a port of its own |
+| store | an S3-compatible server (`tests.object_store`); the host reaches it at a port |
 | master, worker-N | Spark, from the executor image |
 | driver | nothing until it is asked to: `harness soak`, `harness report` |
 
