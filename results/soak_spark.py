@@ -6,6 +6,9 @@ where they are made, into the store that all executors see, or from a folder of 
 lake, which is all that executors share then. What returns are the results, as rows, and the driver
 journals them. Seeds go out in waves, since a wave is what a killed driver loses:
 short ones at first, then about `WAVE_S` long.
+
+A run that goes into a lake and is not valid has its page made by the task, while it has the folder:
+each task does so for as many as the soak still wants when its wave begins.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from harness.cli.artefacts import make_artefacts
 from harness.errors import InfrastructureError
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
@@ -66,8 +70,10 @@ class SparkSoak:
         slots = prepare_workers(spark)
         size = slots * SEEDS_A_SLOT_FIRST
         rights = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        template = msgspec.json.decode(job, type=SeedJob)
         while wave := list(itertools.islice(seeds, size)):
             begin_s = time.monotonic()
+            job = msgspec.json.encode(template)
             rows = _run_wave(spark, job, split(wave, slots * TASKS_A_SLOT), rights)
             took_s = time.monotonic() - begin_s
             missing = set(wave) - {row["seed"] for row in rows}
@@ -76,6 +82,9 @@ class SparkSoak:
                     f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
                     "same command runs them again"
                 )
+            failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
+            left = max(0, template.artefacts - failed)
+            template = msgspec.structs.replace(template, artefacts=left)
             answers = [take(row["result"]) for row in rows]  # all, even if one ends the soak
             if not all(answers):
                 return
@@ -180,10 +189,15 @@ def _run_here(
             template.lake, name=job.name, prefix=job.run_prefix, storage_options=rights
         )
         found = _results(job, seeds)
+        left = job.artefacts
         for result in found:
             folder = result.folder(Path(staging), job.name)
-            if folder is not None and result.stop is None:
-                sink.add(folder)
+            if folder is None or result.stop is not None:
+                continue
+            if left and result.failed:
+                left -= 1
+                make_artefacts(folder, job.reporters)
+            sink.add(folder)
         sink.flush()
     return found
 

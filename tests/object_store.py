@@ -82,7 +82,7 @@ def s3_server():
         stopped(server)
 
 
-def serve():
+def serve(host=HOST, port="0"):
     """Run a server until the process ends."""
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -99,7 +99,7 @@ def serve():
         def log_request(self, *_):
             """Say nothing."""
 
-    server = make_server(HOST, 0, answer, threaded=True, request_handler=Quiet)
+    server = make_server(host, int(port), answer, threaded=True, request_handler=Quiet)
     print(server.port, flush=True)
     server.serve_forever()
 

@@ -1,4 +1,4 @@
-"""`harness image build`: the Docker image that nodes run in."""
+"""`harness image build`: the Docker image that nodes run in, or that of Spark's executors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,17 @@ def main(arguments: Sequence[str]) -> int:
         "answers, from Debian packages (debootstrap) elsewhere.",
     )
     parser.add_argument("action", choices=["build"], help="build: make the image if it is missing")
-    parser.parse_args(list(arguments))
+    parser.add_argument(
+        "--executor",
+        action="store_true",
+        help="the image of Spark's drivers, masters, workers and executors instead, with all "
+        "plug-ins that are installed here (docs/spark.md)",
+    )
+    if parser.parse_args(list(arguments)).executor:
+        from harness.environments.docker.executor.image import build_executor
+
+        print(build_executor(note))
+        return 0
     from harness.environments.docker.image import build_image
 
     print(build_image(note))

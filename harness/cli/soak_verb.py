@@ -108,7 +108,7 @@ def _run(
 
     try:
         if not campaign.enough and parsed.spark_master is not None:
-            _on_spark(campaign, parsed.spark_master, take, progress)
+            _on_spark(campaign, parsed, take, progress)
         elif not campaign.enough:
             interrupted = _work(campaign, environment, parsed, take)
         left = campaign.spec.seeds - campaign.tally.seeds
@@ -149,9 +149,13 @@ def _run(
 
 
 def _on_spark(
-    campaign: Campaign, url: str, take: TakeResult, progress: SoakProgress | None
+    campaign: Campaign, parsed: argparse.Namespace, take: TakeResult, progress: SoakProgress | None
 ) -> None:
     """Run what is pending on Spark. Progress is shown between waves: results come in together."""
+    job = campaign.job(campaign.spec.first)
+    if campaign.sink is not None:  # the runs are there before we hear of them
+        names = tuple(parsed.reporter_names)
+        job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
 
     def pending() -> Iterator[int]:
         for seed in campaign.pending():
@@ -163,9 +167,9 @@ def _on_spark(
 
     executor: SoakExecutor = load_plugin("soak_executors", SPARK)
     executor.run(
-        msgspec.json.encode(campaign.job(campaign.spec.first)),
+        msgspec.json.encode(job),
         pending(),
-        url=url,
+        url=parsed.spark_master,
         take=lambda data: take(msgspec.json.decode(data, type=SeedResult)),
     )
 

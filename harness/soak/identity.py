@@ -14,18 +14,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import importlib.util
 import platform
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from harness.case import Case
 from harness.checking import checker_names
-from harness.errors import UsageError
 from harness.faults.words import are_words
+from harness.installed import OWN, package_files, packages_of
 
 __all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
 
@@ -37,7 +35,6 @@ NOT_OF_WORKERS: Final = (
 )
 """What stands above a run or beside it. A test looks that no worker loads any of it."""
 LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
-OWN: Final = "catalog-harness"
 DIGITS: Final = 12
 SCHEMA: Final = 1
 """Of journals and run folders; a higher one begins every soak anew."""
@@ -69,7 +66,7 @@ def code_digest(case: Case, environment: str) -> str:
             packages.add(point.module.split(".")[0])
             if point.dist is not None and point.dist.name != OWN:
                 versions[point.dist.name] = point.dist.version
-                packages |= set((point.dist.read_text("top_level.txt") or "").split())
+                packages.update(packages_of(point.dist))
     for library in LIBRARIES:
         versions[library] = importlib.metadata.version(library)
     versions["python"] = f"{platform.python_implementation()} {platform.python_version()}"
@@ -112,26 +109,8 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 def _package_digest(package: str) -> str:
     """Of names and contents of all files; cached, since a process runs what it once loaded."""
     total = hashlib.sha256()
-    spec = importlib.util.find_spec(package)
-    if spec is None:
-        raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
-    if spec.submodule_search_locations is None:
-        found = [(package, Path(spec.origin))] if spec.origin is not None else []
-    else:
-        found = sorted(
-            (f"{package}/{path.relative_to(root).as_posix()}", path)
-            for root in map(Path, spec.submodule_search_locations)
-            for path in _files(root)
-        )
-    for name, path in found:
+    for name, path in package_files(package):
         if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             total.update(f"{name} {content}\n".encode())
     return total.hexdigest()
-
-
-def _files(root: Path) -> Iterable[Path]:
-    for path in root.rglob("*"):
-        compiled = "__pycache__" in path.parts or path.suffix in {".pyc", ".pyo"}
-        if not compiled and not path.name.startswith(".") and path.is_file():
-            yield path

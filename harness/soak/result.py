@@ -67,6 +67,8 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     keep: str = KEEP_ALL
     code: str | None = None  # the digest of the code that must run it; `None` takes any
     lake: str | None = None  # where the soak's runs end up; workers on this machine do not care
+    reporters: tuple[str, ...] = ()  # what an executor elsewhere makes of failing runs
+    artefacts: int = 0  # of how many, for want of a folder that the driver sees
 
     @property
     def run(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from results.engines import SparkEngine
 from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
-from results.schema import COLUMNS
+from results.schema import COLUMNS, ddl
 from results.spark_lake.frames import lake_frame
 from results.spark_lake.planning import EVER, FACTS, Wish, wishes_table
 from results.store_scan import PROBLEMS_MAX
@@ -93,7 +93,8 @@ class LakeTables:
                 for place, column in enumerate(columns)
             }
         )
-        return self._view(name, self._spark.createDataFrame(table))
+        # Of a table without rows Connect takes no schema but this one.
+        return self._view(name, self._spark.createDataFrame(table, ddl(table.schema)))
 
     def _keep(self, frame: Any) -> Any:
         self._cached.append(frame.cache())

@@ -65,6 +65,23 @@ def test_a_task_puts_its_runs_into_a_lake(tmp_path, monkeypatch):
     assert list((tmp_path / "staging").iterdir()) == []
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("artefacts", [0, 1, 9])
+def test_a_task_makes_pages_of_the_first_that_fail(artefacts, tmp_path):
+    """It has the folder of a run that goes into a lake; nobody else sees it."""
+    case = Case(
+        seed=0, nemeses=("partition-leader",), bugs=("NO-LEASE",), rate=20.0,
+        time_limit_s=3.0, interval_s=1.0, duration_s=1.0,
+    )  # fmt: skip
+    asked = {"reporters": ("page",), "artefacts": artefacts, "lake": str(tmp_path / "lake")}
+    found = answers([batch((1, 2))], job(case=case, **asked))
+    failed = [f"r-{seed}" for seed, result in sorted(found.items()) if result.failed]
+    assert failed == ["r-1", "r-2"]
+    kept = {path.name.partition("@")[0]: path for path in (tmp_path / "lake/folders/n").iterdir()}
+    assert sorted(kept) == failed
+    assert [run for run in failed if (kept[run] / "report.html").is_file()] == failed[:artefacts]
+
+
 @spark_test
 @pytest.mark.process
 def test_a_soak_on_spark_into_a_lake(tmp_path, capsys):
@@ -78,8 +95,9 @@ def test_a_soak_on_spark_into_a_lake(tmp_path, capsys):
     assert dict(zip(runs["seed"], runs["digest"], strict=True)) == {
         result["seed"]: result["digest"] for result in found["results"]
     }
-    folders = {path.name for path in (tmp_path / "lake/folders/n").iterdir()}
-    assert folders == {
+    kept = list((tmp_path / "lake/folders/n").iterdir())
+    assert [path for path in kept if not (path / "report.html").is_file()] == []
+    assert {path.name for path in kept} == {
         Path(result["run"]).name for result in found["results"] if result["verdict"] != "valid"
     }
     assert [path.name for path in (tmp_path / "s/n").iterdir()] == [".soak"]
@@ -103,17 +121,34 @@ def test_an_executor_with_other_code_runs_nothing():
         assert "(0123456789ab)" in result.stop
 
 
+class Waves(list):
+    """The seeds of each wave, and of how many failing runs it was to make artefacts."""
+
+    def __init__(self):
+        self.artefacts = []
+
+
+def result_of(seed):
+    verdict = "valid" if seed % 9 else "invalid"
+    return msgspec.json.encode(SeedResult(seed=seed, verdict=verdict, reason=""))
+
+
+def seed_of(data):
+    return msgspec.json.decode(data, type=SeedResult).seed
+
+
 @pytest.fixture
 def waves(monkeypatch):
-    """No Spark: what each wave would have run, answered at once."""
-    seen = []
+    """No Spark: what each wave would have run, answered at once; every ninth seed fails."""
+    seen = Waves()
+    wanted = seen.artefacts
 
     def run_wave(_, work, ranges, rights):
         assert all(name.startswith("AWS_") for name in rights)
-        assert work == b"job"
+        wanted.append(msgspec.json.decode(work, type=SeedJob).artefacts)
         seeds = [seed for _, first, last in ranges for seed in range(first, last + 1)]
         seen.append(seeds)
-        return [{"seed": seed, "result": b"%d" % seed} for seed in seeds if seed != 13]
+        return [{"seed": seed, "result": result_of(seed)} for seed in seeds if seed != 13]
 
     monkeypatch.setattr(soak_spark, "_run_wave", run_wave)
     monkeypatch.setattr("results.spark.get_spark", lambda _: None)
@@ -124,32 +159,33 @@ def waves(monkeypatch):
 def test_waves_grow_and_every_seed_is_taken_once(waves):
     taken = []
     SparkSoak().run(
-        b"job", iter(range(100, 200)), url="x", take=lambda data: not taken.append(data)
+        job(artefacts=4), iter(range(100, 200)), url="x", take=lambda data: not taken.append(data)
     )
-    assert [int(data) for data in taken] == list(range(100, 200))
+    assert [seed_of(data) for data in taken] == list(range(100, 200))
     assert [len(wave) for wave in waves] == [8, 32, 60]
+    assert waves.artefacts == [4, 4, 0]  # of 100 to 107 none fails, and then four
 
 
 def test_a_wave_is_taken_to_its_end_and_no_other_begins(waves):
     taken = []
 
     def take(data):
-        taken.append(int(data))
+        taken.append(seed_of(data))
         return len(taken) != 3
 
-    SparkSoak().run(b"job", iter(range(100, 200)), url="x", take=take)
+    SparkSoak().run(job(), iter(range(100, 200)), url="x", take=take)
     assert taken == waves[0]
     assert len(waves) == 1
 
 
 def test_lost_results_are_noticed(waves):
     with pytest.raises(InfrastructureError, match="lost the results of 1 seeds, first 13"):
-        SparkSoak().run(b"job", iter(range(10, 20)), url="x", take=lambda _: True)
+        SparkSoak().run(job(), iter(range(10, 20)), url="x", take=lambda _: True)
     assert len(waves) == 1
 
 
 def test_nothing_to_do_starts_no_spark():
-    SparkSoak().run(b"job", iter(()), url="no such url", take=lambda _: True)
+    SparkSoak().run(job(), iter(()), url="no such url", take=lambda _: True)
 
 
 def soak(capture, store, *arguments):

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -88,12 +88,12 @@ def _require_tools() -> None:
         )
 
 
-def root_file_system(progress: Callable[[str], None]) -> Path:
-    """A tar file of a minimal Debian; from the cache where it is there.
+def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
+    """A tar file of a minimal Debian with these packages; from the cache where it is there.
 
     Raises `InfrastructureError` with the repair when it cannot be made.
     """
-    target = cache_folder() / f"debian-{SUITE}-{platform.machine()}-{'-'.join(PACKAGES)}.tar"
+    target = cache_folder() / f"debian-{SUITE}-{platform.machine()}-{'-'.join(packages)}.tar"
     if target.exists():
         progress(f"using Debian packages from {target}; remove it to fetch fresh ones")
         return target
@@ -104,7 +104,7 @@ def root_file_system(progress: Callable[[str], None]) -> Path:
     progress(f"installing Debian {SUITE} from {mirror.uri}; this takes about a minute")
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="debootstrap-") as scratch:
         root = Path(scratch) / "root"
-        _debootstrap(mirror, root)
+        _debootstrap(mirror, root, packages)
         archive = Path(scratch) / "root.tar"
         excludes = [f"--exclude={pattern}" for pattern in _EXCLUDED]
         command = ["tar", "-C", str(root), "--numeric-owner", *excludes, "-cf", str(archive), "."]
@@ -113,11 +113,11 @@ def root_file_system(progress: Callable[[str], None]) -> Path:
     return target
 
 
-def _debootstrap(mirror: Mirror, root: Path) -> None:
+def _debootstrap(mirror: Mirror, root: Path, packages: Sequence[str]) -> None:
     keyring = [f"--keyring={mirror.keyring}"] if mirror.keyring else []
     command = [
         *("unshare", "--mount", "--propagation", "private"),
-        *("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
+        *("debootstrap", "--variant=minbase", f"--include={','.join(packages)}"),
         *(*keyring, mirror.suite, str(root), mirror.uri),
     ]
     _run(command, timeout_s=_DEBOOTSTRAP_TIMEOUT_S)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import io
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -276,7 +275,7 @@ class Engine:
 
     def build(
         self,
-        context: bytes,
+        context: IO[bytes],
         tag: str,
         *,
         network: str,
@@ -287,7 +286,7 @@ class Engine:
         """Build an image from an archive that has a Dockerfile."""
         with self._translated(f"build {tag}"):
             stream = self._api.build(
-                fileobj=io.BytesIO(context),
+                fileobj=context,
                 custom_context=True,
                 tag=tag,
                 network_mode=network,

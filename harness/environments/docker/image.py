@@ -13,13 +13,14 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
+import io
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,17 @@ from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import IMAGE_LABEL
 from harness.errors import InfrastructureError
 
-__all__ = ["NEWEST", "PYTHON_VERSION", "build_image", "build_on", "image_exists", "image_tag"]
+__all__ = [
+    "NEWEST",
+    "PYTHON_VERSION",
+    "build_image",
+    "build_on",
+    "build_somewhere",
+    "image_exists",
+    "image_tag",
+    "install_wheels",
+    "one_build_at_a_time",
+]
 
 PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
@@ -38,7 +49,8 @@ NEWEST: Final = f"{_REPOSITORY}:latest"
 """The image that was made last has this name besides: for files that cannot follow a hash."""
 _NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # all that a node imports and Python lacks
 _PULL_TIMEOUT_S: Final = 30
-_WHEELS_TIMEOUT_S: Final = 300
+_WHEELS_TIMEOUT_S: Final = 900
+_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # of the wheels that the base image can run
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
 
 
@@ -72,33 +84,49 @@ def build_image(progress: Callable[[str], None]) -> str:
     Raises `InfrastructureError` that says why it cannot be made and how to fix that.
     """
     tag = image_tag()
-    with Engine.connected() as engine, _one_at_a_time():
+    with Engine.connected() as engine, one_build_at_a_time():
         if engine.image_id(tag) is not None:
             engine.tag(tag, *NEWEST.split(":"))
             progress(f"{tag} already exists")
             return tag
         with tempfile.TemporaryDirectory(prefix="harness-image-") as scratch:
             site = Path(scratch) / "site"
-            _install_wheels(site, progress)
+            install_wheels(site, _requirements(), progress)
             context = _context(site)
-        try:
-            if engine.image_id(_REGISTRY_BASE) is None:
-                progress(f"pulling {_REGISTRY_BASE}")
-                engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
-            build_on(engine, _REGISTRY_BASE, context, tag, progress)
-        except InfrastructureError as error:
-            progress(f"no base image from a registry ({str(error)[:200]})")
-            base, version = f"{_REPOSITORY}-base", debian.SUITE
-            with debian.root_file_system(progress).open("rb") as root:
-                engine.import_image(root, base, version)
-            build_on(engine, f"{base}:{version}", context, tag, progress, online=False)
+        base = f"{_REPOSITORY}-base"
+        build_somewhere(engine, context, tag, progress, base=base, packages=debian.PACKAGES)
         engine.tag(tag, *NEWEST.split(":"))
     progress(f"built {tag}")
     return tag
 
 
+def build_somewhere(
+    engine: Engine,
+    context: bytes | Path,
+    tag: str,
+    progress: Callable[[str], None],
+    *,
+    base: str,
+    packages: Sequence[str],
+) -> None:
+    """Build on a normal Python image, or else on one of Debian packages, which is called `base`.
+
+    Raises `InfrastructureError`.
+    """
+    try:
+        if engine.image_id(_REGISTRY_BASE) is None:
+            progress(f"pulling {_REGISTRY_BASE}")
+            engine.pull(_REGISTRY_BASE, timeout_s=_PULL_TIMEOUT_S)
+        build_on(engine, _REGISTRY_BASE, context, tag, progress)
+    except InfrastructureError as error:
+        progress(f"no base image from a registry ({str(error)[:200]})")
+        with debian.root_file_system(progress, packages).open("rb") as root:
+            engine.import_image(root, base, debian.SUITE)
+        build_on(engine, f"{base}:{debian.SUITE}", context, tag, progress, online=False)
+
+
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def one_build_at_a_time() -> Iterator[None]:
     """Hold a lock file, so that two builds do not make the same thing twice."""
     with (debian.cache_folder() / "image-build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -108,53 +136,73 @@ def _one_at_a_time() -> Iterator[None]:
 def build_on(
     engine: Engine,
     base: str,
-    context: bytes,
+    context: bytes | Path,
     tag: str,
     progress: Callable[[str], None],
     *,
     online: bool = True,
 ) -> None:
-    """Build an image on `base`; what is not `online` gets no network meanwhile."""
+    """Build an image on `base` of an archive; what is not `online` gets no network meanwhile."""
     proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
-    engine.build(
-        context,
-        tag,
-        network="default" if online else "none",
-        arguments={"BASE": base} | {n: os.environ[n] for n in proxies if n in os.environ},
-        labels={IMAGE_LABEL: tag},
-        progress=progress,
-    )
+    with io.BytesIO(context) if isinstance(context, bytes) else context.open("rb") as archive:
+        engine.build(
+            archive,
+            tag,
+            network="default" if online else "none",
+            arguments={"BASE": base} | {n: os.environ[n] for n in proxies if n in os.environ},
+            labels={IMAGE_LABEL: tag},
+            progress=progress,
+        )
 
 
-def _install_wheels(site: Path, progress: Callable[[str], None]) -> None:
-    """Unpack the nodes' wheels, chosen for the container and not for this interpreter."""
-    wanted = _requirements()
-    machine = platform.machine()
+def install_wheels(
+    site: Path,
+    wanted: Sequence[str],
+    progress: Callable[[str], None],
+    *,
+    sources: Sequence[str] = (),
+    others: bool = False,
+) -> None:
+    """Unpack wheels, chosen for the container and not for this interpreter.
+
+    With `others`, what they depend on as well. `sources` are those of `wanted` that are published
+    as source alone: a wheel is made of them here. Raises `InfrastructureError`.
+    """
     progress(f"fetching wheels: {', '.join(wanted)}")
-    pip = [
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)),
-        *("--only-binary=:all:", "--implementation=cp", f"--python-version={PYTHON_VERSION}"),
-        *(f"--platform=manylinux2014_{machine}", "--disable-pip-version-check"),
+    machine = platform.machine()
+    made = site.with_name(f"{site.name}-made")
+    pip = [sys.executable, "-m", "pip"]
+    quietly = ["--quiet", "--disable-pip-version-check"]
+    there = ["--target", str(site), "--only-binary=:all:", f"--python-version={PYTHON_VERSION}"]
+    there += [] if others else ["--no-deps"]
+    by_pip = [
+        *([[*pip, "wheel", *quietly, "--no-deps", "-w", str(made), *sources]] if sources else ()),
+        [
+            *(*pip, "install", *quietly, *there, "--implementation=cp"),
+            *(f"--platform={glibc}_{machine}" for glibc in _GLIBC),
+            *(("--find-links", str(made)) if sources else ()),
+            *wanted,
+        ],
     ]
-    uv = [
-        *("uv", "pip", "install", "--quiet", "--no-deps", "--target", str(site)),
-        *("--only-binary=:all:", f"--python-version={PYTHON_VERSION}"),
-        f"--python-platform={machine}-manylinux2014",
+    by_uv = [
+        [
+            *("uv", "pip", "install", "--quiet", *there),
+            *(f"--no-binary={name.partition('==')[0]}" for name in sources),
+            *(f"--python-platform={machine}-{_GLIBC[0]}", *wanted),
+        ]
     ]
     failures = []
-    for command in (pip, uv):
-        if command[0] == "uv" and shutil.which("uv") is None:
-            continue
-        done = subprocess.run(
-            [*command, *wanted],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_WHEELS_TIMEOUT_S,
-        )
-        if done.returncode == 0:
+    for commands in (by_pip, by_uv) if shutil.which("uv") else (by_pip,):
+        for command in commands:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=_WHEELS_TIMEOUT_S
+            )
+            if done.returncode != 0:
+                said = done.stderr.strip()[-500:]
+                failures.append(f"`{' '.join(command[:4])}`: {said}")
+                break
+        else:
             return
-        failures.append(f"`{' '.join(command[:4])}`: {done.stderr.strip()[-500:]}")
     raise InfrastructureError(
         f"the wheels {', '.join(wanted)} cannot be fetched: {'; '.join(failures)}. Needed is pip "
         "in this environment (python -m ensurepip) or uv, and a package index that answers"

@@ -3,12 +3,9 @@
 One session a process: the tests that need another kind of Spark run in a process of their own.
 """
 
-import os
 import re
 import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,17 +17,10 @@ from results.stored import RESULTS
 from tests.programs import run_program
 from tests.results.pipeline.stores import rows_of
 from tests.results.pipeline.test_executors import BUDGET, mixed_store
+from tests.spark_programs import FRUGAL, connect_server, spark_programs, standalone_cluster
 from tests.spark_support import spark_test
 
 ROOT = Path(__file__).resolve().parents[3]
-# Java moves small tables here for a few seconds: optimising its code costs more than it saves.
-FRUGAL = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-SMALL = (
-    "spark.ui.enabled=false",
-    "spark.sql.shuffle.partitions=2",
-    "spark.sql.codegen.wholeStage=false",
-)
-"""Of a server: what `results.spark` sets where it starts Spark itself."""
 CLUSTER = "local-cluster[1,2,1024]"
 
 SCRIPT = """
@@ -87,77 +77,17 @@ def test_local(store, expected):
     assert_same(found, expected)
 
 
-def wait_told(process, log, pattern):
-    """What a program says once it is ready: the group of `pattern` in its log.
-
-    It takes a port of its own and tells which. A port that was found free for it may have another
-    listener by the time it starts, whom we would take for it.
-    """
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        ended, text = process.poll() is not None, log.read_text()
-        if (told := re.search(pattern, text)) is not None:
-            return told[1]
-        assert not ended, text[-2000:]
-        select_a_while()
-    raise AssertionError(log.read_text()[-2000:])
-
-
-def select_a_while():
-    import select
-
-    select.select([], [], [], 0.1)
-
-
 @pytest.fixture
 def daemons(tmp_path):
     """Starts Spark's own programs from the pip package, and ends them."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    running = []
-
-    def start(name, *arguments, **environment):
-        log = tmp_path / f"{name}.log"
-        with log.open("w") as file:
-            process = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), *arguments],
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                cwd=tmp_path,
-                env={**os.environ, **FRUGAL, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
-            )
-        running.append(process)
-        return process, log
-
-    yield start
-    for process in reversed(running):
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def connect(daemons, master, python):
-    """Starts a Connect server; its URL."""
-    process, log = daemons(
-        "connect",
-        "org.apache.spark.deploy.SparkSubmit",
-        *("--master", master, "--conf", "spark.connect.grpc.binding.port=0"),
-        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
-        *(word for setting in SMALL for word in ("--conf", setting)),
-        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
-        PYSPARK_PYTHON=python,
-    )
-    return "sc://" + wait_told(process, log, r"Connect server started at: (127\.0\.0\.1:\d+)")
+    with spark_programs(tmp_path) as start:
+        yield start
 
 
 @pytest.mark.nightly
 @spark_test
 def test_connect(store, expected, daemons):
-    url = connect(daemons, "local[2,3]", sys.executable)
+    url = connect_server(daemons, "local[2,3]")
     assert_same(in_another_process(store, url), expected)
 
 
@@ -196,7 +126,7 @@ def test_connect_to_workers_that_lack_our_packages(master, store, expected, daem
     By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
     """
     bare = str(bare_python(tmp_path / "bare"))
-    url = connect(daemons, master, bare)
+    url = connect_server(daemons, master, bare)
     assert_judged_by_bare_workers(in_another_process(store, url), expected)
 
 
@@ -219,15 +149,7 @@ def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
     store, expected, daemons, tmp_path
 ):
     """The cluster is from the pip package; our packages are sent there, without native code."""
-    master = "org.apache.spark.deploy.master.Master"
-    process, log = daemons(
-        "master", master, *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    )
-    url = wait_told(process, log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
-    worker = "org.apache.spark.deploy.worker.Worker"
-    options = ("--cores", "2", "--memory", "2g", "--webui-port", "0")
-    process, log = daemons("worker", worker, *options, "--work-dir", str(tmp_path / "work"), url)
-    wait_told(process, log, f"Successfully registered with master ({re.escape(url)})")
+    url = standalone_cluster(daemons, tmp_path / "work")
     found = in_another_process(
         store,
         url,

@@ -25,7 +25,8 @@ from results.spark_lake import driver
 from results.spark_lake.driver import SparkLake
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.programs import run_program
-from tests.results.pipeline.test_spark import CLUSTER, FRUGAL, ROOT
+from tests.results.pipeline.test_spark import CLUSTER, ROOT
+from tests.spark_programs import FRUGAL
 from tests.spark_support import spark_test
 
 pytestmark = [

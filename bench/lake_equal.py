@@ -1,0 +1,110 @@
+"""What two lakes, and two reports on them, have to say alike: all but when, where and how fast.
+
+A run is the same under the same name and id, whatever day it ran, which is in its key
+(docs/lake.md).
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.lake.folders import FOLDERS
+from results.lake.lake import Lake
+from results.lake.schema import SCHEMA_VERSION, schemas
+
+__all__ = [
+    "Tables",
+    "differences",
+    "folders_of",
+    "lake_tables",
+    "opened",
+    "report_tables",
+    "sizes",
+]
+
+Tables = dict[str, collections.Counter[str]]
+"""By table, how often there is which row."""
+OTHERS: Final = frozenset(
+    {
+        "batch",
+        "run_batch",
+        "wall_s",
+        "started",
+        "first_started",
+        "day",
+        "versions",
+        "wall_ns",
+        "cpu_ns",
+    }
+)
+"""When, where, by which append and how fast."""
+KEY: Final = re.compile(r"@[0-9a-f]{12}\b")
+IN_FOLDERS: Final = ("case.json", "results.json", "logs/")
+
+
+def rows_of(table: pa.Table) -> collections.Counter[str]:
+    """How often there is which row, without what two may differ in."""
+    kept = sorted(name for name in table.column_names if name not in OTHERS)
+    rows = table.select(kept).to_pylist()
+    return collections.Counter(KEY.sub("", repr(list(row.values()))) for row in rows)
+
+
+def opened(uri: str, options: Mapping[str, str]) -> Lake:
+    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+
+
+def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
+    """The rows of a lake that count."""
+    snapshot = opened(uri, options).snapshot()
+    return {name: rows_of(snapshot.dataset(name).to_table()) for name in schemas()}
+
+
+def report_tables(output: Path, kind: str) -> Tables:
+    """What a report wrote: its `answers`, or the `tables` that they were made of."""
+    paths = sorted((output / kind).iterdir())
+    assert paths, f"the report {output} has no {kind}"
+    return {f"{kind}/{path.stem}": rows_of(pq.read_table(path)) for path in paths}
+
+
+def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
+    """What the lake keeps of runs that are not valid: the names, and what must be equal of them."""
+    from pyarrow import fs
+
+    place = opened(uri, options).place
+    found: collections.Counter[str] = collections.Counter()
+    for info in place.files.get_file_info(fs.FileSelector(FOLDERS, recursive=True)):
+        if info.type == fs.FileType.File:
+            name = KEY.sub("", info.path)
+            content = b""
+            if any(part in name for part in IN_FOLDERS):
+                with place.files.open_input_stream(info.path) as source:
+                    content = source.read()
+            found[f"{name} {content!r}"] += 1
+    return {FOLDERS: found}
+
+
+def differences(one: Tables, other: Tables) -> list[str]:
+    """A line a table that differs, with the first row that only one of them has."""
+    found = []
+    for name in sorted(one.keys() | other.keys()):
+        first, second = one.get(name, collections.Counter()), other.get(name, collections.Counter())
+        if first != second:
+            only, alone = sorted((first - second).elements()), sorted((second - first).elements())
+            found.append(
+                f"{name}: {len(only)} rows only in the first, {len(alone)} only in the second: "
+                f"{(only or [''])[0][:300]} | {(alone or [''])[0][:300]}"
+            )
+    return found
+
+
+def sizes(tables: Tables) -> tuple[int, int]:
+    """How many tables with rows, and how many rows."""
+    counts = [sum(rows.values()) for rows in tables.values()]
+    return sum(count > 0 for count in counts), sum(counts)
