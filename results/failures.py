@@ -21,6 +21,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.signatures import SEPARATOR
 from results.answer_table import answer_table
 from results.schema import LIST_SEPARATOR
 from results.statistics import ALPHA, fisher_exact, holm, wilson, zero_bound
@@ -29,7 +30,7 @@ from results.survival import found_within, seeds_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ANY", "GONE", "KNOWN", "NEW", "changes", "detection", "signatures"]
+__all__ = ["ANY", "GONE", "KNOWN", "NEW", "RULE", "changes", "detection", "signatures"]
 
 Row = dict[str, Any]
 
@@ -37,7 +38,12 @@ NEW: Final = "new"
 KNOWN: Final = "known"
 GONE: Final = "gone"
 ANY: Final = "any failure"
-SEEDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+RULE: Final = "rule"
+SIGNATURE: Final = "signature"
+SEEDS: Final = (
+    *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
+    *(1_000, 2_000, 5_000, 10_000),
+)
 
 _KEY: Final = ("verdict", "target", "bugs", "signature")
 _SIGNATURE_COLUMNS: Final = {
@@ -62,6 +68,7 @@ _SIGNATURE_COLUMNS: Final = {
     "below_since": "float64",
 }
 _CHANGE_COLUMNS: Final = {
+    "level": "string",
     "change": "string",
     "verdict": "string",
     "signature": "string",
@@ -166,34 +173,63 @@ def _days(since: str | None, until: str | None) -> int | None:
 def changes(
     cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
 ) -> pa.Table:
-    """Which failures are new, known or gone in the runs of `label`; those with evidence first."""
-    of = {row["population"]: row for row in populations}
-    runs: dict[tuple[str, str | None], int] = {}
+    """Which failures are new, known or gone in the runs of `label`; those with evidence first.
+
+    One defect has many signatures: faults and operations vary. So rules that have several are
+    compared as well, all their failures together; each level is adjusted by itself.
+    """
+    sides = {
+        row["population"]: (baseline, label).index(row["label"])
+        for row in populations
+        if row["label"] in {baseline, label}
+    }
+    own = [cell for cell in cells if cell["population"] in sides]
+    by_rule = _grouped(
+        [{**cell, "signature": _rule(cell), "whole": cell["signature"]} for cell in own]
+    )
+    several = {
+        key: group for key, group in by_rule.items() if len({cell["whole"] for cell in group}) > 1
+    }
+    runs: dict[tuple[str, str], int] = {}
     for row in populations:
-        at = (row["setting"], row["label"])
-        runs[at] = runs.get(at, 0) + row["runs"]
-    rows = []
-    for key, own in _grouped(cells).items():
-        hits = [
-            [c for c in own if of[c["population"]]["label"] == name] for name in (baseline, label)
+        if row["population"] in sides:
+            at = (row["setting"], row["label"])
+            runs[at] = runs.get(at, 0) + row["runs"]
+    rows: list[Row] = []
+    for level, groups in ((RULE, several), (SIGNATURE, _grouped(own))):
+        found: list[Row] = [
+            {
+                **dict(zip(_KEY, key, strict=True)),
+                "level": level,
+                **_change(
+                    [[c for c in group if sides[c["population"]] == side] for side in (0, 1)],
+                    runs,
+                    (baseline, label),
+                ),
+            }
+            for key, group in groups.items()
         ]
-        if not hits[0] and not hits[1]:
-            continue
-        rows.append({**dict(zip(_KEY, key, strict=True)), **_change(hits, runs, baseline, label)})
-    for row, p in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
-        row["p_adjusted"] = p
-        if not row["says"]:
-            row["says"] = (
-                "more than chance" if p < ALPHA and row["change"] != KNOWN else "maybe chance"
-            )
-            if row["change"] == KNOWN:
-                more = (
-                    row["label_hits"] * row["baseline_runs"]
-                    > row["baseline_hits"] * row["label_runs"]
-                )
-                row["says"] = ("more often" if more else "less often") if p < ALPHA else "as before"
-    rows.sort(key=lambda row: (_CHANGES[row["change"]], row["bugs"] != "", row["p_value"]))
+        for row, p in zip(found, holm([row["p_value"] for row in found]), strict=True):
+            row["p_adjusted"] = p
+            row["says"] = row["says"] or _says(row, p)
+        rows += sorted(
+            found, key=lambda row: (_CHANGES[row["change"]], row["bugs"] != "", row["p_value"])
+        )
     return answer_table(rows, _CHANGE_COLUMNS)
+
+
+def _rule(cell: Row) -> str:
+    return SEPARATOR.join(part for part in (cell["checker"], cell["rule"]) if part)
+
+
+def _says(row: Row, p_adjusted: float) -> str:
+    """In words, what the test allows to say."""
+    if p_adjusted >= ALPHA:
+        return "as before, or chance" if row["change"] == KNOWN else "may be chance"
+    if row["change"] != KNOWN:
+        return "more than chance"
+    more = row["label_hits"] * row["baseline_runs"] > row["baseline_hits"] * row["label_runs"]
+    return "more often" if more else "less often"
 
 
 _CHANGES: Final = {NEW: 0, GONE: 1, KNOWN: 2}
@@ -201,25 +237,24 @@ _CHANGES: Final = {NEW: 0, GONE: 1, KNOWN: 2}
 
 def _change(
     hits: Sequence[Sequence[Row]],
-    runs: Mapping[tuple[str, str | None], int],
-    baseline: str,
-    label: str,
+    runs: Mapping[tuple[str, str], int],
+    labels: tuple[str, str],
 ) -> Row:
     """What of one failure; only settings that both labels have are compared."""
     own = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in own}
-    shared = sorted(s for s in seen if (s, baseline) in runs and (s, label) in runs)
+    shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
     counts = [
         (
             sum(cell["runs"] for cell in side if cell["setting"] in shared),
             sum(runs[setting, name] for setting in shared),
         )
-        for side, name in zip(hits, (baseline, label), strict=True)
+        for side, name in zip(hits, labels, strict=True)
     ]
     change = KNOWN if hits[0] and hits[1] else NEW if hits[1] else GONE
     first = min(hits[1] or hits[0], key=lambda cell: (cell["first_seed"], cell["first_run"]))
     days = [cell[name] for cell in own for name in ("first_day", "last_day") if cell[name]]
-    without = {NEW: baseline, GONE: label, KNOWN: "both"}[change]
+    without = {NEW: labels[0], GONE: labels[1], KNOWN: "one of them"}[change]
     return {
         "change": change,
         "populations": _populations(own),
@@ -228,7 +263,7 @@ def _change(
         "label_hits": counts[1][0],
         "label_runs": counts[1][1],
         "p_value": fisher_exact(*counts[0], *counts[1]) if shared else 1.0,
-        "says": "" if shared else f"not comparable: no run of such a setting in {without}",
+        "says": "" if shared else f"no run of such a setting in {without}",
         "first_run": first["first_run"],
         "first_day": min(days, default=None),
         "last_day": max(days, default=None),

@@ -51,8 +51,8 @@ def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) ->
         if name not in PHASES:
             continue
         for nemesis in nemeses:
-            roles: list[str | None] = sorted(r for own, r in members[moment] if own == nemesis)
-            for role in roles or [None]:
+            roles = sorted(role for own, role in members[moment] if own == nemesis)
+            for role in roles or (None,):
                 counts[nemesis, name, role] += n
                 bad[nemesis, name, role] += 0 if answered else n
     cells = sorted(counts, key=lambda cell: (cell[0], cell[1], cell[2] or ""))

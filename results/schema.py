@@ -78,7 +78,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("elections", "int64", "leaders seen, without the first"),
         ("faults", "int64", "injected, with those that hit nobody"),
         ("interrupted", "bool", "the user cut the workload short"),
-        ("code", "string", "digest of the code that ran, or else the version of the harness"),
+        ("code", "string", "its version: a commit, or digest, or else the harness's version"),
     ),
     "traits": (
         ("trait", "string", "nemesis or bug"),

@@ -37,7 +37,12 @@ def setting_of(case: Case, environment: str | None) -> str:
 
 
 def code_of(versions: Mapping[str, str]) -> str | None:
-    """What ran: the digest of the code that a soak goes by, or else the version of the harness."""
-    if "code" in versions:
-        return versions["code"]
-    return f"harness {versions['harness']}" if "harness" in versions else None
+    """What stands for the version of the code that ran, of what a run's record says.
+
+    A commit where somebody wrote one down, else the digest that a soak goes by, else the version of
+    the harness.
+    """
+    for name in ("commit", "code"):
+        if versions.get(name):
+            return versions[name]
+    return f"harness {versions['harness']}" if versions.get("harness") else None

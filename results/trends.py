@@ -49,6 +49,7 @@ _SURVIVAL_COLUMNS: Final = {
     "survival": "float64",
     "low": "float64",
     "high": "float64",
+    "until": "int64",
 }
 _SPENT: Final = ("runs", "timed", "wall_ns", "cpu_ns", "length_ns", "ops", "lines")
 _COST_COLUMNS: Final = {
@@ -95,12 +96,16 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 
 
 def survival(cells: Sequence[Row]) -> pa.Table:
-    """A row for each number of operations after which a run of the population failed."""
+    """A row for each number of operations after which a run of the population failed.
+
+    `until` is that of the longest run, up to where the last share holds.
+    """
     groups: dict[int, list[Row]] = {}
     for cell in cells:
         groups.setdefault(cell["population"], []).append(cell)
     rows = []
     for population, own in sorted(groups.items()):
+        until = max(cell["ops"] for cell in own)
         for step in kaplan_meier((cell["ops"], cell["failed"], cell["ended"]) for cell in own):
             low, high = step.interval or (None, None)
             rows.append(
@@ -112,6 +117,7 @@ def survival(cells: Sequence[Row]) -> pa.Table:
                     "survival": step.survival,
                     "low": low,
                     "high": high,
+                    "until": until,
                 }
             )
     return answer_table(rows, _SURVIVAL_COLUMNS)

@@ -29,7 +29,9 @@ _RUNS: Final = """
                 THEN CAST(trunc(r.wall_s * 1e9) AS BIGINT) END AS wall_ns,
            r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
            r.refused, r.elections, r.faults, r.interrupted,
-           COALESCE(r.versions->>'$.code', 'harness ' || (r.versions->>'$.harness')) AS code
+           COALESCE(
+               NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
+               'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
     FROM lake_runs r
     WHERE r.run IN (SELECT run FROM chosen)
 """

@@ -262,8 +262,9 @@ SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r
        r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
        r.refused, r.elections, r.faults, r.interrupted,
        COALESCE(
-           GET_JSON_OBJECT(r.versions, '$.code'),
-           CONCAT('harness ', GET_JSON_OBJECT(r.versions, '$.harness'))) AS code
+           NULLIF(GET_JSON_OBJECT(r.versions, '$.commit'), ''),
+           NULLIF(GET_JSON_OBJECT(r.versions, '$.code'), ''),
+           CONCAT('harness ', NULLIF(GET_JSON_OBJECT(r.versions, '$.harness'), ''))) AS code
 FROM {runs} r
 LEFT SEMI JOIN {chosen} c ON c.run = r.run
 """

@@ -212,6 +212,7 @@ class Oracle(AtScale):
 
     def __init__(self, store: Path) -> None:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
+        self.store = store
         self.runs = [Run(folder) for folder in folders if not folder.is_symlink()]
         self.all_ops = [(run, op) for run in self.runs for op in run.ops]
         kinds = sorted({run.alike for run in self.runs})
