@@ -30,6 +30,7 @@ __all__ = [
     "SEPARATOR",
     "SIGNATURE",
     "Failure",
+    "begun_until",
     "failure_of",
     "rule_of",
     "rule_of_words",
@@ -98,6 +99,15 @@ def signature(result: CheckResult, history: History) -> str:
         AND.join(_faults(history, ops)) or NO_FAULT,
         AND.join(kinds[:KINDS_MAX]) + (f"{AND}…" if kinds[KINDS_MAX:] else ""),
     )
+
+
+def begun_until(result: CheckResult, history: History) -> int | None:
+    """How many operations had begun when the last of those involved had; `None` where none is."""
+    ops = _involved(history, result.operations)
+    if not ops:
+        return None
+    last = max(op.index for op in ops)
+    return sum(pair.invoke.index <= last for pair in history.pairs)
 
 
 def _joined(*parts: str) -> str:

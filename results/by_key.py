@@ -102,6 +102,7 @@ def _verdicts(
             "permitted": pa.array(np.zeros(count, np.int64)),
             "error": pa.nulls(count, pa.string()),
             "counterexample": pa.nulls(count, pa.string()),
+            "failed_ops": pa.nulls(count, pa.int64()),
             "result_id": pa.repeat(pa.scalar(result_id), count),
             "run": pa.repeat(pa.scalar(run), count),
         }

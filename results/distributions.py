@@ -2,7 +2,8 @@
 
 The regularised incomplete beta function by its continued fraction (Lentz's method, as in
 *Numerical Recipes*, 6.4); Student's t and the binomial follow from it; quantiles by bisection,
-which is slow and cannot fail.
+which is slow and cannot fail. The incomplete gamma function by its series, and beyond its mean by
+its continued fraction (6.2); the chi-square distribution follows from it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["beta_cdf", "normal_sf", "student_cdf", "student_quantile"]
+__all__ = ["beta_cdf", "chi_square_sf", "normal_sf", "student_cdf", "student_quantile"]
 
 _TINY: Final = 1e-300
 _STEPS_MAX: Final = 10_000
@@ -81,3 +82,31 @@ def student_quantile(p: float, df: float) -> float:
 def normal_sf(z: float) -> float:
     """P(Z > z) for the standard normal."""
     return math.erfc(z / math.sqrt(2)) / 2
+
+
+def chi_square_sf(x: float, df: int) -> float:
+    """P(X > x) for the chi-square distribution with `df` degrees of freedom."""
+    a, x = df / 2, x / 2
+    if x <= 0:
+        return 1.0
+    front = math.exp(a * math.log(x) - x - math.lgamma(a))
+    if x < a + 1:
+        term = total = 1 / a
+        for n in range(1, _STEPS_MAX):
+            term *= x / (a + n)
+            total += term
+            if term < total * 1e-16:
+                break
+        return max(0.0, 1.0 - front * total)
+    b = x + 1 - a
+    c, d = 1 / _TINY, 1 / b
+    value = d
+    for n in range(1, _STEPS_MAX):
+        part = -n * (n - a)
+        b += 2
+        d = 1 / _away(part * d + b)
+        c = _away(b + part / c)
+        value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * value

@@ -31,7 +31,10 @@ __all__ = [
 ]
 
 ENGINES: Final = ("duckdb", "spark")
-BASES: Final = ("judged", "latencies", "percentiles")
+BASES: Final = (
+    *("judged", "latencies", "percentiles"),
+    *("failing_runs", "dated_latency_cells", "availability_cells"),
+)
 """Queries whose results the others read as tables, in this order."""
 
 

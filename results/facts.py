@@ -41,9 +41,10 @@ from results.operations import (
     of_buckets,
     of_history,
 )
+from results.roles import role_exposure
 from results.run_timeline import Timeline, field_of, whole_of
 from results.schema import FACT_TABLES, LIST_SEPARATOR, schema
-from results.setting import asked_nemeses, setting_of
+from results.setting import asked_nemeses, code_of, setting_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ __all__ = [
     "extract_buckets",
 ]
 
-FACTS_VERSION: Final = 3
+FACTS_VERSION: Final = 4
 NO_NEMESIS: Final = "none"
 KINDS: Final = ("mutation", "read")
 
@@ -118,6 +119,7 @@ def _tables(facts: _Facts) -> dict[str, pa.Table]:
         "elections": facts.election_rows(),
         "infos": facts.info_rows(),
         "exposure": facts.exposure_rows(),
+        "exposure_by_role": role_exposure(facts.ops, facts.timeline, facts.leaders),
         "exposure_time": facts.exposure_time_rows(),
     }
     return {name: _table(name, facts.key, rows[name]) for name in FACT_TABLES}
@@ -211,6 +213,7 @@ class _Facts:
             max(0, len(self.leaders) - 1),
             len(self.timeline.faults),
             interrupted or (record is not None and record.interrupted),
+            None if record is None else code_of(record.versions),
         )
 
     def trait_rows(self) -> list[Row]:

@@ -74,6 +74,7 @@ FACTS_MODULES: Final = (
     "results.facts",
     "results.intervals",
     "results.operations",
+    "results.roles",
     "results.run_timeline",
     "results.schema",
     "results.setting",

@@ -56,8 +56,10 @@ def milliseconds(ns: float | None) -> str:
     return f"{ns / 1e6:,.1f}" if ns < 1e9 else f"{ns / 1e6:,.0f}"
 
 
-def size(n_bytes: int) -> str:
+def size(n_bytes: int | None) -> str:
     """Bytes in the unit that keeps the number short."""
+    if n_bytes is None:
+        return NOTHING
     if n_bytes < 1024:
         return f"{n_bytes} B"
     power = 1 if n_bytes < 1024**2 else 2 if n_bytes < 1024**3 else 3
@@ -107,6 +109,8 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
     return f"{write(low)} … {write(high)}"
 
 
-def p_value(value: float) -> str:
+def p_value(value: float | None) -> str:
     """A probability; tiny ones are only bounded."""
+    if value is None:
+        return NOTHING
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

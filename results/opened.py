@@ -106,7 +106,7 @@ class Runs:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; `report.NAME` are those that `harness report STORE` left."""
+        """The names of the tables; `report.NAME` are what the last `harness report` found."""
         return tuple(self._source.tables())
 
     @property

@@ -11,6 +11,7 @@ from results.lake.files import BATCH, MAIN
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.lake.snapshot import RunIndex, Snapshot
+from results.opened_results import REPORT, ReportedTables
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -31,10 +32,11 @@ class LakeSource:
         )
         self.uri = lake.place.uri
         self._snapshot = lake.snapshot()
+        self._reported = ReportedTables(lake.place, self._snapshot)
 
     def tables(self) -> Sequence[str]:
-        """All of the schema; those that an older lake lacks are empty."""
-        return tuple(self._snapshot.schemas)
+        """All of the schema (those that an older lake lacks are empty), and what reports found."""
+        return (*self._snapshot.schemas, *self._reported.tables())
 
     def check(self, choice: Choice) -> None:
         """Targets and labels are those of partitions; runs are looked up in files of `runs`."""
@@ -49,11 +51,15 @@ class LakeSource:
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """A dataset over the files that may have rows of these runs."""
+        if table.startswith(REPORT):
+            return self._reported.dataset(table, choice)
         dataset, wanted = self._narrowed(table, choice).dataset(table), choice.rows()
         return dataset if wanted is None else dataset.filter(wanted)
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
         """See `results.spark_lake.frames`."""
+        if table.startswith(REPORT):
+            return self._reported.spark(session, table, choice)
         from results.spark_lake.frames import lake_frame
 
         frame: DataFrame = lake_frame(session, self._narrowed(table, choice), table)

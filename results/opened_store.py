@@ -19,6 +19,7 @@ from results.choice import Choice, require
 from results.lake.rows import tables_of
 from results.lake.schema import TABLES, schema
 from results.lake.source import About, Source, read_about, read_source, run_key
+from results.opened_results import REPORT
 from results.schema import ddl
 from results.store_scan import Problems, run_folders
 
@@ -32,7 +33,6 @@ __all__ = ["BYTES_MAX", "StoreSource"]
 BYTES_MAX: Final = 2 << 30
 """Of all rows in memory: some million operations, with all that belongs to them."""
 RUNS_AT_ONCE: Final = 64
-REPORT: Final = "report."
 REPORT_TABLES: Final = Path(".report") / "tables"
 
 

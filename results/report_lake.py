@@ -12,7 +12,7 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -22,6 +22,7 @@ from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.lake.folders import FOLDERS
 from results.report.making import Asked, make_report
+from results.report.populations import REPORT, served_runs
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -44,7 +45,7 @@ def is_lake(place: str) -> bool:
 
 def default_output(place: str) -> Path:
     """Where the report of a lake goes: into its folder, or here where it has none."""
-    return REMOTE_OUTPUT if "://" in place else Path(place) / ".report"
+    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
@@ -95,7 +96,13 @@ def report_lake(
     only = label if baseline is None else None
     chosen, why = chosen_engine(runs, engine, spark_master)
     asked = Asked(
-        place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label
+        place=uri,
+        output=output,
+        engine=chosen,
+        engine_why=why,
+        baseline=baseline,
+        label=label,
+        stored=stored_bytes(snapshot),
     )
     places = LakePlaces(uri, snapshot, output)
     found: Checked | None = None
@@ -150,6 +157,17 @@ def labels_of(snapshot: Snapshot) -> set[str | None]:
     return {file.partition[1] for file in snapshot.files("runs")}
 
 
+def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
+    """What the files of each partition take, by target, label and day."""
+    found: dict[tuple[Any, ...], int] = {}
+    for table in snapshot.schemas:
+        for file in snapshot.files(table):
+            target, label, day = file.partition
+            at = (target, label, None if day is None else str(day))
+            found[at] = found.get(at, 0) + file.size_bytes
+    return found
+
+
 class LakePlaces:
     """Where the lake keeps what it keeps of its runs, seen from a report."""
 
@@ -158,6 +176,7 @@ class LakePlaces:
         self._snapshot = snapshot
         self._remote = "://" in uri
         self._way = self._uri if self._remote else os.path.relpath(uri, output)
+        self._served = not self._remote and output.resolve() == default_output(uri).resolve()
         self._kept: dict[str, bool] | None = None
 
     def _has_page(self, run: str) -> bool | None:
@@ -184,6 +203,10 @@ class LakePlaces:
         if has_page is None:
             return ""
         return quote(f"{self._way}/{FOLDERS}/{run}/{_PAGE if has_page else ''}", safe=":/@")
+
+    def runs(self, **fields: str | None) -> str:
+        """The address of a list of runs in `harness serve`; empty where it cannot have one."""
+        return served_runs(fields) if self._served else ""
 
     def replay(self, run: str, environment: str | None) -> str:
         """A command that runs the case again, or one that makes a run's folder again."""

@@ -34,6 +34,7 @@ from results.engines import ENGINES
 from results.pace import Pace
 from results.report.files import accept_output
 from results.report.making import Asked, make_report
+from results.report.populations import REPORT
 from results.report_lake import default_output, is_lake, report_lake
 from results.store_scan import SEED_WITHOUT_RUN
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "report_store"]
 
-REPORT: Final = ".report"
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
 PROGRESS_INTERVAL_S: Final = 2.0

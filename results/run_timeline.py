@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.ops import NEMESIS, History, Op
 from harness.timeline import Fault, faults_of
@@ -20,7 +20,9 @@ from results.schema import LIST_SEPARATOR
 if TYPE_CHECKING:
     from results.intervals import Ints
 
-__all__ = ["Timeline", "field_of", "whole_of"]
+__all__ = ["Timeline", "field_of", "moments", "sweep", "whole_of"]
+
+T = TypeVar("T", bound=Hashable)
 
 
 class Timeline:
@@ -35,7 +37,7 @@ class Timeline:
         self._phase_starts = [time for time, _ in phases]
         self._phases = [name for _, name in phases]
         active = [(fault.nemesis, self.interval(fault)) for fault in self.faults]
-        self._edges, self.members = _sweep(active)
+        self._edges, self.members = sweep(active)
         self.sets = [LIST_SEPARATOR.join(sorted(names)) for names in self.members]
         bounds = [*self._phase_starts, self.end_ns]
         self.chaos = union(
@@ -66,10 +68,7 @@ class Timeline:
 
     def numbers(self, times_ns: Ints) -> Ints:
         """Which of `members` and `sets` were active, for many moments."""
-        import numpy as np
-
-        found: Ints = np.searchsorted(np.array(self._edges[1:], np.int64), times_ns, "right")
-        return found
+        return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
         """The nemeses with a fault at a moment, joined."""
@@ -81,20 +80,31 @@ class Timeline:
         return fault.start, end if fault.targets else fault.start
 
 
-def _sweep(active: Iterable[tuple[str, Interval]]) -> tuple[list[float], list[frozenset[str]]]:
-    """The moments at which the set of active nemeses may change, and the set from then on."""
-    changes: dict[float, Counter[str]] = {}
+def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
+    """The moments at which the set of what is active may change, and the set from then on.
+
+    The first moment is the begin of time.
+    """
+    changes: dict[float, Counter[T]] = {}
     for name, (start, end) in active:
         changes.setdefault(start, Counter())[name] += 1
         changes.setdefault(end, Counter())[name] -= 1
     edges: list[float] = [float("-inf")]
-    members: list[frozenset[str]] = [frozenset()]
-    count: Counter[str] = Counter()
+    members: list[frozenset[T]] = [frozenset()]
+    count: Counter[T] = Counter()
     for edge in sorted(changes):
         count.update(changes[edge])
         edges.append(edge)
-        members.append(frozenset(nemesis for nemesis, n in count.items() if n > 0))
+        members.append(frozenset(name for name, n in count.items() if n > 0))
     return edges, members
+
+
+def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
+    """Which of the sets of `sweep` is active, for many moments."""
+    import numpy as np
+
+    found: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
+    return found
 
 
 def field_of(op: Op, name: str) -> Any:

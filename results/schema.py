@@ -41,6 +41,11 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("error", "string", "the traceback of a checker that crashed"),
         ("counterexample", "string", "JSON"),
         ("result_id", "string", "address of the stored result"),
+        (
+            "failed_ops",
+            "int64",
+            "operations begun up to the ones that a failure names first; null: it names none",
+        ),
     ),
     "runs": (
         ("name", "string", "folder below the store"),
@@ -73,6 +78,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("elections", "int64", "leaders seen, without the first"),
         ("faults", "int64", "injected, with those that hit nobody"),
         ("interrupted", "bool", "the user cut the workload short"),
+        ("code", "string", "its version: a commit, or digest, or else the harness's version"),
     ),
     "traits": (
         ("trait", "string", "nemesis or bug"),
@@ -140,6 +146,17 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         ("ok", "int64", ""),
         ("unanswered", "int64", "fail without an answer of the target"),
         ("info", "int64", ""),
+    ),
+    "exposure_by_role": (
+        ("nemesis", "string", "with a fault in this run"),
+        ("phase", "string", "of the run, at the invocation; one that faults may last in"),
+        (
+            "role",
+            "string",
+            "of what the active fault hit: leader, other or unknown; null: none was active",
+        ),
+        ("n", "int64", "operations invoked then; one under two faults counts for both"),
+        ("bad", "int64", "of these not answered, or lost to info"),
     ),
     "exposure_time": (
         ("nemesis", "string", "of the case, or seen in the history"),

@@ -32,7 +32,7 @@ from harness.overruled import temper
 from harness.permits import permitted_in
 from harness.plugins import Checker
 from harness.registry import load_plugin
-from harness.signatures import rule_of, signature
+from harness.signatures import begun_until, rule_of, signature
 from harness.situation import explained
 from harness.store import read_log, read_parquet
 from harness.store.keyed import read_buckets
@@ -99,6 +99,7 @@ class Row(msgspec.Struct, kw_only=True):
     permitted: int = 0
     error: str | None = None
     counterexample: str | None = None
+    failed_ops: int | None = None
     limited: bool = False
 
 
@@ -384,6 +385,8 @@ def _fill(row: Row, result: CheckResult, history: History) -> None:
         row.rule, row.signature = rule_of(result), signature(result, history)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
+        if row.key is None:  # the history of one key does not know how many others there were
+            row.failed_ops = begun_until(result, history)
 
 
 def _counterexample(result: CheckResult) -> str:

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 RESULTS: Final = "results"
-RESULTS_VERSION: Final = 1
+RESULTS_VERSION: Final = 2
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "of what it is the result")
 

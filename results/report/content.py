@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from harness.ops import Verdict
 from results.aggregate import OUTCOMES, Answers, Rows
-from results.baseline import Comparison
-from results.numbers import duration, interval, share
 from results.report.layouts import LAYOUTS
-from results.report.plots import Forest, Plot, latencies, rates, ratios, shares, stacked
+from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
+from results.report.plots import Forest, latencies, rates, ratios, shares, stacked
 from results.report.populations import Addresses, Populations
+from results.report.section import PLOTS_MAX, VERDICTS, Section, counts_of, linked, ranged
 from results.report.tables import Table, make_table
 
 if TYPE_CHECKING:
@@ -21,21 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Section", "sections"]
 
-VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
-PLOTS_MAX: Final = 6
-"""Drawings of a kind: runs without bugs first, then those of many runs. Tables have all."""
-_RUN_COLUMNS: Final = ("run", "first_run")
+_RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 _LATENCY: Final = ("p50_ns", "p95_ns", "p99_ns", "p999_ns")
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A heading, what it means, drawings, tables."""
-
-    id: str
-    title: str
-    words: str
-    plots: tuple[Plot, ...] = ()
-    tables: tuple[Table, ...] = ()
 
 
 class _Report:
@@ -98,25 +82,23 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
     report = _Report(answers, places)
     found = [
         _failures(report),
+        flakes(report),
         _verdicts(report),
+        trends(report),
         _detection(report),
+        seeds(report),
         _clean(report),
         _uplift(report),
         _availability(report),
         _latency(report),
         _operations(report),
         _elections(report),
-        _trends(report),
+        costs(report),
         _runs(report),
     ]
     if answers.comparison is not None:
-        found.insert(2, _baseline(answers.comparison))
+        found.insert(1, baseline(report, answers.comparison))
     return [section for section in found if section.tables]
-
-
-def _ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
-    """Rows with their two ends written as one cell, `range`."""
-    return [{**row, "range": interval(row["low"], row["high"], unit)} for row in rows]
 
 
 def _failures(report: _Report) -> Section:
@@ -130,7 +112,9 @@ def _failures(report: _Report) -> Section:
     groups = [
         {
             **row,
-            "of": "; ".join(report.of.words(int(n)) for n in row["populations"].split("+")),
+            "of": _listed(report, row["populations"]),
+            "seen": seen(row),
+            "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),
             "replay": replay(row["first_run"]),
         }
@@ -154,8 +138,20 @@ def _failures(report: _Report) -> Section:
     )
 
 
+def _listed(report: _Report, populations: str) -> str:
+    """Several populations in words."""
+    return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
+
+
+def _failing(report: _Report, row: Mapping[str, Any]) -> str:
+    """The address of the runs with one failure."""
+    bugs = {"bug": row["bugs"].replace("+", ",")} if row["bugs"] else {"bugs": None}
+    fields = {name: row[name] for name in ("verdict", "signature", "target")}
+    return report.places.runs(**fields, **bugs)
+
+
 def _verdicts(report: _Report) -> Section:
-    bars = [(row["of"], _shares(row)) for row in report.rows("populations")]
+    bars = [(row["of"], counts_of(row)) for row in report.rows("populations")]
     shared = report.of.shared
     return Section(
         id="verdicts",
@@ -164,19 +160,22 @@ def _verdicts(report: _Report) -> Section:
         "runs of one label whose cases differ in nothing but the seed are ever added up."
         + (f" All runs here: {shared}." if shared else ""),
         plots=(stacked("Runs that are alike", bars, VERDICTS),),
-        tables=report.tables("populations", "permitted", "checkers", "changed_verdicts"),
+        tables=report.tables(
+            *("populations", "permitted", "checkers", "changed_verdicts"),
+            populations=linked(report, report.rows("populations")),
+        ),
     )
 
 
 def _detection(report: _Report) -> Section:
-    rows = _ranged(report.rows("detection_rates"), "share")
+    rows = linked(report, ranged(report.rows("detection_rates"), "share"))
     forests = [
         Forest(
             f"{row['bug']}: {row['of']}",
             row["rate"],
             row["low"],
             row["high"],
-            f"{row['detected']}/{row['runs']}",
+            f"{row['detected']}/{row['runs'][0]}",
         )
         for row in rows
     ]
@@ -204,13 +203,14 @@ def _clean(report: _Report) -> Section:
         "with 95 % confidence (the exact one-sided bound). Runs whose verdict is unknown do not "
         "count for it.",
         tables=report.tables(
-            "clean_rates", clean_rates=_ranged(report.rows("clean_rates"), "share")
+            "clean_rates",
+            clean_rates=linked(report, ranged(report.rows("clean_rates"), "share")),
         ),
     )
 
 
 def _uplift(report: _Report) -> Section:
-    rows = _ranged(report.rows("uplift_ratios"), "ratio")
+    rows = ranged(report.rows("uplift_ratios"), "ratio")
     drawn = [row for row in rows if row["outcome"] in OUTCOMES and row["low"] is not None]
     plots = []
     for words, own in report.by_population(drawn):
@@ -221,6 +221,19 @@ def _uplift(report: _Report) -> Section:
         plots.append(
             ratios(f"How many times likelier with the fault than without: {words}", forests)
         )
+    pooled = _pooled(report)
+    if pooled:
+        forests = [
+            Forest(f"{row['nemesis']}: {row['outcome']}", row["ratio"], row["low"], row["high"])
+            for row in pooled
+            if row["low"] is not None and row["outcome"] in OUTCOMES and not row["bugs"]
+        ]
+        if forests:
+            plots.insert(0, ratios("The same pooled over groups of runs without a bug", forests))
+    roles = [
+        {**row, "against_words": AGAINST[row["against"]]}
+        for row in ranged(report.rows("uplift_by_role"), "ratio")
+    ]
     meanings = "; ".join(f"“{name}”: {words}" for name, words in OUTCOMES.items())
     return Section(
         id="uplift",
@@ -229,15 +242,33 @@ def _uplift(report: _Report) -> Section:
         f"fault of the nemesis is active, against the rest of the time ({meanings}). Operations "
         "count by their invocation. Intervals take the run as the unit, since operations of one "
         "run fail together; each holds with 95 % by itself, so of many a few will miss. Other "
-        f"faults of the same runs fall on both sides.{report.cut(drawn)}",
+        "faults of the same runs fall on both sides. Pooled ratios are Mantel's and Haenszel's: "
+        "each group is compared with itself only; a small p that all agree says that one number "
+        "does not speak for all. A fault hit the leader if that was among its targets when it was "
+        f"injected.{report.cut(drawn)}",
         plots=tuple(plots),
         tables=report.tables(
-            "uplift_ratios",
-            "uplift_by_operation",
+            *("uplift_stratified", "uplift_ratios", "uplift_by_role", "uplift_by_operation"),
+            uplift_stratified=pooled,
+            uplift_by_role=roles,
             uplift_ratios=[row for row in rows if row["outcome"] in OUTCOMES],
             uplift_by_operation=[row for row in rows if row["outcome"] not in OUTCOMES],
         ),
     )
+
+
+def _pooled(report: _Report) -> Rows:
+    """Pooled ratios, those that stand out first."""
+    rows = [
+        {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
+        for row in ranged(report.answers.rows("uplift_stratified"), "ratio")
+    ]
+    return sorted(rows, key=lambda row: (row["bugs"] != "", not _stands_out(row)))
+
+
+def _stands_out(row: Mapping[str, Any]) -> bool:
+    """Whether an interval leaves out 1."""
+    return row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
 
 
 def _availability(report: _Report) -> Section:
@@ -254,7 +285,10 @@ def _availability(report: _Report) -> Section:
         plots.append(
             shares(f"Unavailable in the chaos phase: {words}", list(found.items()), legend)
         )
-    names = ("availability", "faults", "outages", "outage_after_heal", "recovery")
+    names = (
+        *("availability", "availability_quantiles", "faults", "outages", "outage_after_heal"),
+        "recovery",
+    )
     return Section(
         id="availability",
         title="Availability and recovery",
@@ -264,7 +298,10 @@ def _availability(report: _Report) -> Section:
         "After a heal, “waited” is counted from the first operation that was under way."
         + report.cut(rows),
         plots=tuple(plots),
-        tables=report.tables(*names),
+        tables=report.tables(
+            *names,
+            availability_quantiles=linked(report, report.rows("availability_quantiles")),
+        ),
     )
 
 
@@ -315,75 +352,10 @@ def _elections(report: _Report) -> Section:
     )
 
 
-def _shares(row: Mapping[str, Any]) -> list[int]:
-    """How many runs have each verdict, in the order of `VERDICTS`."""
-    return [row[name] for name, _ in VERDICTS]
-
-
-def _trends(report: _Report) -> Section:
-    """Settings that have several labels: only those can be followed over labels."""
-    settings: dict[str, Rows] = {}
-    for row in report.rows("populations"):
-        words = report.of.setting(row["population"])
-        told = {**row, "setting_words": words, "label": row["label"] or "no label"}
-        settings.setdefault(row["setting"], []).append(told)
-    several = [
-        sorted(rows, key=lambda row: (row["first_started"], row["label"]))
-        for rows in settings.values()
-        if len(rows) > 1
-    ]
-    several.sort(key=lambda rows: str(rows[0]["setting_words"]))
-    plots = [
-        stacked(
-            f"Runs by label: {rows[0]['setting_words']}",
-            [(row["label"], _shares(row)) for row in rows],
-            VERDICTS,
-        )
-        for rows in several[:PLOTS_MAX]
-    ]
-    left = len(several) - PLOTS_MAX
-    return Section(
-        id="trends",
-        title="The same setting under several labels",
-        words="Labels in the order of their first run, within each setting that several labels "
-        "have; to compare two with tests, use --baseline."
-        + (f" {left} more settings are not drawn, but in the table." if left > 0 else ""),
-        plots=tuple(plots),
-        tables=report.tables("trends", trends=[row for rows in several for row in rows]),
-    )
-
-
 def _runs(report: _Report) -> Section:
     return Section(
         id="runs",
         title="All runs",
         words="Each with its page, or its folder where it has no page yet.",
         tables=report.tables("judged"),
-    )
-
-
-def _baseline(found: Comparison) -> Section:
-    rows = []
-    for line in found.lines:
-        write = duration if line.unit == "ns" else share
-        rows.append(
-            {
-                **msgspec.structs.asdict(line),
-                "before": write(line.baseline_value),
-                "before_range": interval(line.baseline_low, line.baseline_high, line.unit),
-                "after": write(line.label_value),
-                "after_range": interval(line.label_low, line.label_high, line.unit),
-            }
-        )
-    left_out = found.baseline_runs_left_out + found.label_runs_left_out
-    return Section(
-        id="baseline",
-        title=f"“{found.label}” against the baseline “{found.baseline}”",
-        words=f"{len(rows)} comparisons in {found.settings} "
-        f"{'setting' if found.settings == 1 else 'settings'} that both labels have "
-        f"({left_out} runs of other settings are left out). Shares of runs: Fisher's exact test; "
-        "everything else: the rank-sum test over runs. All p-values are adjusted together by "
-        "Holm's procedure, so that the chance of any false “worse” or “better” is below 5 %. “No "
-        "evidence” is not “the same”: it may only need more runs.",
-        tables=(make_table("regressions", LAYOUTS["regressions"], rows),),
     )

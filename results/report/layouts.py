@@ -17,16 +17,19 @@ _WAYS: Final = {
     "count": "runs times valid permitted unknown invalid ops ok fail refused info unanswered "
     "results crashed "
     "detected runs_to_first faults hit healed bit outages unended heals in_outage never untried n "
-    "elections least most runs_without highest_term baseline_runs label_runs",
+    "elections least most runs_without highest_term baseline_runs label_runs baseline_hits "
+    "label_hits hits seeds_half seeds_sure strata histories held cases other_verdicts "
+    "other_histories ok_per_s lines",
     "ns": "length_ns ns_to_first ns active_ns mutation_down_ns read_down_ns mutation_down_max_ns "
     "read_down_max_ns total_ns longest_ns p50_ns p95_ns p99_ns p999_ns max_ns waited_p50_ns "
-    "waited_p95_ns waited_max_ns ok_p50_ns ok_max_ns",
-    "share": "rate below with_rate without_rate",
+    "waited_p95_ns waited_max_ns ok_p50_ns ok_max_ns wall_ns cpu_ns run_wall_ns run_cpu_ns",
+    "share": "rate below with_rate without_rate share mutation_down read_down",
+    "size": "bytes run_bytes",
     "ratio": "ratio",
-    "p": "p_adjusted",
-    "run": "run first_run",
-    "verdict": "verdict recorded",
-    "words": "signature reason setting_words",
+    "p": "p_adjusted agree_p",
+    "run": "run first_run last_run",
+    "verdict": "verdict recorded change",
+    "words": "signature reason setting_words seen",
     "code": "replay",
     "names": "nemeses active node",
     "yes": "answered",
@@ -34,11 +37,28 @@ _WAYS: Final = {
 """Which cells are written in which way; all others are texts."""
 _WAY_OF: Final = {field: way for way, fields in _WAYS.items() for field in fields.split()}
 _HEADINGS: Final = {
+    "agree_p": "p that all agree",
     "active_ns": "time",
     "after": "label",
     "after_range": "95 % interval",
     "answered": "the target's answer",
+    "baseline_hits": "baseline",
     "baseline_runs": "runs",
+    "ok_per_s": "ok/s",
+    "run_wall_ns": "of a run",
+    "run_cpu_ns": "of a run",
+    "run_bytes": "of a run",
+    "wall_ns": "real time",
+    "cpu_ns": "CPU of checks",
+    "share": "part of all",
+    "seeds_half": "seeds to find it: 50 %",
+    "seeds_sure": "95 %",
+    "seeds_range": "interval",
+    "hits": "failed",
+    "held": "valid",
+    "mutation_down": "mutations down",
+    "read_down": "reads down",
+    "label_hits": "label",
     "before": "baseline",
     "before_range": "95 % interval",
     "below": "if 0: rate below",
@@ -97,6 +117,7 @@ def _layout(
     source: str | None = None,
     headings: Mapping[str, str] = {},
     ways: Mapping[str, str] = {},
+    behind: str = "",
 ) -> Layout:
     """Columns by field; other headings and ways of writing for those that differ here."""
     headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
@@ -104,22 +125,96 @@ def _layout(
         (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))
         for field in fields.split()
     )
-    return Layout(caption, tuple(columns), limit, source)
+    return Layout(caption, tuple(columns), limit, source, behind)
 
 
 def _latency(caption: str, by: str, *, limit: int = ROWS_MAX) -> Layout:
     return _layout(caption, f"{by} {_QUANTILES}", limit=limit, headings={"ok": "acknowledged"})
 
 
+_TREND: Final = "runs invalid unknown rate range ok_per_s mutation_down read_down p50_ns p99_ns"
+_TREND_HEADINGS: Final = {"rate": "invalid rate"}
+
 LAYOUTS: Final[dict[str, Layout]] = {
     "signatures": _layout(
         "What failed: runs that are not valid, by signature",
-        "verdict signature runs of first_run reason replay",
+        "verdict signature runs of first_run seen reason replay",
         headings={
             "signature": "signature: checker · rule · faults · operations",
             "reason": "its reason",
         },
         ways={"of": "words"},
+        behind="verdict signature target bugs",
+    ),
+    "signature_changes": _layout(
+        "Failures that are new, gone or known, those that chance does not explain first",
+        "change verdict signature bugs baseline_hits baseline_runs label_hits label_runs says "
+        "p_adjusted first_run",
+        headings={"baseline_runs": "of", "label_runs": "of", "says": "", "p_adjusted": "p"},
+        ways={"bugs": "names"},
+        limit=60,
+        behind="verdict signature target bugs",
+    ),
+    "flakes": _layout(
+        "Cases whose runs of the same code came out otherwise",
+        "differs of seed code environment runs held unknown invalid histories run last_run",
+        headings={"last_run": "another"},
+        behind="setting seed versions",
+    ),
+    "repeated_cases": _layout(
+        "Cases that ran several times with the same code",
+        "of code environment cases runs other_verdicts other_histories",
+    ),
+    "trend_by_code": _layout(
+        "By version of the code, in the order of their first run",
+        f"of code {_TREND}",
+        headings=_TREND_HEADINGS,
+        behind="setting label versions",
+    ),
+    "trend_by_day": _layout(
+        "By day (UTC)", f"of day {_TREND}", headings=_TREND_HEADINGS, behind="setting label day"
+    ),
+    "latency_trends": _latency(
+        "Latency by kind of operation, on each day and with each code", "of dimension value f"
+    ),
+    "detectability": _layout(
+        "Seeds until a failure is seen, by failure",
+        "of signature hits runs rate range seeds_half seeds_sure seeds_range",
+        headings={"range": "95 % interval"},
+        behind="setting label signature",
+    ),
+    "survival": _layout(
+        "The share of runs that got through so many operations without a failure",
+        "of ops at_risk failed survival range",
+        ways={"survival": "share", "at_risk": "count", "failed": "count"},
+        headings={"ops": "operations", "at_risk": "runs that far"},
+    ),
+    "uplift_stratified": _layout(
+        "Pooled over groups of runs that differ in label, profile or options only",
+        "group nemesis outcome ratio range strata runs agree_p why",
+        headings={"group": "of which runs"},
+        limit=200,
+    ),
+    "uplift_by_role": _layout(
+        "Operations that fail or are lost: by phase, and by the role of the node that was hit",
+        "of nemesis phase role against_words with_rate without_rate ratio range runs why",
+        headings={
+            "role": "it hit",
+            "against_words": "against",
+            "with_rate": "fails or is lost",
+            "without_rate": "against",
+        },
+        limit=200,
+    ),
+    "availability_quantiles": _layout(
+        "How long one run is unavailable",
+        "of kind runs runs_without p50_ns p95_ns p99_ns max_ns",
+        headings={"runs_without": "runs without"},
+    ),
+    "costs": _layout(
+        "What was spent",
+        "by value runs share wall_ns run_wall_ns cpu_ns run_cpu_ns bytes run_bytes length_ns",
+        headings={"value": "which"},
     ),
     "failing_runs": _layout(
         "Every run that is not valid, and why",
@@ -129,7 +224,8 @@ LAYOUTS: Final[dict[str, Layout]] = {
     ),
     "populations": _layout(
         "Runs that are alike: one label, cases that differ in nothing but the seed",
-        "of runs valid permitted unknown invalid ops unanswered info length_ns",
+        "setting of runs valid permitted unknown invalid ops unanswered info length_ns",
+        behind="setting label",
     ),
     "checkers": _layout(
         "What each checker said; a crashed one is counted under unknown, too",

@@ -14,6 +14,7 @@ from results.engines import Engine, open_engine, query_names
 from results.report.files import write_report
 from results.schema import COLUMNS
 from results.store_scan import NO_LOSS
+from results.trends import Stored
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -34,6 +35,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     spark_master: str | None = None
     baseline: str | None = None
     label: str | None = None
+    stored: Stored | None = None  # bytes by target, label and day, where that is known
 
 
 def make_report(
@@ -59,7 +61,7 @@ def make_report(
     with of_files if opened is None else contextlib.closing(opened) as engine:
         for name in COLUMNS:
             engine.register(name, checked.tables.get(name, ()))
-        answers = aggregate(engine, baseline=asked.baseline, label=asked.label)
+        answers = aggregate(engine, baseline=asked.baseline, label=asked.label, stored=asked.stored)
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     summary = summarise(
         answers,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from results.numbers import count, duration
-from results.report.content import Section
+from results.report.section import Section
 from results.report.summary import Summary, repeats_in_words
 from results.templates import templates
 

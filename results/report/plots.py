@@ -1,12 +1,14 @@
 """Drawings as geometry: where bars, dots and ticks are. The template only writes them as SVG.
 
-All drawings are rows with a label at the left and an axis below; lengths are in units of the
-drawing, which is `WIDTH` wide. Text is never composed here beyond labels: what stands in a drawing
-goes through the template's escaping like everything else.
+Most drawings are rows with a label at the left and an axis below; `curves` are lines over an axis,
+with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
+Text is never composed here beyond labels: what stands in a drawing goes through the template's
+escaping like everything else.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,11 +19,14 @@ from results.numbers import TIMES, count, duration, interval, ratio, share
 
 __all__ = [
     "Bar",
+    "Chart",
+    "Curve",
     "Forest",
     "Mark",
     "Plot",
     "PlotRow",
     "Tick",
+    "curves",
     "latencies",
     "rates",
     "ratios",
@@ -100,6 +105,38 @@ class Plot(msgspec.Struct, frozen=True):
         return len(self.rows) * ROW + 2
 
 
+class Line(msgspec.Struct, frozen=True):
+    """A drawn curve: paths of SVG, made of numbers alone. `kind` is a class of the style sheet."""
+
+    kind: str
+    path: str
+    band: str  # empty where no interval is known
+    title: str
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A drawing of curves."""
+
+    title: str
+    lines: Sequence[Line]
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]  # whose x is a height
+    legend: Sequence[tuple[str, str]]
+    not_shown: int
+    x_words: str
+    height: int = 250
+    left: int = 60
+    right: int = WIDTH - 20
+    bottom: int = 200
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Points of (x, share, low, high), ends of the interval may be unknown; sorted by x."""
+
+    label: str
+    points: Sequence[tuple[float, float, float | None, float | None]]
+
+
 class Forest(msgspec.Struct, frozen=True):
     """A value with its interval."""
 
@@ -108,6 +145,91 @@ class Forest(msgspec.Struct, frozen=True):
     low: float
     high: float
     note: str = ""
+
+
+CURVES_MAX: Final = 4
+POINTS_MAX: Final = 400
+_TOP: Final = 10
+
+
+def curves(
+    title: str,
+    given: Sequence[Curve],
+    x_words: str,
+    *,
+    steps: bool = False,
+    logarithmic: bool = False,
+) -> Chart:
+    """Shares over numbers from 0 (or 1) on, which go on level from step to step or slope."""
+    drawn = [curve for curve in given[:CURVES_MAX] if curve.points]
+    most = max((curve.points[-1][0] for curve in drawn), default=1) or 1
+    frame = Chart(
+        title=title, lines=(), x_ticks=(), y_ticks=(), legend=(), not_shown=0, x_words=x_words
+    )
+
+    def across(x: float) -> float:
+        part = math.log10(max(x, 1)) / math.log10(max(most, 10)) if logarithmic else x / most
+        return frame.left + (frame.right - frame.left) * min(1.0, part)
+
+    def up(y: float) -> float:
+        return _TOP + (frame.bottom - _TOP) * (1 - y)
+
+    lines = [
+        Line(f"q{place}", *_paths(curve, across, up, steps=steps), curve.label)
+        for place, curve in enumerate(drawn)
+    ]
+    if logarithmic:
+        marks = [10**power for power in range(math.floor(math.log10(max(most, 10))) + 1)]
+    else:
+        marks = _nice_ticks(math.ceil(most))
+    return msgspec.structs.replace(
+        frame,
+        lines=lines,
+        x_ticks=[Tick(across(x), count(x)) for x in marks],
+        y_ticks=[Tick(up(part / 4), f"{part * 25} %") for part in range(5)],
+        legend=[(line.kind, line.title) for line in lines],
+        not_shown=len(given) - len(drawn),
+    )
+
+
+def _paths(
+    curve: Curve,
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    *,
+    steps: bool,
+) -> tuple[str, str]:
+    """The line, and the band between both ends of its interval."""
+    points = list(curve.points)
+    if len(points) > POINTS_MAX:
+        points = [points[len(points) * n // POINTS_MAX] for n in range(POINTS_MAX)] + points[-1:]
+    known = [(x, low, high) for x, _, low, high in points if low is not None and high is not None]
+    line = _way([(x, y) for x, y, _, _ in points], across, up, steps=steps)
+    above = _corners([(x, high) for x, _, high in known], steps=steps)
+    below = _corners([(x, low) for x, low, _ in known], steps=steps)
+    band = _way([*above, *reversed(below)], across, up, steps=False)
+    return line, f"{band}Z" if band else ""
+
+
+def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
+    """With `steps`, a point more before each: as high as the last one, as far as this."""
+    if not steps:
+        return list(points)
+    found = list(points[:1])
+    for (_, before), (x, y) in itertools.pairwise(points):
+        found += [(x, before), (x, y)]
+    return found
+
+
+def _way(
+    points: Sequence[tuple[float, float]],
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+    *,
+    steps: bool,
+) -> str:
+    placed = [f"{across(x):.1f} {up(y):.1f}" for x, y in _corners(points, steps=steps)]
+    return f"M{'L'.join(placed)}" if placed else ""
 
 
 def _row(number: int, label: str, **parts: object) -> PlotRow:

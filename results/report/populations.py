@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from harness.case import replay_command
 
-__all__ = ["Addresses", "Places", "Populations"]
+__all__ = ["REPORT", "Addresses", "Places", "Populations", "served_runs"]
+
+REPORT: Final = ".report"
+"""The folder of a report below what it reports on, where `harness serve` finds it."""
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _SEPARATOR: Final = " · "
@@ -45,6 +48,11 @@ class Populations:
         """The same without its label: equal for runs that a label may be compared in."""
         return self._settings[population] or _ALL
 
+    def filters(self, population: int) -> dict[str, str | None]:
+        """The fields that all its runs, and no others, have."""
+        row = self._rows[population]
+        return {"setting": row["setting"], "label": row["label"]}
+
     def is_clean(self, population: int) -> bool:
         """Whether no bug was switched on."""
         return not self._rows[population]["bugs"]
@@ -72,11 +80,20 @@ def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
     return {number: _SEPARATOR.join(said) for number, said in words.items()}
 
 
+def served_runs(fields: Mapping[str, str | None]) -> str:
+    """The runs that have these fields, as `harness serve` lists them beside the page."""
+    return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"
+
+
 class Addresses(Protocol):
     """Where runs lie, seen from a report, and how to run them again."""
 
     def link(self, run: str) -> str:
         """The address of a run's page or folder; empty where it has none."""
+        ...
+
+    def runs(self, **fields: str | None) -> str:
+        """The address of a list of runs in `harness serve`; empty where it cannot have one."""
         ...
 
     def replay(self, run: str, environment: str | None) -> str:
@@ -91,11 +108,16 @@ class Places:
         """`output` is the folder of the report."""
         self._store = store
         self._way = os.path.relpath(store, output)
+        self._served = output.resolve() == (store / REPORT).resolve()
 
     def link(self, run: str) -> str:
         """The address of the page of a run, or of its folder where it has none yet."""
         page = _PAGE if (self._store / run / _PAGE).is_file() else ""
         return quote(f"{self._way}/{run}/{page}")
+
+    def runs(self, **fields: str | None) -> str:
+        """See `Addresses`."""
+        return served_runs(fields) if self._served else ""
 
     def replay(self, run: str, environment: str | None) -> str:
         """A command that runs the case again, or makes the page of a run that was cut short."""

@@ -10,6 +10,7 @@ import msgspec
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import Verdict
 from results.aggregate import Answers
+from results.failures import KNOWN, RULE
 from results.numbers import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
@@ -222,7 +223,23 @@ def _baseline(answers: Answers) -> list[str]:
     without = len(found.lines) - len(lines)
     title = f"{found.label!r} against {found.baseline!r}: {without} of {len(found.lines)} "
     title += "comparisons without evidence"
-    return _bounded(title, lines, "see the page") or ["", title]
+    compared = _bounded(title, lines, "see the page") or ["", title]
+    return [*compared, *_changes(answers, found.label, found.baseline)]
+
+
+def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
+    """Failures that came and went; how many others both labels have."""
+    rows = answers.rows("signature_changes")
+    lines = [
+        f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
+        f"{count(row['label_runs'])} runs, before {row['baseline_hits']} of "
+        f"{count(row['baseline_runs'])} ({row['says']})"
+        for row in rows
+        if row["change"] != KNOWN
+    ]
+    known = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
+    title = f"failures of {label!r} that {baseline!r} has not, or had; known: {known}"
+    return _bounded(title, lines, "see the page")
 
 
 def _problems(summary: Summary) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.numbers import count, duration, p_value, ratio, share
+from results.numbers import count, duration, p_value, ratio, share, size
 
 __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 
@@ -41,18 +41,21 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[Cell, ...], ...]
     not_shown: int
     source: str
+    behind: str = ""  # SQL
 
 
 class Layout(msgspec.Struct, frozen=True):
     """How an answer is shown: caption, columns (field, header, way of writing), rows at most.
 
-    `source` names the answer where the table shows a part of it under another name.
+    `source` names the answer where the table shows a part of it under another name. `behind` are
+    the columns that choose the runs of a row in the table `runs` (`results.open`).
     """
 
     caption: str
     columns: tuple[Column, ...]
     limit: int = ROWS_MAX
     source: str | None = None
+    behind: str = ""
 
 
 def _text(value: Any) -> Cell:
@@ -105,11 +108,16 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
     "share": share,
     "ratio": ratio,
     "p": p_value,
+    "size": size,
 }
 
 
 def _cell(way: str, value: Any) -> Cell:
-    return Cell(_NUMBERS[way](value), value) if way in _NUMBERS else _WRITERS[way](value)
+    """A number with an address is that number and the address of the runs behind it."""
+    if way not in _NUMBERS:
+        return _WRITERS[way](value)
+    number, link = value if isinstance(value, tuple) else (value, "")
+    return Cell(_NUMBERS[way](number), number, link=link)
 
 
 def make_table(
@@ -127,4 +135,11 @@ def make_table(
         rows=written,
         not_shown=max(0, (len(rows) if total is None else total) - layout.limit),
         source=layout.source or name,
+        behind=_behind(layout.behind),
     )
+
+
+def _behind(columns: str) -> str:
+    """How to ask for the runs of a row."""
+    chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
+    return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

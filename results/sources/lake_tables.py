@@ -28,7 +28,10 @@ _RUNS: Final = """
            CASE WHEN r.wall_s >= 0 AND r.wall_s < 1e9
                 THEN CAST(trunc(r.wall_s * 1e9) AS BIGINT) END AS wall_ns,
            r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
-           r.refused, r.elections, r.faults, r.interrupted
+           r.refused, r.elections, r.faults, r.interrupted,
+           COALESCE(
+               NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
+               'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
     FROM lake_runs r
     WHERE r.run IN (SELECT run FROM chosen)
 """

@@ -248,6 +248,7 @@ RUN_COLUMNS: Final = (
     ),
     *("checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict", "digest"),
     *("lines", "ops", "ok", "fail", "info", "refused", "elections", "faults", "interrupted"),
+    "versions",
 )
 RUNS: Final = """
 SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses, r.asked,
@@ -260,7 +261,11 @@ SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r
        CASE WHEN r.wall_s >= 0 AND r.wall_s < 1e9D THEN CAST(r.wall_s * 1e9D AS BIGINT) END
            AS wall_ns,
        r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
-       r.refused, r.elections, r.faults, r.interrupted
+       r.refused, r.elections, r.faults, r.interrupted,
+       COALESCE(
+           NULLIF(GET_JSON_OBJECT(r.versions, '$.commit'), ''),
+           NULLIF(GET_JSON_OBJECT(r.versions, '$.code'), ''),
+           CONCAT('harness ', NULLIF(GET_JSON_OBJECT(r.versions, '$.harness'), ''))) AS code
 FROM {runs} r
 LEFT SEMI JOIN {chosen} c ON c.run = r.run
 """

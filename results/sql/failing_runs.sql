@@ -2,6 +2,7 @@
 -- Of several that are as bad the first of the case names the failure, as in soaks and `run.json`;
 -- those that only this report was asked for come last.
 -- Invalid ones without a bug switch come first: nobody asked for those.
+-- A base table: later files read it under the name `failing_runs`.
 WITH ranked AS (
     SELECT v.run, v.checker, v.rule, v.signature, v.reason,
            ROW_NUMBER() OVER (
@@ -18,7 +19,7 @@ WITH ranked AS (
     WHERE v.verdict NOT IN ('valid', 'permitted')
 )
 SELECT j.run, j.population, j.verdict, j.target, j.nemeses, j.bugs, j.seed, j.environment, j.recorded,
-       r.checker, r.rule, r.signature, r.reason
+       r.checker, r.rule, r.signature, r.reason, j.day, j.code
 FROM judged j
 LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
 WHERE j.verdict NOT IN ('valid', 'permitted')

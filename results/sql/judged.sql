@@ -4,7 +4,9 @@
 -- A base table: later files read it under the name `judged`.
 WITH worst AS (
     SELECT run,
-           MAX(CASE verdict WHEN 'invalid' THEN 3 WHEN 'unknown' THEN 2 WHEN 'permitted' THEN 1 ELSE 0 END) AS severity
+           MAX(CASE verdict WHEN 'invalid' THEN 3 WHEN 'unknown' THEN 2 WHEN 'permitted' THEN 1 ELSE 0 END) AS severity,
+           MIN(CASE WHEN verdict = 'invalid' THEN failed_ops END) AS failed_ops,
+           CAST(SUM(cpu_ns) AS BIGINT) AS cpu_ns
     FROM verdicts
     GROUP BY run
 )
@@ -14,7 +16,8 @@ SELECT r.run,
        ) AS BIGINT) AS population,
        r.label, r.environment, r.target, r.profile, r.workload, r.nemeses, r.asked,
        r.bugs, r.setting, r.seed, r.started, r.length_ns, r.recorded, r.ops, r.ok, r.fail, r.info, r.refused,
-       r.elections, r.faults, r.digest,
+       r.elections, r.faults, r.digest, r.code, SUBSTR(r.started, 1, 10) AS day, r.lines, r.wall_ns,
+       w.cpu_ns, w.failed_ops,
        CASE w.severity WHEN 3 THEN 'invalid' WHEN 1 THEN 'permitted' WHEN 0 THEN 'valid' ELSE 'unknown' END AS verdict
 FROM runs r
 LEFT JOIN worst w ON w.run = r.run

@@ -15,6 +15,7 @@ import msgspec
 from harness.checking import checkers_of, judge
 from harness.signatures import rule_of, signature
 from harness.store import load_run
+from tests.results.report.oracle_at_scale import AtScale
 
 READS = {"get", "list", "locate", "is-create-done", "is-alter-done", "read"}
 S = 1_000_000_000
@@ -200,11 +201,18 @@ def tally(runs):
     }
 
 
-class Oracle:
+class Oracle(AtScale):
     """All answers over a store."""
+
+    verdicts = tuple(RANK)
+    wilson = staticmethod(wilson)
+    middle = staticmethod(middle)
+    rank = staticmethod(rank)
+    quantiles = staticmethod(quantiles)
 
     def __init__(self, store: Path) -> None:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
+        self.store = store
         self.runs = [Run(folder) for folder in folders if not folder.is_symlink()]
         self.all_ops = [(run, op) for run in self.runs for op in run.ops]
         kinds = sorted({run.alike for run in self.runs})
@@ -296,6 +304,7 @@ class Oracle:
                     "checker": first["checker"],
                     "rule": first["rule"],
                     "reason": first["reason"],
+                    **self.seen(items),
                 }
             )
         return rows
@@ -322,6 +331,8 @@ class Oracle:
                     "rule": rule_of(first),
                     "signature": signature(first, run.history),
                     "reason": first.reason,
+                    "day": self.day(run),
+                    "code": self.code(run),
                 }
             )
         return rows
@@ -502,7 +513,7 @@ class Oracle:
 
     # --- faults ------------------------------------------------------------------------------
 
-    def _uplift_counts(self):
+    def uplift_counts(self):
         """(population, nemesis, outcome) -> rows of hits, trials with and without"""
         found = defaultdict(list)
         for run in self.runs:
@@ -539,7 +550,7 @@ class Oracle:
 
     def uplift_ratios(self):
         rows = []
-        for (population, nemesis, outcome), every in self._uplift_counts().items():
+        for (population, nemesis, outcome), every in self.uplift_counts().items():
             counts = [row for row in every if row[1] or row[3]]
             a, n, b, m = (sum(row[i] for row in counts) for i in range(4))
             row = {
@@ -551,7 +562,9 @@ class Oracle:
                 "runs": len(counts),
                 "ratio": (a / n) / (b / m) if n and b else None,
             }
-            rows.append({**row, "log_se": _log_se(counts) if a and b and len(counts) > 1 else None})
+            rows.append(
+                {**row, "log_se": self.log_se(counts) if a and b and len(counts) > 1 else None}
+            )
         return rows
 
     def availability(self):
@@ -727,6 +740,9 @@ class Oracle:
             }
             for (population, active), items in self.by_population(found, lambda i: i[1]).items()
         ]
+
+    def log_se(self, rows):
+        return _log_se(rows)
 
     def totals(self):
         ops = [op for _, op in self.all_ops]

@@ -46,6 +46,8 @@ MIXED = (
     Spec(7, ("power-cut-leader",)),
 )
 """Twenty-five runs."""
+LAST_SEED_FIRST = 2
+"""Seeds beyond ran a day later, with other code."""
 
 
 def case_of(spec: Spec) -> Case:
@@ -80,8 +82,19 @@ def add_run(store: Path, name: str, spec: Spec) -> Path:
     return keep_run(
         store, name, run, plan.case, outcome.history, judgement.results,
         verdict=judgement.verdict, label=spec.label, simulated_s=outcome.wall_ns / 1e9,
-        started=f"2026-01-0{1 if spec.label == 'old' else 2}T00:00:00+00:00",
+        started=started_of(spec), versions={"harness": "0", "code": code_of(spec)},
     )  # fmt: skip
+
+
+def started_of(spec: Spec) -> str:
+    """Labels one after the other; the seeds of each on two days."""
+    day = (1 if spec.label == "old" else 3) + (spec.seed > LAST_SEED_FIRST)
+    return f"2026-01-0{day}T00:00:{spec.seed:02}+00:00"
+
+
+def code_of(spec: Spec) -> str:
+    """What ran it: another version from some seed on, whatever the label."""
+    return "bbbb" if spec.seed > LAST_SEED_FIRST else "aaaa"
 
 
 def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:

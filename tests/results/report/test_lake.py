@@ -21,7 +21,9 @@ SPECS = tuple(
     if number in {0, 3, 5, 8, 11, 13, 16, 17, 19, 22, 23, 24}
 )
 """All kinds of those runs: labels, nemeses, bugs, workloads, a power cut."""
-TIMES = {"wall_ns", "cpu_ns", "result_id"}
+TIMES = {"wall_ns", "cpu_ns", "run_cpu_ns", "result_id"}
+OF_FILES = {"bytes", "run_bytes"}
+"""A lake knows how large it is."""
 
 
 def plain(table):
@@ -31,7 +33,7 @@ def plain(table):
         return value.partition("@")[0] if isinstance(value, str) and "@" in value else value
 
     rows = [
-        {name: told(value) for name, value in row.items() if name not in TIMES}
+        {name: told(value) for name, value in row.items() if name not in TIMES | OF_FILES}
         for row in table.to_pylist()
     ]
     return sorted(map(repr, rows))

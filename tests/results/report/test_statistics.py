@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from results.distributions import beta_cdf, student_cdf, student_quantile
 from results.statistics import (
+    Sums,
     fisher_exact,
     holm,
     median_interval,
@@ -150,7 +151,7 @@ def test_median_intervals_cover_at_least_what_they_say():
 
 
 def test_risk_ratio_of_pooled_counts():
-    found = risk_ratio([(2, 10, 1, 20), (4, 30, 1, 20)])
+    found = risk_ratio(Sums.of([(2, 10, 1, 20), (4, 30, 1, 20)]))
 
     assert found.with_rate == pytest.approx(6 / 40)
     assert found.without_rate == pytest.approx(2 / 40)
@@ -171,7 +172,7 @@ def test_risk_ratio_of_pooled_counts():
     ],
 )
 def test_what_has_no_interval_says_why(rows, why):
-    found = risk_ratio(rows)
+    found = risk_ratio(Sums.of(rows))
 
     assert found.interval is None
     assert found.why == why
@@ -189,7 +190,7 @@ def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clus
                 mood = rate * (2 if rng.random() < 0.5 else 0)
                 hits.append(sum(rng.random() < mood for _ in range(40)))
             rows.append((hits[0], 40, hits[1], 40))
-        found = risk_ratio(rows)
+        found = risk_ratio(Sums.of(rows))
         total += 1
         covered += found.interval.low <= 3 <= found.interval.high
         a, b = sum(row[0] for row in rows), sum(row[2] for row in rows)

@@ -106,10 +106,9 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     answers = {path.stem for path in (folder / "answers").iterdir()}
     assert answers == {
         *query_names(),
-        "detection_rates",
-        "clean_rates",
-        "uplift_ratios",
-        "signatures",
+        *("detection_rates", "clean_rates", "signatures", "detectability", "detection_curves"),
+        *("uplift_ratios", "uplift_by_role", "uplift_stratified"),
+        *("survival", "trend_by_day", "trend_by_code", "costs"),
     }
     assert pq.read_table(folder / "tables" / "runs.parquet").num_rows == 5
 

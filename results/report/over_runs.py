@@ -1,0 +1,308 @@
+"""Sections that follow runs over days, versions, labels and seeds, and what they cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import counted
+from results.aggregate import Rows
+from results.baseline import Comparison
+from results.failures import ANY, RULE
+from results.numbers import NOTHING, count, duration, interval, share
+from results.report.layouts import LAYOUTS
+from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
+from results.report.section import PLOTS_MAX, VERDICTS, Section, Telling, counts_of, linked, ranged
+from results.report.tables import make_table
+
+__all__ = ["AGAINST", "baseline", "costs", "flakes", "seeds", "seen", "trends"]
+
+_OVER: Final = {"day": "day", "code": "version of the code"}
+DRAWN_MAX: Final = 4
+"""Groups of runs that are drawn over time: tables have all."""
+STEPS_MAX: Final = 30
+CURVES: Final = 4
+CERTAIN: Final = 0.995
+"""Where all curves are above, they are no longer drawn."""
+AGAINST: Final = {
+    "without": "no such fault",
+    "other": "another node hit",
+    "chaos": "the same in chaos",
+}
+"""What a rate by role is compared with."""
+
+
+def seen(row: Mapping[str, Any]) -> str:
+    """When a failure was seen, and what the runs since then say."""
+    if row["first_day"] is None:
+        return ""
+    days = row["first_day"]
+    if row["last_day"] != row["first_day"]:
+        days = f"{row['first_day']} to {row['last_day']}"
+    code = f", last with {row['last_code']}" if row["last_code"] is not None else ""
+    runs = row["runs_since"]
+    if not runs:
+        return f"seen {days}{code}: in the last run of its setting"
+    days_since = row["days_since"]
+    after = f" in {counted(days_since, 'day')}" if days_since else ""
+    return (
+        f"seen {days}{code}; {counted(runs, 'run')} of its settings{after} "
+        f"since without it, so now rarer than {share(row['below_since'])} (95 %)"
+    )
+
+
+def flakes(report: Telling) -> Section:
+    """Cases that ran again with the same code."""
+    repeated = report.answers.rows("repeated_cases")
+    of = {row["setting"]: row["population"] for row in report.answers.rows("populations")}
+    for row in repeated:
+        row["of"] = report.of.setting(of[row["setting"]])
+    rows = report.rows("flakes")
+    for row in rows:
+        fields = {"setting": row["setting"], "seed": str(row["seed"]), "code": row["code"]}
+        row["runs"] = (row["runs"], report.places.runs(**fields))
+        row["of"] = report.of.setting(row["population"])
+    return Section(
+        id="flakes",
+        title="The same case and code, another outcome" if rows else "Cases that ran again",
+        words="Runs of one case (setting and seed) by the same code. Another verdict is a flake. "
+        "Where time is real that may be the target's; in the simulation there must be none, nor "
+        "another history: something besides the seed decided.",
+        tables=report.tables("flakes", "repeated_cases", flakes=rows, repeated_cases=repeated),
+    )
+
+
+def trends(report: Telling) -> Section:
+    """Days and versions of the code, and settings that have several labels."""
+    over = _over_time(report)
+    settings: dict[str, Rows] = {}
+    for row in report.rows("populations"):
+        words = report.of.setting(row["population"])
+        told = {**row, "setting_words": words, "label": row["label"] or "no label"}
+        settings.setdefault(row["setting"], []).append(told)
+    several = [
+        sorted(rows, key=lambda row: (row["first_started"], row["label"]))
+        for rows in settings.values()
+        if len(rows) > 1
+    ]
+    several.sort(key=lambda rows: str(rows[0]["setting_words"]))
+    plots = [
+        stacked(
+            f"Runs by label: {rows[0]['setting_words']}",
+            [(row["label"], counts_of(row)) for row in rows],
+            VERDICTS,
+        )
+        for rows in several[:PLOTS_MAX]
+    ]
+    left = len(several) - PLOTS_MAX
+    return Section(
+        id="trends",
+        title="Trends over versions, days and labels",
+        words="Groups of runs with several versions of the code, or on several days; and settings "
+        "that several labels have. The failing share is of runs whose verdict is known (Wilson's "
+        "interval, 95 %), “ok/s” acknowledged operations in the time of the run. To compare two "
+        "labels with tests, use --baseline."
+        + (f" {left} more settings are not drawn, but in the table." if left > 0 else ""),
+        plots=(*_time_plots(report, over), *plots),
+        tables=report.tables(
+            *("trend_by_code", "trend_by_day", "trends", "latency_trends"),
+            **over,
+            trends=linked(report, [row for rows in several for row in rows]),
+        ),
+    )
+
+
+def _over_time(report: Telling) -> dict[str, Rows]:
+    """Rows of the populations that have several days, or versions of the code."""
+    found = {}
+    for name in ("code", "day"):
+        rows = report.rows(f"trend_by_{name}")
+        several = {
+            row["population"]
+            for row, after in itertools.pairwise(rows)
+            if row["population"] == after["population"]
+        }
+        own = [row for row in rows if row["population"] in several]
+        found[f"trend_by_{name}"] = linked(report, ranged(own, "share"), name)
+    kept = {
+        (name, row["population"]) for name in ("code", "day") for row in found[f"trend_by_{name}"]
+    }
+    found["latency_trends"] = [
+        {**row, "f": row["f"] or "all of them"}
+        for row in report.rows("latency_trends")
+        if (row["dimension"], row["population"]) in kept
+    ]
+    return found
+
+
+def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
+    """The failing share of a few populations, and the latencies of the first.
+
+    Over versions of the code where there are several, else over days.
+    """
+    plots: list[Plot] = []
+    over = [("code", of, rows) for of, rows in report.by_population(tables["trend_by_code"])]
+    told = {of for _, of, _ in over}
+    days = report.by_population(tables["trend_by_day"])
+    over += [("day", of, rows) for of, rows in days if of not in told]
+    for name, of, rows in over[:DRAWN_MAX]:
+        last, words = rows[-STEPS_MAX:], _OVER[name]
+        forests = [
+            Forest(
+                row[name],
+                row["rate"],
+                row["low"],
+                row["high"],
+                f"{row['invalid']}/{row['runs'][0] - row['unknown']}",
+            )
+            for row in last
+            if row["rate"] is not None
+        ]
+        plots.append(rates(f"Failing runs by {words}: {of}", forests))
+    for name, of, rows in over[:1]:
+        timed = [row for row in rows[-STEPS_MAX:] if row["p50_ns"] is not None]
+        values = [(row[name], [row["p50_ns"], row["p99_ns"]]) for row in timed]
+        plots.append(latencies(f"Latency by {_OVER[name]}: {of}", values, ("p50", "p99")))
+    return tuple(plots)
+
+
+def seeds(report: Telling) -> Section:
+    """How many seeds, and how many operations, until a failure is seen."""
+    found = report.rows("detectability")
+    rows = [
+        {
+            **row,
+            "seeds_range": _seeds(row["seeds_sure_low"], row["seeds_sure_high"]),
+            "hits": (row["hits"], _hits(report, row)),
+        }
+        for row in ranged(found, "share")
+    ]
+    survived = ranged(report.rows("survival"), "share")
+    return Section(
+        id="seeds",
+        title="How many seeds and operations until a failure is seen?",
+        words="Of a failure in a share p of runs, n seeds see it with probability 1 - (1 - p)^n; "
+        "bands and intervals are those of p (Wilson, 95 %). A run counts for the one failure that "
+        "its verdict is about. Below, the share of runs without a failure after so many operations "
+        "(Kaplan-Meier, with Greenwood's intervals): a run fails where the operations began that "
+        "its checker names first; one that ends without a failure is censored there.",
+        charts=tuple(_charts(report)),
+        tables=report.tables("detectability", "survival", detectability=rows, survival=survived),
+    )
+
+
+def _seeds(low: int | None, high: int | None) -> str:
+    return f"{count(low)} … {count(high) if high is not None else NOTHING}"
+
+
+def _hits(report: Telling, row: Mapping[str, Any]) -> str:
+    """The runs of a population with one failure, or with any."""
+    fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
+    if row["signature"] != ANY:
+        fields["signature"] = row["signature"]
+    return report.places.runs(**fields)
+
+
+def _charts(report: Telling) -> list[Chart]:
+    drawn = []
+    points = _of_all(report.rows("detection_curves"))
+    if points:
+        unsure = [row["seeds"] for row in points if row["low"] < CERTAIN]
+        last = min(
+            (row["seeds"] for row in points if row["seeds"] > max(unsure, default=1)),
+            default=max(unsure, default=1),
+        )
+        points = [row for row in points if row["seeds"] <= last]
+        lines = [
+            Curve(of, [(row["seeds"], row["probability"], row["low"], row["high"]) for row in rows])
+            for of, rows in report.by_population(points)[:CURVES]
+        ]
+        title = "Probability that so many seeds see a failure"
+        drawn.append(curves(title, lines, "seeds", logarithmic=True))
+    steps = report.rows("survival")
+    if steps:
+        lines = [Curve(of, _steps(rows)) for of, rows in report.by_population(steps)[:CURVES]]
+        title = "Runs without a failure after so many operations"
+        drawn.append(curves(title, lines, "operations", steps=True))
+    return drawn
+
+
+def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
+    """Of each population the curve of all its failures, or of its only one."""
+    several = {row["population"] for row in points if row["signature"] == ANY}
+    return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
+
+
+def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
+    """From the begin to the end of the longest run."""
+    found = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
+    return [(0, 1.0, 1.0, 1.0), *found, (rows[-1]["until"], *found[-1][1:])]
+
+
+def costs(report: Telling) -> Section:
+    """What was spent, each sum with a link to its runs."""
+    rows = []
+    for row in report.answers.rows("costs"):
+        named = None if row["value"] in {"no label", "none"} else row["value"]
+        fields = {} if row["by"] == "all" else {row["by"]: named}
+        rows.append({**row, "runs": (row["runs"], report.places.runs(**fields) if fields else "")})
+    return Section(
+        id="costs",
+        title="What it cost",
+        words="Real time of the runs, CPU time of their checks, bytes in the lake (shared among "
+        "the runs of a target, label and day by the lines of their histories). A run under several "
+        "nemeses counts for each. These are sums over all runs, and say nothing of the target.",
+        tables=report.tables("costs", costs=rows),
+    )
+
+
+def baseline(report: Telling, found: Comparison) -> Section:
+    """Two labels compared: their failures, and everything that is measured."""
+    changes = [
+        {
+            **row,
+            "first_run": (row["first_run"], report.places.link(row["first_run"])),
+            "label_hits": (
+                row["label_hits"],
+                report.places.runs(
+                    signature=row["signature"], verdict=row["verdict"], label=found.label
+                ),
+            ),
+        }
+        for row in report.answers.rows("signature_changes")
+    ]
+    for row in changes:  # a rule is no field of a run
+        if row["level"] == RULE:
+            row["label_hits"] = row["label_hits"][0]
+    rows = []
+    for line in found.lines:
+        write = duration if line.unit == "ns" else share
+        rows.append(
+            {
+                **msgspec.structs.asdict(line),
+                "before": write(line.baseline_value),
+                "before_range": interval(line.baseline_low, line.baseline_high, line.unit),
+                "after": write(line.label_value),
+                "after_range": interval(line.label_low, line.label_high, line.unit),
+            }
+        )
+    left_out = found.baseline_runs_left_out + found.label_runs_left_out
+    return Section(
+        id="baseline",
+        title=f"“{found.label}” against the baseline “{found.baseline}”",
+        words=f"{len(rows)} comparisons in {found.settings} "
+        f"{'setting' if found.settings == 1 else 'settings'} that both labels have "
+        f"({left_out} runs of other settings are left out). Shares of runs: Fisher's exact test; "
+        "everything else: the rank-sum test over runs. All p-values are adjusted together by "
+        "Holm's procedure, so that the chance of any false “worse” or “better” is below 5 %. “No "
+        "evidence” is not “the same”: it may only need more runs. A failure is new or gone if only "
+        "one of the labels has it; whether that is more than chance says Fisher's exact test over "
+        "the settings that both have, adjusted over all rules, and over all signatures.",
+        tables=(
+            *report.tables("signature_changes", signature_changes=changes),
+            make_table("regressions", LAYOUTS["regressions"], rows),
+        ),
+    )

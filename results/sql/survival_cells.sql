@@ -1,0 +1,11 @@
+-- After how many operations did runs fail, or end without a failure?
+-- A failure is known from the operations that its checker names first; where it names none, from
+-- the end of the run. Runs whose verdict is unknown neither fail nor survive, and are left out.
+SELECT population,
+       CASE WHEN verdict = 'invalid' THEN COALESCE(failed_ops, ops) ELSE ops END AS ops,
+       COUNT(CASE WHEN verdict = 'invalid' THEN 1 END) AS failed,
+       COUNT(CASE WHEN verdict <> 'invalid' THEN 1 END) AS ended
+FROM judged
+WHERE verdict <> 'unknown'
+GROUP BY population, CASE WHEN verdict = 'invalid' THEN COALESCE(failed_ops, ops) ELSE ops END
+ORDER BY population, ops
