@@ -16,11 +16,11 @@ from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.lake.attempted import outcome_of
+from results.lake.event_values import Answers, event_values
 from results.lake.noted import Noted, noted_of, situations
-from results.lake.packed import PACKED_BYTES_MIN, Answered, answered, pack
 from results.lake.schema import schema
 from results.lake.source import Source
-from results.lake.typed import ANSWERS, ASKS, EVENT_KINDS, EVENTS
+from results.lake.typed import ANSWERS, ASKS
 from results.operations import TYPES, is_no, turns, type_codes
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ __all__ = ["Batch", "with_head"]
 _SEALED: Final = (
     *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),
 )
-_REST_BYTES_MIN: Final = 96
-"""What answers with ids have, such as tablets with their replicas."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -75,7 +73,8 @@ class Batch:
         self.sources = sources
         self.heads = heads_of(sources)
         self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
-        self.run = np.repeat(np.arange(len(sources)), [len(source.table) for source in sources])
+        lengths = [len(source.table) for source in sources]
+        self.run = np.repeat(np.arange(len(sources)), lengths)
         self.index, self.time, self.process = (
             self.lines.column(name).to_numpy() for name in ("index", "time", "process")
         )
@@ -103,18 +102,13 @@ class Batch:
         self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
         self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))
         self.noted_lines = np.flatnonzero(self.process < 0)
-        tried = pc.list_value_length(self._column("attempts")).to_numpy()
-        self._n_attempts = tried
-        lengths = [len(source.table) for source in sources]
+        self._n_attempts = pc.list_value_length(self._column("attempts")).to_numpy()
         ends = np.cumsum(lengths)
         self.noted: list[Noted] = noted_of(
             self.lines,
             self.noted_lines,
             self.run[self.noted_lines],
-            [
-                int(self.time[end - 1]) if length else 0
-                for end, length in zip(ends, lengths, strict=True)
-            ],
+            [int(self.time[end - 1]) if n else 0 for end, n in zip(ends, lengths, strict=True)],
         )
 
     def _of(self, line: int) -> str:
@@ -136,8 +130,12 @@ class Batch:
         value = self._column("value")
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
         answer_columns = ANSWERS.shred(answered_with)
-        self._table_ids = answer_columns[ANSWERS.names.index("answer_table_id")]
-        self._answer_rests = answer_columns[-1]
+        self._answers = Answers(
+            self.run[self.invoked],
+            self.index[self.invoked],
+            answer_columns[ANSWERS.names.index("answer_table_id")],
+            answer_columns[-1],
+        )
         self.answered = self._answered(answer_columns[0], answer_columns[-1])
         phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
         arrays = [
@@ -342,7 +340,9 @@ class Batch:
             for line in lines.tolist()
         ]
         fs = self._column("f").take(at)
-        *typed, rest, ids = self._event_values(lines, fs)
+        *typed, rest, ids = event_values(
+            fs, self._column("value"), lines, self.run[lines], self._answers
+        )
         arrays = [
             pa.array(self.index[lines]),
             pa.array(self.time[lines]),
@@ -356,55 +356,6 @@ class Batch:
             ids,
         ]
         return with_head("events", self.heads, self.run[lines], arrays)
-
-    def _event_values(self, lines: Ints, fs: pa.Array) -> list[pa.Array]:
-        """Values of events as columns: those of kinds with typed fields, the others are all rest.
-
-        Of these the large ones are packed; behind the rest come their ids.
-        """
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        values = self._column("value").cast(pa.binary())
-        typed = pc.is_in(fs, value_set=pa.array(EVENT_KINDS)).to_numpy(zero_copy_only=False)
-        lengths = pc.binary_length(values).to_numpy()[lines]
-        large = np.flatnonzero((lengths >= PACKED_BYTES_MIN) & ~typed)
-        columns = EVENTS.shred(values.take(pa.array(lines, mask=~typed)).cast(pa.string()))
-        rests = columns.pop().cast(pa.binary()).to_pylist()
-        plain = np.flatnonzero(~typed & (lengths < PACKED_BYTES_MIN))
-        for place, text in zip(
-            plain.tolist(), values.take(pa.array(lines[plain])).to_pylist(), strict=True
-        ):
-            rests[place] = text
-        news: list[list[bytes] | None] = [None] * len(lines)
-        texts = values.take(pa.array(lines[large])).to_pylist()
-        packed = pack(texts, self.run[lines[large]], self._answered_ids())
-        for place, note in zip(large.tolist(), packed, strict=True):
-            rests[place], news[place] = note
-        return [
-            *columns,
-            pa.array(rests, pa.binary()).cast(pa.string()),
-            pa.array(news, pa.list_(pa.binary())).cast(pa.list_(pa.string())),
-        ]
-
-    def _answered_ids(self) -> Answered:
-        """Those of tables, by the first operation that was answered each; and those in rests."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        index, run = self.index[self.invoked], self.run[self.invoked]
-        coded = self._table_ids.dictionary_encode()
-        codes = coded.indices.fill_null(-1).to_numpy()
-        rows = np.flatnonzero(codes >= 0)
-        n = len(coded.dictionary)
-        first = rows[np.unique(run[rows] * n + codes[rows], return_index=True)[1]]
-        tables = coded.dictionary.cast(pa.binary()).take(pa.array(codes[first])).to_pylist()
-        large = pc.greater_equal(pc.binary_length(self._answer_rests), _REST_BYTES_MIN)
-        rows = np.flatnonzero(large.fill_null(False).to_numpy(zero_copy_only=False))
-        rests = self._answer_rests.cast(pa.binary()).take(pa.array(rows)).to_pylist()
-        return answered((run[first], index[first], tables), (run[rows], index[rows], rests))
 
 
 def _columns(source: Source) -> pa.Table:

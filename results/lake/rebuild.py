@@ -119,9 +119,8 @@ def _unpacked(events: pa.Table, operations: pa.Table) -> tuple[list[str | None],
     packed = {place for place, new in enumerate(news) if new is not None}
     if packed:
         ids: list[str] = []
-        answered = {
-            at: found for at, *found in _rows(operations, "index", "answer_table_id", "answer_rest")
-        }
+        rows = _rows(operations, "index", "answer_table_id", "answer_rest")
+        answered = {at: (table, rest) for at, table, rest in rows}
         index = events.column("index").to_pylist()
         for place in sorted(packed, key=index.__getitem__):
             ids += news[place]
