@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+from urllib.parse import unquote, urlsplit
 
 from harness.errors import UsageError
 from harness.ops import History
@@ -75,8 +76,9 @@ def open(  # noqa: A001 - `results.open` reads as what it is
     `InfrastructureError` where the storage does not answer.
     """
     text = str(uri)
-    local = Path(text.removeprefix("file://")).expanduser()
     remote = "://" in text and not text.startswith("file://")
+    file = text.startswith("file://")
+    local = Path(unquote(urlsplit(text).path) if file else text).expanduser()
     if not text or not (remote or local.is_dir()):
         raise UsageError(
             f"there is neither a lake nor a store at {text!r}; give the URI of `--lake` or the "

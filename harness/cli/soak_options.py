@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
@@ -103,9 +104,13 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 def _check_lake(parsed: argparse.Namespace) -> None:
     """A lake in the store's folder would lie among the runs that wait to go there."""
-    if parsed.lake is None or "://" in parsed.lake:
+    if parsed.lake is None:
         return
-    lake, store = Path(parsed.lake).resolve(), parsed.store.resolve()
+    parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
+    if parts is not None and parts.scheme != "file":
+        return
+    folder = Path(parsed.lake if parts is None else unquote(parts.path))
+    lake, store = folder.resolve(), parsed.store.resolve()
     if lake == store or store in lake.parents or lake in store.parents:
         raise UsageError(
             f"--lake is {parsed.lake!r} and --store {str(parsed.store)!r}, one within the other; "

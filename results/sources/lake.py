@@ -24,7 +24,7 @@ from results.manifest import Check
 from results.packing import BINS_A_CORE
 from results.sources import Gathered, Plan
 from results.sources.lake_tables import write_tables
-from results.sources.ledger import Ledger
+from results.sources.ledger import Ledger, readable
 from results.sources.store import LOST
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.units import no_verdict, table_of
@@ -163,13 +163,14 @@ class LakeSource:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._ledger.connection.register("stand_ins", self._stand_ins())
-        tables = write_tables(
-            self._ledger.connection,
-            self._found,
-            folder,
-            facts=self._facts,
-            all_chosen=self._ledger.all_chosen(),
-        )
+        with readable(self.place.uri):
+            tables = write_tables(
+                self._ledger.connection,
+                self._found,
+                folder,
+                facts=self._facts,
+                all_chosen=self._ledger.all_chosen(),
+            )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
         return Gathered(tables=tables, unsettled=unsettled)
 

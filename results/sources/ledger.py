@@ -20,18 +20,20 @@ run is named by its key and by the batch that brought it, and these stand for hi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from harness.case import Case
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InfrastructureError, clipped
 from harness.store.footer import cost_of
 from results.budgets import Budget
 from results.facts import FACTS_VERSION
 from results.lake.files import MAIN
+from results.lake.judged import RESULTS
 from results.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
 from results.store_scan import PROBLEMS_MAX, Problem, Problems
 from results.stored import LIMITED
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "facts_id", "verdict_id"]
+__all__ = ["FACTS", "Ledger", "facts_id", "readable", "verdict_id"]
 
 LAKE_MODULES: Final = (
     "results.lake.reading",
@@ -60,6 +62,24 @@ MEMORY_MAX: Final = "1GB"
 _ID_DIGITS: Final = 32
 
 
+@contextlib.contextmanager
+def readable(uri: str) -> Iterator[None]:
+    """A file that DuckDB cannot read, or has no room for, leaves as `InfrastructureError`."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        lost = isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
+        text = " ".join(str(error).split())
+        if not (lost or "reading the stream" in text):
+            raise
+        raise InfrastructureError(
+            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
+            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
+        ) from error
+
+
 class Ledger:
     """The tables above, of one report."""
 
@@ -68,6 +88,7 @@ class Ledger:
         import duckdb
 
         self.problems = problems
+        self._snapshot = snapshot
         self.connection = duckdb.connect(
             config={
                 "temp_directory": str(scratch / "spilled"),
@@ -77,14 +98,14 @@ class Ledger:
         )
         self.ids: list[str] = []
         self._listed = 0  # results that the lake has, of any id
-        self._snapshot = snapshot
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The answer of a statement, all of it: a connection has one at a time."""
-        found: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
+        with readable(self._snapshot.place.uri):
+            found: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return found
 
     def number(self, sql: str, given: Sequence[Any] = ()) -> int:

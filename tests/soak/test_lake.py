@@ -381,9 +381,10 @@ def test_what_is_no_place_for_a_lake_is_refused_up_front(tmp_path, capsys, monke
     assert left(tmp_path / "store") == []
 
 
-@pytest.mark.parametrize("lake", ["store", "store/lake", "."])
+@pytest.mark.parametrize("lake", ["store", "store/lake", ".", "file://{}/store/a%20lake"])
 def test_a_lake_and_a_store_lie_apart(tmp_path, monkeypatch, capsys, lake):
     monkeypatch.chdir(tmp_path)
+    lake = lake.format(tmp_path)
     assert main([*ARGUMENTS, "--store", "store", "--lake", lake]) == EXIT_USAGE
     assert "keep them apart" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -233,6 +233,14 @@ def test_tables_of_a_report(tmp_path):
     assert rows(runs.only(label="v2").table("report.infos").arrow()) == table.to_pylist()[1:]
 
 
+def test_the_uri_of_a_folder(tmp_path):
+    store = tmp_path / "a store"
+    add_run(store, "alpha", "a1")
+    assert results.open(store.as_uri()).table("runs").arrow().count_rows() == 1
+    found = results.open(f"file://localhost{store}")
+    assert found.table("runs").arrow().count_rows() == 1
+
+
 @pytest.mark.lake
 def test_what_is_no_lake_and_no_store(tmp_path):
     (tmp_path / "empty").mkdir()

@@ -1,6 +1,7 @@
 """`harness report LAKE`: what it says of a lake is what it says of the store that went into it."""
 
 import json
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -159,3 +160,24 @@ def test_a_place_without_a_lake_or_runs_is_refused(tmp_path, capsys):
     Lake.create_or_open(str(tmp_path / "empty"), schemas=schemas(), version=SCHEMA_VERSION)
     assert main(["report", str(tmp_path / "empty")]) == 254
     assert "no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("table", "harm"),
+    [("runs", "lost"), ("results/runs", "torn"), ("results/verdicts", "lost")],
+)
+@pytest.mark.usefixtures("told")
+def test_a_file_that_cannot_be_read_is_one_clear_line(both, tmp_path, capsys, table, harm):
+    lake = tmp_path / "lake"
+    shutil.copytree(both[0] / "lake", lake)
+    file = min((lake / table).glob("*.parquet"))
+    if harm == "lost":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-9])
+
+    assert main(["report", str(lake), "--executor", "inline"]) == 255
+
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("harness: InfrastructureError: what the lake")
+    assert file.name in line
