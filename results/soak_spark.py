@@ -14,10 +14,12 @@ each task does so for as many as the soak still wants when its wave begins.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from results.lake.soaked import LakeSink
+from results.spark import PACKAGES_ZIP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,7 @@ TASKS_A_SLOT: Final = 3
 """More tasks than slots, so that slots that are done early get another; each costs a worker's
 start, about 0.3 s."""
 _NONE: Final[Mapping[str, str]] = {}
+PATH: Final = "PYTHONPATH"
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
@@ -202,6 +206,22 @@ def _run_here(
     return found
 
 
+@contextlib.contextmanager
+def _packages_for_children() -> Iterator[None]:
+    """What was sent to this executor is on its path alone; the workers it starts need it, too."""
+    sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
+    before = os.environ.get(PATH)
+    if sent:
+        os.environ[PATH] = os.pathsep.join([*sent, *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[PATH] = before
+        elif sent:
+            del os.environ[PATH]
+
+
 def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
     results: list[SeedResult] = []
 
@@ -209,5 +229,6 @@ def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
         results.append(result)
         return True
 
-    asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
+    with _packages_for_children():
+        asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
     return results

@@ -1,6 +1,7 @@
 """Seeds over Spark's executors: the same results and the same store as on this machine."""
 
 import itertools
+import os
 from pathlib import Path
 
 import msgspec
@@ -111,6 +112,20 @@ def test_a_task_runs_its_ranges(tmp_path):
         (3, 4, 9, 12), "valid"
     )
     assert sorted(path.name for path in (tmp_path / "n").iterdir()) == ["r-12", "r-3", "r-4", "r-9"]
+
+
+@pytest.mark.parametrize("before", [None, "/before"])
+def test_workers_of_an_executor_find_what_was_sent_to_it(before, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONPATH", before)
+    with soak_spark._packages_for_children():
+        assert os.environ.get("PYTHONPATH") == before
+    monkeypatch.syspath_prepend("/sent/harness-packages.zip")
+    with soak_spark._packages_for_children():
+        found = os.environ["PYTHONPATH"].split(":")
+        assert found == ["/sent/harness-packages.zip", *([before] if before else [])]
+    assert os.environ.get("PYTHONPATH") == before
 
 
 def test_an_executor_with_other_code_runs_nothing():
