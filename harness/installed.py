@@ -51,8 +51,9 @@ def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
-    if isinstance(spec.loader, zipimport.zipimporter):  # as Spark's executors get it
-        archive = zipfile.Path(spec.loader.archive)
+    loader: object = spec.loader
+    if isinstance(loader, zipimport.zipimporter):  # as Spark's executors get it
+        archive = zipfile.Path(loader.archive)
         return sorted(
             (name, archive / name)
             for name in archive.root.namelist()
