@@ -17,9 +17,18 @@ from typing import Final
 
 from harness.errors import UsageError
 
-__all__ = ["OWN", "package_files", "packages_of", "plugin_distributions", "texts_of"]
+__all__ = [
+    "OWN",
+    "PACKAGES_ZIP",
+    "package_files",
+    "packages_of",
+    "plugin_distributions",
+    "texts_of",
+]
 
 OWN: Final = "catalog-harness"
+PACKAGES_ZIP: Final = "harness-packages.zip"
+"""In which packages are sent to executors that lack them."""
 _GROUP: Final = "harness."
 _METADATA: Final = ("METADATA", "entry_points.txt", "top_level.txt")
 _COMPILED: Final = frozenset({".pyc", ".pyo"})

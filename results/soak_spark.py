@@ -31,11 +31,11 @@ import msgspec
 
 from harness.cli.artefacts import make_artefacts
 from harness.errors import InfrastructureError
+from harness.installed import PACKAGES_ZIP
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from results.lake.soaked import LakeSink
-from results.spark import PACKAGES_ZIP
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -30,7 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, UsageError
-from harness.installed import package_files, packages_of, plugin_distributions, texts_of
+from harness.installed import (
+    PACKAGES_ZIP,
+    package_files,
+    packages_of,
+    plugin_distributions,
+    texts_of,
+)
 from results.spark_address import check_reachable
 
 if TYPE_CHECKING:
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "PACKAGES_ZIP",
     "cause_of",
     "check_java",
     "get_spark",
@@ -49,7 +54,6 @@ __all__ = [
 ]
 
 JAVA_MIN: Final = 17
-PACKAGES_ZIP: Final = "harness-packages.zip"
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _VERSION: Final = re.compile(r'version "(\d+)')
