@@ -21,7 +21,6 @@ code 1 where any row differs.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import functools
 import json
@@ -35,14 +34,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.lake_equal import Tables, differences, report_tables, sizes
+from bench.lake_equal import LEFT, Tables, answers_in, differences, result_tables, sizes
 from bench.measure import ROOT, machine
 from tests.spark_programs import connect_server, spark_programs, standalone_cluster
 
 LOCAL: Final = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
 TWO_EXECUTORS: Final = {"PYSPARK_SUBMIT_ARGS": "--conf spark.executor.cores=1 pyspark-shell"}
 DUCKDB: Final = "duckdb"
-LEFT: Final = "results that were left to judge"
 
 
 def harness(*words: object, codes: tuple[int, ...] = (0, 1, 2), **environ: str) -> Any:
@@ -119,10 +117,7 @@ def judged_by(name: str, lake: Path, folder: Path) -> tuple[Tables, float]:
             begin_s = time.monotonic()
             harness(*report, "--spark-master", url, **environ)
             took_s = time.monotonic() - begin_s
-    gathered = harness("report", copy, "--output", folder / "tables", "--engine", DUCKDB)
-    left = collections.Counter({str(gathered["results_new"]): 1})
-    tables = report_tables(folder / "tables", "tables")
-    return {**report_tables(folder / "answers", "answers"), **tables, LEFT: left}, took_s
+    return answers_in(folder / "answers") | result_tables(str(copy), {}), took_s
 
 
 def main() -> int:
