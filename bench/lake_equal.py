@@ -7,6 +7,7 @@ A run is the same under the same name and id, whatever day it ran, which is in i
 from __future__ import annotations
 
 import collections
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,22 +16,29 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.checking import CHECK_TIME_LIMIT_S
+from results.budgets import Budget
 from results.lake.folders import FOLDERS
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
+from results.pipeline import check
+from results.sources.lake import LakeSource
 
 __all__ = [
+    "LEFT",
     "Tables",
+    "answers_in",
     "differences",
     "folders_of",
     "lake_tables",
     "opened",
-    "report_tables",
+    "result_tables",
     "sizes",
 ]
 
 Tables = dict[str, collections.Counter[str]]
 """By table, how often there is which row."""
+LEFT: Final = "results that were left to judge"
 OTHERS: Final = frozenset(
     {
         "batch",
@@ -66,11 +74,26 @@ def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
     return {name: rows_of(snapshot.dataset(name).to_table()) for name in schemas()}
 
 
-def report_tables(output: Path, kind: str) -> Tables:
-    """What a report wrote: its `answers`, or the `tables` that they were made of."""
-    paths = sorted((output / kind).iterdir())
-    assert paths, f"the report {output} has no {kind}"
-    return {f"{kind}/{path.stem}": rows_of(pq.read_table(path)) for path in paths}
+def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
+    """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
+    lake = opened(uri, options)
+    budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
+    source = LakeSource(lake, lake.snapshot(), budgets=(budget, budget.larger()))
+    with contextlib.closing(source):
+        checked = check(source, executor="inline")
+        found = {
+            name: rows_of(pa.concat_tables([pq.read_table(path) for path in paths]))
+            for name, paths in checked.tables.items()
+            if paths
+        }
+    return {**found, LEFT: collections.Counter({str(checked.results_new): 1})}
+
+
+def answers_in(output: Path) -> Tables:
+    """All answers that a report wrote."""
+    paths = sorted((output / "answers").iterdir())
+    assert paths, f"the report {output} has no answers"
+    return {f"answers/{path.stem}": rows_of(pq.read_table(path)) for path in paths}
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import zipfile
+import zipimport
 from collections.abc import Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -15,9 +17,18 @@ from typing import Final
 
 from harness.errors import UsageError
 
-__all__ = ["OWN", "package_files", "packages_of", "plugin_distributions", "texts_of"]
+__all__ = [
+    "OWN",
+    "PACKAGES_ZIP",
+    "package_files",
+    "packages_of",
+    "plugin_distributions",
+    "texts_of",
+]
 
 OWN: Final = "catalog-harness"
+PACKAGES_ZIP: Final = "harness-packages.zip"
+"""In which packages are sent to executors that lack them."""
 _GROUP: Final = "harness."
 _METADATA: Final = ("METADATA", "entry_points.txt", "top_level.txt")
 _COMPILED: Final = frozenset({".pyc", ".pyo"})
@@ -41,7 +52,7 @@ def packages_of(distribution: Distribution) -> list[str]:
     return sorted({*named, *ours})
 
 
-def package_files(package: str) -> list[tuple[str, Path]]:
+def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
     """All files of a package or module, as `PACKAGE/...`, but what Python compiled of them.
 
     Raises `UsageError` where it cannot be found.
@@ -49,6 +60,14 @@ def package_files(package: str) -> list[tuple[str, Path]]:
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
+    loader: object = spec.loader
+    if isinstance(loader, zipimport.zipimporter):  # as Spark's executors get it
+        archive = zipfile.Path(loader.archive)
+        return sorted(
+            (name, archive / name)
+            for name in archive.root.namelist()
+            if name == f"{package}.py" or name.startswith(f"{package}/")
+        )
     if spec.submodule_search_locations is None:
         return [(Path(spec.origin).name, Path(spec.origin))] if spec.origin is not None else []
     return sorted(

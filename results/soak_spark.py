@@ -4,8 +4,9 @@ Each task feeds its ranges, one seed after the other, to an isolated worker proc
 a soak on one machine does: a seed that kills its process costs Spark nothing. Runs are written
 where they are made, into the store that all executors see, or from a folder of the task into the
 lake, which is all that executors share then. What returns are the results, as rows, and the driver
-journals them. Seeds go out in waves, since a wave is what a killed driver loses:
-short ones at first, then about `WAVE_S` long.
+journals them. Seeds go out in waves, since a wave is what a killed driver loses: short ones at
+first, then about `WAVE_S` long. A lake keeps what was done, and each task is an append to it, whose
+cost does not depend on the number of its runs: there waves are longer, however slow executors are.
 
 A run that goes into a lake and is not valid has its page made by the task, while it has the folder:
 each task does so for as many as the soak still wants when its wave begins.
@@ -14,10 +15,12 @@ each task does so for as many as the soak still wants when its wave begins.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +31,7 @@ import msgspec
 
 from harness.cli.artefacts import make_artefacts
 from harness.errors import InfrastructureError
+from harness.installed import PACKAGES_ZIP
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
@@ -39,13 +43,15 @@ if TYPE_CHECKING:
 __all__ = ["SparkSoak", "run_ranges", "split"]
 
 WAVE_S: Final = 20.0
+WAVE_LAKE_S: Final = 60.0
 GROWTH_MAX: Final = 4.0
-SEEDS_A_SLOT_FIRST: Final = 4
+SEEDS_A_SLOT_MIN: Final = 4
 WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
 """More tasks than slots, so that slots that are done early get another; each costs a worker's
 start, about 0.3 s."""
 _NONE: Final[Mapping[str, str]] = {}
+PATH: Final = "PYTHONPATH"
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
@@ -68,13 +74,15 @@ class SparkSoak:
         seeds = itertools.chain([first], seeds)
         spark = get_spark(url)
         slots = prepare_workers(spark)
-        size = slots * SEEDS_A_SLOT_FIRST
+        size = least = slots * SEEDS_A_SLOT_MIN
         rights = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
         template = msgspec.json.decode(job, type=SeedJob)
+        long_s = WAVE_S if template.lake is None else WAVE_LAKE_S
         while wave := list(itertools.islice(seeds, size)):
             begin_s = time.monotonic()
             job = msgspec.json.encode(template)
-            rows = _run_wave(spark, job, split(wave, slots * TASKS_A_SLOT), rights)
+            tasks = max(slots, min(slots * TASKS_A_SLOT, len(wave) // SEEDS_A_SLOT_MIN))
+            rows = _run_wave(spark, job, split(wave, tasks), rights)
             took_s = time.monotonic() - begin_s
             missing = set(wave) - {row["seed"] for row in rows}
             if missing:
@@ -88,8 +96,8 @@ class SparkSoak:
             answers = [take(row["result"]) for row in rows]  # all, even if one ends the soak
             if not all(answers):
                 return
-            growth = min(GROWTH_MAX, WAVE_S / max(took_s, 1e-3))
-            size = max(slots, min(WAVE_SEEDS_MAX, int(len(wave) * growth)))
+            growth = min(GROWTH_MAX, long_s / max(took_s, 1e-3))
+            size = max(least, min(WAVE_SEEDS_MAX, int(len(wave) * growth)))
 
 
 def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
@@ -202,6 +210,22 @@ def _run_here(
     return found
 
 
+@contextlib.contextmanager
+def _packages_for_children() -> Iterator[None]:
+    """What was sent to this executor is on its path alone; the workers it starts need it, too."""
+    sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
+    before = os.environ.get(PATH)
+    if sent:
+        os.environ[PATH] = os.pathsep.join([*sent, *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[PATH] = before
+        elif sent:
+            del os.environ[PATH]
+
+
 def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
     results: list[SeedResult] = []
 
@@ -209,5 +233,6 @@ def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
         results.append(result)
         return True
 
-    asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
+    with _packages_for_children():
+        asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
     return results

@@ -5,6 +5,7 @@
 | local[N], local[N,3]     | this machine; the 3 are attempts a task, and the default here |
 | local-cluster[W,C,M]     | W worker processes of C cores and M MB on this machine      |
 | spark://host:7077        | a standalone cluster                                        |
+| k8s://https://host:6443  | executors that Kubernetes starts (docs/kubernetes)          |
 | sc://host:15002          | Spark Connect                                               |
 
 Only DataFrames are used, so that Connect can do all of it. Workers run this very interpreter
@@ -15,8 +16,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
-import importlib.metadata
 import os
 import re
 import shutil
@@ -25,11 +24,19 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import Distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, UsageError
+from harness.installed import (
+    PACKAGES_ZIP,
+    package_files,
+    packages_of,
+    plugin_distributions,
+    texts_of,
+)
 from results.spark_address import check_reachable
 
 if TYPE_CHECKING:
@@ -47,7 +54,6 @@ __all__ = [
 ]
 
 JAVA_MIN: Final = 17
-PACKAGES: Final = ("harness", "targets", "nemesis", "checkers", "workloads", "results")
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _VERSION: Final = re.compile(r'version "(\d+)')
@@ -122,7 +128,7 @@ def _checked(url: str) -> str:
         return url
     raise UsageError(
         f"--spark-master is {url!r}; it is local[N], local-cluster[workers,cores,MB], "
-        "spark://host:port or sc://host:port"
+        "spark://host:port, k8s://https://host:port or sc://host:port"
     )
 
 
@@ -189,35 +195,59 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def prepare_workers(spark: SparkSession) -> int:
-    """See that workers can import us, and return how many tasks run at once.
+    """See that workers can import us and all plug-ins; return how many tasks run at once.
 
-    Where they cannot, our packages are sent to them in a zip. Raises `InfrastructureError` where
-    that does not help: pyarrow, numpy and msgspec have to be there.
+    What they lack is sent to them in a zip. Raises `InfrastructureError` where that does not help:
+    pyarrow, numpy and msgspec have to be there, and what a plug-in needs besides.
     """
-    missing, slots = _ask_workers(spark)
-    if missing:
+    distributions = plugin_distributions()
+    found = _ask_workers(spark, distributions)
+    if found.error or found.lacking:
         # Executors fetch it when they first need it: it stays as long as this process.
         folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        spark.addArtifacts(str(packages_zip(folder)), pyfile=True)
-        missing, slots = _ask_workers(spark)
-    if missing:
+        sent = [one for one in distributions if found.error or one.name in found.lacking]
+        spark.addArtifacts(str(packages_zip(folder, sent)), pyfile=True)
+        found = _ask_workers(spark, distributions)
+    if found.lacking and not found.error:
         raise InfrastructureError(
-            f"Spark's workers cannot run checks: {missing}; their Python needs pyarrow, numpy and "
-            "msgspec, and the version of the driver's (set PYSPARK_PYTHON to one that has them)"
+            f"Spark's workers do not find the plug-ins of {', '.join(found.lacking)}, which were "
+            "sent to them; install them there (docs/spark.md)"
         )
-    return slots
+    if found.error:
+        raise InfrastructureError(
+            f"Spark's workers cannot run checks: {found.error}; their Python needs pyarrow, numpy "
+            "and msgspec, and the version of the driver's (set PYSPARK_PYTHON to one that has them)"
+        )
+    return found.slots
 
 
-def _ask_workers(spark: SparkSession) -> tuple[str, int]:
+class _Found(NamedTuple):
+    """What workers said."""
+
+    error: str  # why they cannot work; mostly empty
+    lacking: tuple[str, ...]  # distributions with plug-ins
+    slots: int  # how many tasks run at once
+
+
+def _ask_workers(spark: SparkSession, distributions: Sequence[Distribution]) -> _Found:
     """What workers lack, if anything, and how many tasks run at once."""
+    wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
         # A nested function travels by value: this one runs where nothing of ours can be imported.
+        import importlib.metadata
+
         import pyarrow as pa
 
         for _ in batches:
             pass
+        lacking = []
+        for name in wanted:
+            try:
+                importlib.metadata.distribution(name)
+            except importlib.metadata.PackageNotFoundError:
+                lacking.append(name)
         error = ""
         try:
             # All that work needs: importing is part of the start, and workers are used again.
@@ -233,20 +263,25 @@ def _ask_workers(spark: SparkSession) -> tuple[str, int]:
                     load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
-        yield pa.RecordBatch.from_pydict({"error": [error]})
+        yield pa.RecordBatch.from_pydict({"error": [error], "lacking": [" ".join(lacking)]})
 
     # `range` makes as many partitions as there are cores: the one way to ask that Connect has, too.
     frame: Any = spark.range(1 << 16)
     try:
         with _told_while_waiting():
-            rows = frame.mapInArrow(probe, "`error` STRING").toArrow().to_pylist()
+            ddl = "`error` STRING, `lacking` STRING"
+            rows = frame.mapInArrow(probe, ddl).toArrow().to_pylist()
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
             f"Spark's workers do not work: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
             f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
         ) from error
-    return next((row["error"] for row in rows if row["error"]), ""), len(rows)
+    return _Found(
+        error=next((row["error"] for row in rows if row["error"]), ""),
+        lacking=tuple(sorted({name for row in rows for name in row["lacking"].split()})),
+        slots=len(rows),
+    )
 
 
 def map_tasks(
@@ -321,23 +356,18 @@ def cause_of(error: BaseException) -> str:
     return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
 
 
-def packages_zip(folder: Path) -> Path:
-    """Our packages, with what the registry of plug-ins reads, as `folder/harness-packages.zip`.
+def packages_zip(folder: Path, distributions: Sequence[Distribution]) -> Path:
+    """Packages, with what the registry of plug-ins reads, as `folder/harness-packages.zip`.
 
-    Native code cannot be imported from there: the checkers fall back to pure Python.
+    Native code cannot be imported from there: our checkers fall back to pure Python.
     """
-    distribution = importlib.metadata.distribution("catalog-harness")
-    path = folder / "harness-packages.zip"
+    path = folder / PACKAGES_ZIP
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for root in importlib.import_module(package).__path__:
-                for file in sorted(Path(root).rglob("*")):
-                    inside = Path(package) / file.relative_to(root)
-                    if file.is_file() and file.suffix not in {".pyc", ".so"}:
-                        archive.write(file, inside)
-        about = f"catalog_harness-{distribution.version}.dist-info"
-        for name in ("METADATA", "entry_points.txt"):
-            text = distribution.read_text(name)
-            if text is not None:
-                archive.writestr(f"{about}/{name}", text)
+        for distribution in distributions:
+            for package in packages_of(distribution):
+                for name, file in package_files(package):
+                    if not name.endswith(".so"):
+                        archive.writestr(name, file.read_bytes())
+            for name, text in texts_of(distribution):
+                archive.writestr(name, text)
     return path

@@ -25,7 +25,7 @@ OURS = re.compile(
     r"(__editable__.*|__pycache__|_virtualenv.*|distutils-precedence\.pth"
     r"|(catalog_harness|toy_register|http_register|etcd_example|postgres_example|abd_register)([-.].*)?)"
 )
-SHIPPED = {".py", ".css", ".html", ".js", ".properties", ".sql", ".svg", ".typed", ""}
+SHIPPED = {".py", ".css", ".html", ".js", ".properties", ".sh", ".sql", ".svg", ".typed", ""}
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 

@@ -1,6 +1,7 @@
 """Seeds over Spark's executors: the same results and the same store as on this machine."""
 
 import itertools
+import os
 from pathlib import Path
 
 import msgspec
@@ -113,6 +114,20 @@ def test_a_task_runs_its_ranges(tmp_path):
     assert sorted(path.name for path in (tmp_path / "n").iterdir()) == ["r-12", "r-3", "r-4", "r-9"]
 
 
+@pytest.mark.parametrize("before", [None, "/before"])
+def test_workers_of_an_executor_find_what_was_sent_to_it(before, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONPATH", before)
+    with soak_spark._packages_for_children():
+        assert os.environ.get("PYTHONPATH") == before
+    monkeypatch.syspath_prepend("/sent/harness-packages.zip")
+    with soak_spark._packages_for_children():
+        found = os.environ["PYTHONPATH"].split(":")
+        assert found == ["/sent/harness-packages.zip", *([before] if before else [])]
+    assert os.environ.get("PYTHONPATH") == before
+
+
 def test_an_executor_with_other_code_runs_nothing():
     found = answers([batch((3, 4))], job(code="0123456789ab"))
     assert sorted(found) == [3, 4]
@@ -122,10 +137,11 @@ def test_an_executor_with_other_code_runs_nothing():
 
 
 class Waves(list):
-    """The seeds of each wave, and of how many failing runs it was to make artefacts."""
+    """The seeds of each wave, its tasks, and of how many failing runs it was to make artefacts."""
 
     def __init__(self):
-        self.artefacts = []
+        self.artefacts, self.tasks = [], []
+        self.now_s, self.took_s = 0.0, 0.0
 
 
 def result_of(seed):
@@ -148,9 +164,12 @@ def waves(monkeypatch):
         wanted.append(msgspec.json.decode(work, type=SeedJob).artefacts)
         seeds = [seed for _, first, last in ranges for seed in range(first, last + 1)]
         seen.append(seeds)
+        seen.tasks.append(len({task for task, _, _ in ranges}))
+        seen.now_s += seen.took_s
         return [{"seed": seed, "result": result_of(seed)} for seed in seeds if seed != 13]
 
     monkeypatch.setattr(soak_spark, "_run_wave", run_wave)
+    monkeypatch.setattr(soak_spark.time, "monotonic", lambda: seen.now_s)
     monkeypatch.setattr("results.spark.get_spark", lambda _: None)
     monkeypatch.setattr("results.spark.prepare_workers", lambda _: 2)
     return seen
@@ -164,6 +183,23 @@ def test_waves_grow_and_every_seed_is_taken_once(waves):
     assert [seed_of(data) for data in taken] == list(range(100, 200))
     assert [len(wave) for wave in waves] == [8, 32, 60]
     assert waves.artefacts == [4, 4, 0]  # of 100 to 107 none fails, and then four
+
+
+@pytest.mark.parametrize(
+    ("lake", "took_s", "sizes"),
+    [
+        (None, 40.0, [8] * 12 + [4]),
+        (None, 10.0, [8, 16, 32, 44]),
+        ("/l", 40.0, [8, 12, 18, 27, 35]),
+    ],
+    ids=["slow", "quick", "a lake"],
+)
+def test_waves_are_as_long_as_they_should_be_and_never_of_few_seeds(lake, took_s, sizes, waves):
+    """Each task costs something, an append most of all: none has a single seed, but the last."""
+    waves.took_s = took_s
+    SparkSoak().run(job(lake=lake), iter(range(100, 200)), url="x", take=lambda _: True)
+    assert [len(wave) for wave in waves] == sizes
+    assert waves.tasks == [max(2, min(6, size // 4)) for size in sizes]
 
 
 def test_a_wave_is_taken_to_its_end_and_no_other_begins(waves):

@@ -6,11 +6,14 @@ One session a process: the tests that need another kind of Spark run in a proces
 import re
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
+from harness.installed import plugin_distributions
 from results import spark
 from results.pipeline import check_store
 from results.stored import RESULTS
@@ -266,7 +269,72 @@ for path in sys.argv[2:]:
 
 def test_what_is_sent_to_workers_judges_in_a_bare_python(store, tmp_path):
     """That it is sent, and that workers of any kind take it, is for a night to show."""
-    sent, runs = spark.packages_zip(tmp_path), [store / "n" / f"r{n}" for n in range(3)]
+    sent = spark.packages_zip(tmp_path, plugin_distributions())
+    runs = [store / "n" / f"r{n}" for n in range(3)]
     done = run_program(bare_python(tmp_path / "bare"), "-P", "-c", SENT, sent, *runs)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["valid", "invalid", "valid"]
+
+
+class Workers:
+    """A session whose workers lack plug-ins until they are sent, or even then."""
+
+    def __init__(self, *lacking, help_=True):
+        self.lacking, self.help, self.sent = " ".join(lacking), help_, []
+
+    def range(self, _):
+        return self
+
+    def mapInArrow(self, *_):  # noqa: N802 - Spark's name
+        return self
+
+    def toArrow(self):  # noqa: N802 - Spark's name
+        return pa.table({"error": ["", ""], "lacking": ["", self.lacking]})
+
+    def addArtifacts(self, path, *, pyfile):  # noqa: N802 - Spark's name
+        assert pyfile
+        with zipfile.ZipFile(path) as archive:
+            self.sent = archive.namelist()
+        if self.help:
+            self.lacking = ""
+
+
+def test_workers_are_sent_the_plug_ins_that_they_lack_and_no_others():
+    there = Workers()
+    assert (spark.prepare_workers(there), there.sent) == (2, [])
+    there = Workers("toy-register")
+    assert spark.prepare_workers(there) == 2
+    tops = {name.partition("/")[0].partition(".")[0] for name in there.sent}
+    assert tops == {"toy_register", "toy_register-0"}
+
+
+def test_plug_ins_that_do_not_arrive_are_told():
+    there = Workers("etcd-example", "toy-register", help_=False)
+    told = "do not find the plug-ins of etcd-example, toy-register, which were sent"
+    with pytest.raises(InfrastructureError, match=told):
+        spark.prepare_workers(there)
+
+
+DIGEST = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import toy_register
+from harness.case import Case
+from harness.soak.identity import code_digest
+print(toy_register.__file__)
+print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim"))
+"""
+
+
+def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
+    """So executors take the seeds of a soak whose target was sent to them."""
+    toy = [each for each in plugin_distributions() if each.name == "toy-register"]
+    sent = spark.packages_zip(tmp_path, toy)
+    ran = [
+        run_program(sys.executable, "-c", DIGEST, *path, PYTHONPATH=str(ROOT))
+        for path in ((), (sent,))
+    ]
+    (here, digest), (there, digest_there) = [done.stdout.split() for done in ran]
+    assert str(sent) in there
+    assert str(sent) not in here
+    assert digest_there == digest

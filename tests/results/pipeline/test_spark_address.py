@@ -183,7 +183,7 @@ def test_executors_that_do_not_come_are_told(due, monkeypatch, capsys):
             return self
 
         def toArrow(self):  # noqa: N802 - Spark's name
-            return pa.table({"error": ["", ""]})
+            return pa.table({"error": ["", ""], "lacking": ["", ""]})
 
     assert spark.prepare_workers(Answering()) == 2
     told = "spark: no executor has answered for 45 s, and none may come: is there a worker"
