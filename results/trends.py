@@ -24,12 +24,14 @@ from results.survival import kaplan_meier
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Stored", "costs", "survival", "trends"]
+__all__ = ["NO", "Stored", "costs", "survival", "trends"]
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
 """Bytes by target, label and day (as text): the partitions of a lake."""
 
+NO: Final = {name: f"no {name}" for name in ("label", "profile", "nemesis")}
+"""What stands for runs that have none."""
 _SUMS: Final = (
     *("runs", "valid", "permitted", "unknown", "invalid", "ops", "ok", "length_ns"),
     *("mutation_down_ns", "read_down_ns"),
@@ -133,9 +135,9 @@ def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
         lines[_partition(cell)] = lines.get(_partition(cell), 0) + cell["lines"]
     keys: tuple[tuple[str, Callable[[Row], list[str]]], ...] = (
         ("all", lambda _: ["all runs"]),
-        ("label", lambda cell: [cell["label"] or "no label"]),
-        ("profile", lambda cell: [cell["profile"] or "none"]),
-        ("nemesis", lambda cell: (cell["nemeses"] or "none").split(LIST_SEPARATOR)),
+        ("label", lambda cell: [cell["label"] or NO["label"]]),
+        ("profile", lambda cell: [cell["profile"] or NO["profile"]]),
+        ("nemesis", lambda cell: (cell["nemeses"] or NO["nemesis"]).split(LIST_SEPARATOR)),
     )
     whole = sum(cell["wall_ns"] or 0 for cell in cells)
     rows: list[Row] = []

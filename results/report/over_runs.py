@@ -17,6 +17,7 @@ from results.report.layouts import LAYOUTS
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
 from results.report.section import PLOTS_MAX, VERDICTS, Section, Telling, counts_of, linked, ranged
 from results.report.tables import make_table
+from results.trends import NO
 
 __all__ = ["AGAINST", "baseline", "costs", "flakes", "seeds", "seen", "trends"]
 
@@ -246,7 +247,7 @@ def costs(report: Telling) -> Section:
     """What was spent, each sum with a link to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
-        named = None if row["value"] in {"no label", "none"} else row["value"]
+        named = None if row["value"] == NO.get(row["by"]) else row["value"]
         fields = {} if row["by"] == "all" else {row["by"]: named}
         rows.append({**row, "runs": (row["runs"], report.places.runs(**fields) if fields else "")})
     return Section(

@@ -2,38 +2,80 @@
 -- `n`, against `b` of `m`. `against` says which these are: those of the same runs and phase without
 -- the fault; or for the leader, those while another node was hit; or for the phase after chaos,
 -- those in chaos. Sums over runs, of products too: the run is the unit of every interval.
-WITH cells AS (
-    SELECT j.population, e.run, e.nemesis, e.phase, e.role, e.bad, e.n
+-- One pass over the facts, a row a run and nemesis, which the pairs to compare are taken from.
+WITH wide AS (
+    SELECT j.population, e.run, e.nemesis,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'leader' THEN e.bad ELSE 0 END) AS c_leader_bad,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'leader' THEN e.n ELSE 0 END) AS c_leader,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'other' THEN e.bad ELSE 0 END) AS c_other_bad,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'other' THEN e.n ELSE 0 END) AS c_other,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'unknown' THEN e.bad ELSE 0 END) AS c_unknown_bad,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role = 'unknown' THEN e.n ELSE 0 END) AS c_unknown,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role IS NULL THEN e.bad ELSE 0 END) AS c_without_bad,
+           SUM(CASE WHEN e.phase = 'chaos' AND e.role IS NULL THEN e.n ELSE 0 END) AS c_without,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'leader' THEN e.bad ELSE 0 END) AS h_leader_bad,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'leader' THEN e.n ELSE 0 END) AS h_leader,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'other' THEN e.bad ELSE 0 END) AS h_other_bad,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'other' THEN e.n ELSE 0 END) AS h_other,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'unknown' THEN e.bad ELSE 0 END) AS h_unknown_bad,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role = 'unknown' THEN e.n ELSE 0 END) AS h_unknown,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role IS NULL THEN e.bad ELSE 0 END) AS h_without_bad,
+           SUM(CASE WHEN e.phase = 'heal-core' AND e.role IS NULL THEN e.n ELSE 0 END) AS h_without
     FROM exposure_by_role e
     JOIN judged j ON j.run = e.run
+    GROUP BY j.population, e.run, e.nemesis
 ),
-without AS (
-    SELECT run, nemesis, phase, n AS m, bad AS b FROM cells WHERE role IS NULL
+pairs AS (
+    SELECT 'chaos' AS phase, 'leader' AS role, 'without' AS against
+    UNION ALL SELECT 'chaos', 'other', 'without'
+    UNION ALL SELECT 'chaos', 'unknown', 'without'
+    UNION ALL SELECT 'heal-core', 'leader', 'without'
+    UNION ALL SELECT 'heal-core', 'other', 'without'
+    UNION ALL SELECT 'heal-core', 'unknown', 'without'
+    UNION ALL SELECT 'chaos', 'leader', 'other'
+    UNION ALL SELECT 'heal-core', 'leader', 'other'
+    UNION ALL SELECT 'heal-core', 'leader', 'chaos'
+    UNION ALL SELECT 'heal-core', 'other', 'chaos'
+    UNION ALL SELECT 'heal-core', 'unknown', 'chaos'
 ),
 paired AS (
-    SELECT c.population, c.nemesis, c.phase, c.role, 'without' AS against,
-           c.bad AS a, c.n AS n, COALESCE(w.b, 0) AS b, COALESCE(w.m, 0) AS m
-    FROM cells c
-    LEFT JOIN without w ON w.run = c.run AND w.nemesis = c.nemesis AND w.phase = c.phase
-    WHERE c.role IS NOT NULL
-    UNION ALL
-    SELECT population, nemesis, phase, 'leader', 'other',
-           SUM(CASE role WHEN 'leader' THEN bad ELSE 0 END),
-           SUM(CASE role WHEN 'leader' THEN n ELSE 0 END),
-           SUM(CASE role WHEN 'other' THEN bad ELSE 0 END),
-           SUM(CASE role WHEN 'other' THEN n ELSE 0 END)
-    FROM cells
-    WHERE role IN ('leader', 'other')
-    GROUP BY population, run, nemesis, phase
-    UNION ALL
-    SELECT population, nemesis, 'heal-core', role, 'chaos',
-           SUM(CASE phase WHEN 'heal-core' THEN bad ELSE 0 END),
-           SUM(CASE phase WHEN 'heal-core' THEN n ELSE 0 END),
-           SUM(CASE phase WHEN 'chaos' THEN bad ELSE 0 END),
-           SUM(CASE phase WHEN 'chaos' THEN n ELSE 0 END)
-    FROM cells
-    WHERE role IS NOT NULL
-    GROUP BY population, run, nemesis, role
+    SELECT w.population, w.nemesis, p.phase, p.role, p.against,
+           CASE CONCAT(p.phase, ' ', p.role)
+               WHEN 'chaos leader' THEN w.c_leader_bad
+               WHEN 'chaos other' THEN w.c_other_bad
+               WHEN 'chaos unknown' THEN w.c_unknown_bad
+               WHEN 'heal-core leader' THEN w.h_leader_bad
+               WHEN 'heal-core other' THEN w.h_other_bad
+               WHEN 'heal-core unknown' THEN w.h_unknown_bad
+           END AS a,
+           CASE CONCAT(p.phase, ' ', p.role)
+               WHEN 'chaos leader' THEN w.c_leader
+               WHEN 'chaos other' THEN w.c_other
+               WHEN 'chaos unknown' THEN w.c_unknown
+               WHEN 'heal-core leader' THEN w.h_leader
+               WHEN 'heal-core other' THEN w.h_other
+               WHEN 'heal-core unknown' THEN w.h_unknown
+           END AS n,
+           CASE CONCAT(p.against, ' ', CASE p.against WHEN 'chaos' THEN p.role ELSE p.phase END)
+               WHEN 'without chaos' THEN w.c_without_bad
+               WHEN 'without heal-core' THEN w.h_without_bad
+               WHEN 'other chaos' THEN w.c_other_bad
+               WHEN 'other heal-core' THEN w.h_other_bad
+               WHEN 'chaos leader' THEN w.c_leader_bad
+               WHEN 'chaos other' THEN w.c_other_bad
+               WHEN 'chaos unknown' THEN w.c_unknown_bad
+           END AS b,
+           CASE CONCAT(p.against, ' ', CASE p.against WHEN 'chaos' THEN p.role ELSE p.phase END)
+               WHEN 'without chaos' THEN w.c_without
+               WHEN 'without heal-core' THEN w.h_without
+               WHEN 'other chaos' THEN w.c_other
+               WHEN 'other heal-core' THEN w.h_other
+               WHEN 'chaos leader' THEN w.c_leader
+               WHEN 'chaos other' THEN w.c_other
+               WHEN 'chaos unknown' THEN w.c_unknown
+           END AS m
+    FROM wide w
+    CROSS JOIN pairs p
 )
 SELECT population, nemesis, phase, role, against,
        COUNT(*) AS runs,
@@ -45,6 +87,7 @@ SELECT population, nemesis, phase, role, against,
        CAST(SUM(n * m) AS BIGINT) AS nm, CAST(SUM(b * b) AS BIGINT) AS bb,
        CAST(SUM(b * m) AS BIGINT) AS bm, CAST(SUM(m * m) AS BIGINT) AS mm
 FROM paired
+WHERE n > 0 OR (against <> 'without' AND m > 0)
 GROUP BY population, nemesis, phase, role, against
 HAVING SUM(n) > 0 AND SUM(m) > 0
 ORDER BY population, nemesis, phase, role, against

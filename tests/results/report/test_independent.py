@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import statistics
+import urllib.parse
 
 import pytest
 
@@ -335,6 +336,30 @@ def test_every_run_is_linked_and_every_failure_says_how_to_run_it_again(reported
         assert f"{row['run']}/case.json</code>" in text
         assert html.escape(row["signature"]) in text
         assert html.escape(row["reason"], quote=False).split("'")[0] in text
+
+
+def test_numbers_of_runs_lead_to_as_many_runs(reported):
+    """As `harness serve` filters them, which shows this page beside its lists of runs."""
+    answers = reported[1]
+    failures = {row["run"]: row["signature"] for row in answers.rows("failing_runs")}
+    runs = [{**row, "signature": failures.get(row["run"])} for row in answers.rows("judged")]
+    pattern = r'<td class="number" data-v="(\d+)"><a href="\.\./\?([^"]*)">'
+    found = re.findall(pattern, reported[2].read_text())
+    for number, query in found:
+        filters = dict(urllib.parse.parse_qsl(html.unescape(query), strict_parsing=True))
+        own = [run for run in runs if all(has(run, *each) for each in filters.items())]
+        assert len(own) == int(number), filters
+    assert len(found) > 100
+    names = {name for _, query in found for name, _ in urllib.parse.parse_qsl(html.unescape(query))}
+    assert {"setting", "label", "day", "code", "signature", "verdict", "nemesis"} <= names
+
+
+def has(run, name, value):
+    """Whether a run passes one filter of a list of runs."""
+    if name in {"bug", "nemesis"}:
+        there = run["bugs" if name == "bug" else "nemeses"].split("+")
+        return set(value.split(",")) <= set(there)
+    return (str(run[name]) if run[name] not in {None, ""} else "(none)") == value
 
 
 def test_no_answer_adds_up_runs_of_several_populations(reported):
