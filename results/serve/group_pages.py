@@ -84,7 +84,7 @@ def trends(library: Library, query_text: str) -> Page:
         )
         for (point, _), pace in zip(found, paces, strict=True)
     ]
-    notes = [*table.notes, *dict.fromkeys((*cut, *more)), *told]
+    notes = [*table.notes, *cut]
     new = sorted(failures, key=lambda group: group.first_started, reverse=True)
     context = {
         "query": query,
@@ -97,6 +97,7 @@ def trends(library: Library, query_text: str) -> Page:
         "points": points,
         "plots": trend_plots(points, library.pace_words, joined=by in ORDERED),
         "pace_note": library.pace_note,
+        "point_notes": [*more, *told],
         "notes": notes,
         "runs": len(rows),
         "has_report": library.has_report(),
@@ -107,7 +108,7 @@ def trends(library: Library, query_text: str) -> Page:
         "totals": totals,
         "new": new[:NEW_SHOWN_MAX],
         "points": points,
-        "notes": notes,
+        "notes": [*notes, *more, *told],
     }
     return Page("trends.html", context, data)
 

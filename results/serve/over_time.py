@@ -119,11 +119,13 @@ def trends_of(
     """
     found = [(_point(table, own, dimension), own) for own in _grouped(table, rows, dimension)]
     notes = []
-    if len(found) > POINTS_MAX:
-        notes.append(f"only the last {POINTS_MAX} of {len(found)} values of {dimension}")
     settings: dict[str, set[str]] = defaultdict(set)
     for point, _ in found:
         settings[point.population].add(point.setting)
+    if len(found) > POINTS_MAX:
+        notes.append(f"only the {POINTS_MAX} of {len(found)} points that began last")
+        began = sorted(point.first_started for point, _ in found)[-POINTS_MAX]
+        found = [item for item in found if item[0].first_started >= began][-POINTS_MAX:]
     return [
         (
             point
@@ -133,7 +135,7 @@ def trends_of(
             ),
             own,
         )
-        for point, own in found[-POINTS_MAX:]
+        for point, own in found
     ], notes
 
 

@@ -11,6 +11,7 @@ from results.serve import group_pages
 from results.serve.routes import Application
 from results.serve.server import StoreServer
 from results.serve.store_library import StoreLibrary
+from tests.results.serve.lakes import ingested, make_store
 from tests.results.serve.stores import small_store
 
 CLIENT_S = 120.0
@@ -68,4 +69,15 @@ def unhurried(monkeypatch):
 def served(tmp_path_factory):
     """A small store with good, broken and hostile runs, served."""
     with serving(small_store(tmp_path_factory.mktemp("serve") / "store")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lake_served(tmp_path_factory):
+    """The lake of a small store, served."""
+    from results.serve.lake_library import LakeLibrary
+
+    root = tmp_path_factory.mktemp("lake")
+    lake = ingested(make_store(root / "store"), root / "lake")
+    with contextlib.closing(LakeLibrary(str(lake))) as library, serving(lake, library) as made:
         yield made
