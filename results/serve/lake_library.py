@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.case import replay_command
-from harness.errors import HistoryError
+from harness.errors import HistoryError, UsageError
 from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder
+from harness.store.folder import check_name
 from results.lake.files import BATCH, KEY, MAIN
 from results.lake.folders import BYTES_MAX, FOLDERS, folder_of
 from results.lake.judged import RUN_BATCH, ResultLake
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["LakeLibrary"]
 
 FOLDERS_KEPT: Final = 64
+LINES_MAX: Final = 1_000_000
+"""Lines of a history that is made again: about 1 GB of memory meanwhile."""
 CHECKS_MAX: Final = 1_000
 RECORDED_KEPT: Final = 1_000
 PIECE_BYTES: Final = 1 << 20
@@ -169,14 +172,18 @@ class LakeLibrary(Library):
         found = self._rows_of(snapshot, MAIN, row).to_pylist()
         if not found:
             raise NotThere
+        if (found[0]["lines"] or 0) > LINES_MAX:
+            raise HistoryError(
+                f"the history has {found[0]['lines']} lines, and here at most {LINES_MAX} are made "
+                "a folder again; use `harness lake export`"
+            )
         batch = found[0][BATCH]
         rows = {name: self._rows_of(snapshot, name, row, batch) for name in HISTORY_TABLES}
         history = history_of(rows, digest=found[0]["digest"])
         record = record_of(found[0])
         self._made += 1
-        made = RunFolder(
-            self._scratch / str(self._made), found[0]["name"], found[0]["id"], staged=True
-        )
+        names = (_folder_name(found[0][name]) for name in ("name", "id"))
+        made = RunFolder(self._scratch / str(self._made), *names, staged=True)
         try:
             made.write_case(case_of(found[0]))
             made.seal(history, buckets=found[0]["buckets"] or 0, label=row.label)
@@ -273,6 +280,15 @@ class LakeLibrary(Library):
         ]
         rows.sort(key=lambda found: order[found[BATCH], found["result_id"]])
         return _checks(rows)
+
+
+def _folder_name(name: str) -> str:
+    """A name as `RunFolder` takes it: stores of others have any."""
+    try:
+        check_name(name, "run")
+    except UsageError:
+        return "run"
+    return name
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:

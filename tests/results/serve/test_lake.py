@@ -157,7 +157,7 @@ def test_a_comparison_of_runs_is_that_of_the_store(both):
 
 def test_every_link_of_a_trend_lists_what_it_counts(both):
     text = both.lake.page("/trends?by=day")
-    rows = re.findall(r'<tr data-row><th scope="row"><a class="open" href="/([^"]*)">', text)
+    rows = re.findall(r'<tr data-row><th scope="row"[^>]*><a class="open" href="/([^"]*)">', text)
     points = both.lake.api("trends?by=day")
     counts = [total["counts"] for total in points["totals"]]
     counts += [point["counts"] for point in points["points"]]
@@ -300,6 +300,23 @@ def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open
     for address in (f"/run/{quote(key)}/report.html", f"/zip/{quote(key)}.zip"):
         code, _, body = served.ask(address)
         assert (code, b"some are missing" in body) == (422, True)
+
+
+def test_names_that_no_harness_gives_and_runs_beyond_measure(tmp_path, monkeypatch, open_lake):
+    store = tmp_path / "store"
+    add_run(store, "n", "r", seed=1)
+    (store / "n").rename(store / "séries x")
+    (store / "séries x" / "r").rename(store / "séries x" / "a b#c")
+    served = open_lake(ingested(store, tmp_path / "lake"))
+    (row,) = served.api("runs")["runs"]
+    key = quote(row["key"])
+    assert row["name"] == "séries x"
+    assert served.api(f"run/{key}")["numbers"]["total"]["ok"] == 10
+    assert served.ask(f"/run/{key}/report.html")[0] == 200
+
+    monkeypatch.setattr(lake_library, "LINES_MAX", 5)
+    served.server.application.library._folders.clear()
+    assert "at most 5 are made a folder again" in served.page(f"/run/{key}/")
 
 
 def test_folders_are_made_anew_when_too_many_were_asked_for(tmp_path, monkeypatch, open_lake):
