@@ -20,9 +20,9 @@ from typing import TypeVar
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from results.run_index import ScanCache, scan
-from results.serve import pages
-from results.serve.library import Library
+from results.serve import group_pages, pages
 from results.serve.render import render
+from results.serve.store_library import StoreLibrary
 from tests.results.serve.stores import big_store
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ def main() -> None:
         cache = ScanCache()
         measured("first scan", lambda: scan(store, cache))
         measured("second scan, nothing changed", lambda: scan(store, cache))
-        library = Library(store)
-        measured("first scan again, for the pages", library.index)
+        library = StoreLibrary(store)
+        measured("first scan again, for the pages", library.table)
         library._next_scan_s = float("inf")
 
         def page(text: str) -> bytes:
@@ -55,7 +55,7 @@ def main() -> None:
         measured("list, first time (templates compile)", lambda: page(""))
         measured("list", lambda: page(""))
         measured("list, filtered, sorted, page 3", lambda: page("q=kill&sort=-ops&page=3"))
-        measured("matrix", lambda: pages.matrix(library, "down=nemesis&across=label"))
+        measured("matrix", lambda: group_pages.matrix(library, "down=nemesis&across=label"))
         tracemalloc.start()
         again = ScanCache()
         scan(store, again)

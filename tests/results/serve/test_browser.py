@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.browser_support import BROWSER_MARKS, BrowserPage, over_network
 
 pytestmark = BROWSER_MARKS
@@ -57,7 +59,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     assert page.url.startswith(served.url + "/?")
     assert "a3" in rows_of(page)
     page.follow(page.get_by_role("link", name="as trends"))
-    assert page.locator("figure.trend").count() == 3
+    assert page.locator("figure.trend").count() == 6
     shot(page, "trends")
 
 
@@ -123,11 +125,50 @@ def test_the_page_of_a_run_works_in_its_sandbox(served, browser_page):
 @over_network
 def test_no_page_is_wider_than_the_window(served, browser_page):
     page = browser_page
-    for path in ("/", "/matrix", "/trends", "/run/beta/b3/", "/compare?run=beta/b3&run=alpha/a1"):
+    for path in (
+        "/", "/matrix", "/trends", "/run/beta/b3/", "/compare?run=beta/b3&run=alpha/a1",
+        "/compare?label=v1&label=v2",
+    ):  # fmt: skip
         page.open(served.url + path)
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+@over_network
+def test_labels_are_compared_from_the_trends(served, browser_page):
+    page = browser_page
+    page.open(served.url + "/trends?by=day&name=alpha")
+    first, second = page.locator("select[name=label]").all()
+    first.select_option("v2")
+    second.select_option("v1")
+    page.follow(page.get_by_role("button", name="Compare labels"))
+    assert page.locator("section.card h2 a").all_inner_texts() == ["v2", "v1"]
+    assert page.locator(".chip").all_inner_texts() == ["name alpha"]
+    shot(page, "labels")
+    page.follow(page.get_by_role("link", name="swap A and B"))
+    assert page.locator("section.card h2 a").all_inner_texts() == ["v1", "v2"]
+    page.follow(page.locator("table.labels tbody th a").first)
+    assert len(rows_of(page)) == 3
+
+
+@pytest.mark.lake
+@over_network
+def test_a_lake_from_the_list_to_the_page_of_a_run(lake_served, browser_page):
+    page = browser_page
+    page.open(lake_served.url + "/")
+    shot(page, "lake")
+    page.follow(page.locator("table.failures tbody a").first)
+    page.follow(page.locator("table.runs a.open", has_text="a5@"))
+    assert "alpha / a5@" in page.locator("h1").inner_text()
+    assert page.locator("figure.plot rect.ok").count() == 10
+    assert "faults injected" in page.locator("dl").inner_text()
+    page.follow(page.get_by_role("link", name="The page of this run"))
+    assert page.evaluate("self.origin") == "null"
+    page.open(lake_served.url + "/trends?by=day")
+    shot(page, "lake-trends")
+    page.follow(page.locator("table.totals tbody tr", has_text="2026-11-23").locator("a.open"))
+    assert page.locator("#matching").inner_text() == "2"
 
 
 @over_network
