@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "event_values"]
 
-_REST_BYTES_MIN: Final = 96
+_REST_BYTES_MIN: Final = 200
 """What answers with ids have, such as tablets with their replicas."""
 
 

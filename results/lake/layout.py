@@ -20,8 +20,6 @@ __all__ = ["parquet_options"]
 
 LEVEL: Final = 6
 """Of zstd: a tenth smaller than at 1 for dictionaries and what else repeats in small steps."""
-LEVEL_ALIKE: Final = 9
-"""For `_DISTINCT`."""
 LEVEL_UNLIKE: Final = 1
 """For what does not repeat: higher levels find nothing in times and ids, slowly."""
 _RISING: Final = frozenset({"index"})
@@ -74,8 +72,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
             if path in _RISING | _IDS
         },
         "compression_level": {
-            path: LEVEL_UNLIKE if path in _UNLIKE else LEVEL_ALIKE if path in _DISTINCT else LEVEL
-            for path, _ in leaves
+            path: LEVEL_UNLIKE if path in _UNLIKE else LEVEL for path, _ in leaves
         },
         "data_page_size": _PAGE_BYTES,
         "max_rows_per_page": _PAGE_ROWS,

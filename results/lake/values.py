@@ -15,8 +15,7 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -80,13 +79,11 @@ class Shredder:
         rests: list[bytes | None] = [*distinct]
         for number in at:
             rests[number] = None
-        # Most fields are those of other operations. What was taken apart quickly is canonical.
-        joined = b",".join(objects)
-        seldom = {name for place in others for name in _set(structs[place])}
-        columns = {
-            name: list(map(operator.attrgetter(name), structs))
-            for name in (*self.fields, *self._untyped)
-            if name in seldom or b'"%s":' % name.encode() in joined
+        found = zip(*map(msgspec.structs.astuple, structs), strict=True)
+        columns = {  # most fields are those of other operations
+            name: column
+            for name, column in zip((*self.fields, *self._untyped), found, strict=bool(structs))
+            if column.count(None) < len(column)
         }
         for place, rest in self._rests(columns).items():
             rests[at[place]] = rest
@@ -166,17 +163,6 @@ class Shredder:
                     value = other
             found.append(value)
         return found
-
-
-def _set(struct: msgspec.Struct) -> Iterator[str]:
-    """The fields that a struct has."""
-    return (
-        name
-        for name, value in zip(
-            struct.__struct_fields__, msgspec.structs.astuple(struct), strict=True
-        )
-        if value is not None
-    )
 
 
 def _fits(value: Any, kind: str) -> bool:
