@@ -17,6 +17,7 @@ history and verdict, is the same run, also where it ran on another day.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -96,6 +97,7 @@ class SoakedRuns:
 
     def look(self) -> None:
         """Learn which runs of the soak the lake has."""
+        self._looked_on = dt.datetime.now(dt.UTC).date()
         found = self._rows(MAIN, COLUMNS)
         for key, run, digest, verdict in zip(
             *(found[name].to_pylist() for name in COLUMNS), strict=True
@@ -181,10 +183,14 @@ class SoakedRuns:
     def _append(self) -> None:
         """Have the lake take what it lacks; what it has then is no longer waiting."""
         records: dict[Path, RunRecord] = {}
+        days: set[dt.date | None] = set()
         for folder in self._waiting:
-            record = read_about(folder, self._name).record
-            assert record is not None
-            records[folder] = record
+            about = read_about(folder, self._name)
+            assert about.record is not None
+            records[folder] = about.record
+            days.add(about.day)
+        if days != {self._looked_on}:  # what others ran before midnight has other keys than ours
+            self.look()
         watch, problems = _Watch(self._lake), Problems()
         ingest_folders(
             (

@@ -443,3 +443,17 @@ def test_ctrl_c_leaves_nothing_behind_and_a_case_file_is_replayed_from_the_lake(
     assert len(tables(uri)["runs"]) == journaled(store)
     if process.returncode == EXIT_INVALID:
         assert f"harness lake export {uri} --store {store} --run n/soak-" in out.decode()
+
+
+def test_two_soaks_at_once_over_midnight_make_a_run_once(tmp_path):
+    uri = tmp_path / "lake"
+    sinks = [LakeSink().open(str(uri), name="n", prefix="s-") for _ in range(2)]
+    for day, sink in enumerate(sinks, 1):
+        folder = keep_run(
+            tmp_path / str(day), "n", "s-1", Case(seed=1), history(1),
+            started=f"2026-01-0{day}T00:00:01+00:00",
+        )  # fmt: skip
+        sink.add(folder)
+        sink.flush()
+        assert not folder.exists()
+    assert results.open(uri).table("runs").arrow().count_rows() == 1
