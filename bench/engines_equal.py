@@ -37,6 +37,7 @@ from typing import Any, Final
 
 from bench.lake_equal import LEFT, Tables, answers_in, differences, result_tables, sizes
 from bench.measure import ROOT, machine
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.lake.judged import RESULTS
 from tests.spark_programs import connect_server, spark_programs, standalone_cluster
 
@@ -45,13 +46,13 @@ TWO_EXECUTORS: Final = {"PYSPARK_SUBMIT_ARGS": "--conf spark.executor.cores=1 py
 DUCKDB: Final = "duckdb"
 
 
-def harness(*words: object, codes: tuple[int, ...] = (0, 1, 2), **environ: str) -> Any:
+def harness(*words: object, **environ: str) -> Any:
     """The JSON object of a command, which must not fail otherwise than by verdicts."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness", *map(str, words), "--json"],
         capture_output=True, text=True, check=False, env={**os.environ, **LOCAL, **environ},
     )  # fmt: skip
-    if done.returncode not in codes:
+    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:
         raise RuntimeError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
     return json.loads(done.stdout)
 
