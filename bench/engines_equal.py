@@ -2,6 +2,7 @@
 
     python -m bench.engines_equal                       # 300 runs, half of them with a bug
     python -m bench.engines_equal --seeds 12 --engines duckdb,connect
+    python -m bench.engines_equal --lake FOLDER         # runs of yours
 
 Each engine judges all runs of a copy of its own and answers all questions, in a process of its own:
 
@@ -36,6 +37,8 @@ from typing import Any, Final
 
 from bench.lake_equal import LEFT, Tables, answers_in, differences, result_tables, sizes
 from bench.measure import ROOT, machine
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from results.lake.judged import RESULTS
 from tests.spark_programs import connect_server, spark_programs, standalone_cluster
 
 LOCAL: Final = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
@@ -43,13 +46,13 @@ TWO_EXECUTORS: Final = {"PYSPARK_SUBMIT_ARGS": "--conf spark.executor.cores=1 py
 DUCKDB: Final = "duckdb"
 
 
-def harness(*words: object, codes: tuple[int, ...] = (0, 1, 2), **environ: str) -> Any:
+def harness(*words: object, **environ: str) -> Any:
     """The JSON object of a command, which must not fail otherwise than by verdicts."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness", *map(str, words), "--json"],
         capture_output=True, text=True, check=False, env={**os.environ, **LOCAL, **environ},
     )  # fmt: skip
-    if done.returncode not in codes:
+    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:
         raise RuntimeError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
     return json.loads(done.stdout)
 
@@ -102,10 +105,15 @@ ENGINES: Final[Mapping[str, Opening | None]] = {
 }
 
 
+def judged_before(lake: Path) -> Callable[[str, list[str]], list[str]]:
+    """What a copy of a lake leaves out, so that everything is to be judged."""
+    return lambda place, _: [RESULTS] if Path(place) == lake else []
+
+
 def judged_by(name: str, lake: Path, folder: Path) -> tuple[Tables, float]:
     """All tables and answers of an engine, and the seconds that its report took."""
     folder.mkdir()
-    copy = shutil.copytree(lake, folder / "lake")
+    copy = shutil.copytree(lake, folder / "lake", ignore=judged_before(lake))
     opening = ENGINES[name]
     report = ("report", copy, "--output", folder / "answers")
     begin_s = time.monotonic()
@@ -123,13 +131,15 @@ def judged_by(name: str, lake: Path, folder: Path) -> tuple[Tables, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--lake", type=Path, help="instead: runs of a lake in this folder")
     parser.add_argument("--engines", default=",".join(ENGINES), help="the first is the measure")
     parsed = parser.parse_args()
     print(f"{'machine':14} {machine()}")
     wrong = 0
     with tempfile.TemporaryDirectory() as scratch:
-        lake = Path(scratch) / "lake"
-        print(f"{'runs':14} {parsed.seeds}: {make_lake(lake, parsed.seeds)}", flush=True)
+        lake = parsed.lake or Path(scratch) / "lake"
+        if parsed.lake is None:
+            print(f"{'runs':14} {parsed.seeds}: {make_lake(lake, parsed.seeds)}", flush=True)
         measure: Tables | None = None
         for name in parsed.engines.split(","):
             found, took_s = judged_by(name, lake, Path(scratch) / name)
