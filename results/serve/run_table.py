@@ -3,7 +3,7 @@
 A text column has each different text once, and of each run the number of its text. So a question
 is put to the texts, of which there are hundreds, and not to the runs, of which there may be a
 million; runs are counted and sorted by those numbers (numpy). What differs from run to run (its
-id, digest and time) is an Arrow array. A run takes about 250 bytes.
+id, digest and time) is an Arrow array. A run takes about 300 bytes.
 
 The order of the table is that of the list: newest first, runs without a time last. The last run of
 any group in that order is its oldest.
