@@ -1,5 +1,10 @@
 """From tables to the numbers of a report: every query answered, and the statistics on top.
 
+The engine gathers cells in a pass over each large table: counts and sums of which there are few,
+however many runs there are. Most questions are about cells, and are asked of a DuckDB here,
+whichever engine gathered them; so nothing a run comes here but the first few rows of what lists
+runs.
+
 Queries are in `results/sql`; what they cannot say portably (intervals, ratios, tests) is added here
 as further answers, so that whatever stands on the page stands in a Parquet file as well:
 
@@ -16,15 +21,16 @@ Nothing is added up over runs of different populations (see `results/sql/judged.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from results.baseline import Comparison, Line, compare
-from results.engines import BASES, Engine, query, query_names
+from results.engines import DuckEngine, Engine, kind_of, query, query_names, unordered
 from results.schema import LIST_SEPARATOR
-from results.statistics import risk_ratio, wilson, zero_bound
+from results.statistics import Sums, risk_ratio, wilson, zero_bound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,56 +50,92 @@ OUTCOMES: Final[dict[str, str]] = {
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """All answers by name, as Arrow tables; `comparison` only with a baseline."""
+    """All answers by name, as Arrow tables; `comparison` only with a baseline.
+
+    With `most`, those that list runs are cut after so many rows.
+    """
 
     tables: dict[str, Any]
     comparison: Comparison | None
+    most: int | None = None
 
     def rows(self, name: str) -> Rows:
         """One answer as a list of dictionaries."""
         found: Rows = self.tables[name].to_pylist()
         return found
 
+    def total(self, name: str) -> int:
+        """How many rows an answer has, as far as that is known where it is cut."""
+        if self.most is None or name not in {"judged", "failing_runs"}:
+            return int(self.tables[name].num_rows)
+        rows = self.rows("totals" if name == "judged" else "signature_cells")
+        return sum(row["runs"] for row in rows)
 
-def aggregate(engine: Engine, *, baseline: str | None, label: str | None) -> Answers:
+
+def aggregate(
+    engine: Engine, *, baseline: str | None, label: str | None, most: int | None = None
+) -> Answers:
     """Answer everything; the fact tables and `verdicts` are registered with `engine` already.
 
-    Raises `UsageError` for a baseline or label that no run has.
+    Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
+    compared by. Raises `UsageError` for a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
-    for name in query_names():
-        if name in BASES:
-            engine.keep(name, query(name))
-        tables[name] = engine.sql(f"SELECT * FROM {name}" if name in BASES else query(name))  # noqa: S608
-    tables["judged"] = engine.sql(query("judged"))  # a kept table has no order
-    needed = (*_NEEDED, *(_COMPARED if baseline is not None else ()))  # a row a run, or more
-    rows = {name: tables[name].to_pylist() for name in needed}
+    with contextlib.closing(DuckEngine()) as driver:
+        for name in query_names():
+            if name in _COMPARED_ONLY and baseline is None:
+                continue
+            found = _asked(engine, driver, name, _cut(name, baseline, most))
+            if found is not None:
+                tables[name] = found
+                driver.take(name, found)
+    rows = {name: tables[name].to_pylist() for name in _NEEDED}
     tables["detection_rates"] = _table(
         _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
     )
     tables["clean_rates"] = _table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
     tables["uplift_ratios"] = _table(_uplift(rows), _UPLIFT_COLUMNS)
-    tables["signatures"] = _table(_signatures(rows["failing_runs"]), _SIGNATURE_COLUMNS)
+    tables["signatures"] = _table(_signatures(rows["signature_cells"]), _SIGNATURE_COLUMNS)
     comparison = None
     if baseline is not None:
+        compared = {name: tables[name].to_pylist() for name in _COMPARED}  # a row a run, or more
         comparison = compare(
-            rows["baseline_runs"], rows["latency_by_run"], baseline=baseline, label=label
+            compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
         )
         tables["regressions"] = _table(
             [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
         )
-    return Answers(tables, comparison)
+    return Answers(tables, comparison, most)
 
 
-_NEEDED: Final = (
-    "detection",
-    "clean_runs",
-    "failing_runs",
-    "uplift",
-    "uplift_by_f",
-    "uplift_time",
-)
+def _asked(engine: Engine, driver: DuckEngine, name: str, cut: str) -> pa.Table | None:
+    """The answer to one query; `None` where it is only kept for others."""
+    text, kind = query(name), kind_of(name)
+    if kind == "of cells":
+        return driver.sql(text)
+    if kind == "cells":  # an engine would sort a few rows with more ado
+        found = engine.sql(text)
+        return found.sort_by([(column, "ascending") for column in found.column_names])
+    if kind != "base":
+        return engine.sql(text + cut)
+    rows, order = unordered(text)
+    if name == "slowest":
+        engine.keep(name, text + cut if cut else rows)
+        return None
+    engine.keep(name, rows)
+    return engine.sql(f"SELECT * FROM {name} ORDER BY {order}{cut}")  # noqa: S608
+
+
+def _cut(name: str, baseline: str | None, most: int | None) -> str:
+    """How many rows of an answer are wanted, in SQL."""
+    whole = most is None or (baseline is not None and name in {*_COMPARED, "slowest"})
+    return "" if whole or name not in _OF_RUNS else f"\nLIMIT {most}"
+
+
+_OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
+_NEEDED: Final = ("detection", "clean_runs", "signature_cells", "exposure_cells", "downtime_cells")
 _COMPARED: Final = ("baseline_runs", "latency_by_run")
+_COMPARED_ONLY: Final = ("baseline_runs",)
 _RATE_COLUMNS: Final = {
     "bug": "string",
     "population": "int64",
@@ -130,6 +172,7 @@ _SIGNATURE_COLUMNS: Final = {
     "populations": "string",
     "first_run": "string",
     "first_seed": "int64",
+    "environment": "string",
     "reason": "string",
 }
 _UPLIFT_COLUMNS: Final = {
@@ -178,71 +221,51 @@ def _clean(rows: Rows) -> Rows:
     ]
 
 
-def _signatures(failing: Rows) -> Rows:
+def _signatures(cells: Rows) -> Rows:
     """Failing runs by verdict, target, bugs and signature: invalid ones without bugs come first.
 
     A group lists runs, of which it names the populations; it measures nothing over them.
     """
     groups: dict[tuple[str, str, str, str], Rows] = {}
-    for row in failing:
-        text = row["signature"] or "no verdict"
-        key = (row["verdict"], row["target"], row["bugs"], text)
+    for row in cells:
+        key = (row["verdict"], row["target"], row["bugs"], row["signature"])
         groups.setdefault(key, []).append(row)
-    order = sorted(
-        groups.items(), key=lambda item: (item[0][0] != "invalid", item[0][2] != "", -len(item[1]))
-    )
     found = []
-    for (verdict, target, bugs, text), rows in order:
-        first = min(rows, key=lambda row: (row["seed"], row["run"]))
-        found.append(
-            {
-                "verdict": verdict,
-                "signature": text,
-                "target": target,
-                "bugs": bugs,
-                "checker": first["checker"],
-                "rule": first["rule"],
-                "runs": len(rows),
-                "populations": LIST_SEPARATOR.join(
-                    str(number) for number in sorted({row["population"] for row in rows})
-                ),
-                "first_run": first["run"],
-                "first_seed": first["seed"],
-                "reason": first["reason"],
-            }
-        )
-    return found
+    for rows in groups.values():
+        first = min(rows, key=lambda row: (row["first_seed"], row["first_run"]))
+        populations = sorted({row["population"] for row in rows})
+        named = LIST_SEPARATOR.join(map(str, populations))
+        runs = sum(row["runs"] for row in rows)
+        found.append({**first, "runs": runs, "populations": named})
+    # Of as many runs, those that come first where every failing run is listed.
+    order = lambda row: (  # noqa: E731
+        row["verdict"] != "invalid",
+        row["bugs"] != "",
+        -row["runs"],
+        row["first_run"],
+        row["signature"],
+    )
+    return sorted(found, key=order)
 
 
 def _uplift(rows: Mapping[str, Rows]) -> Rows:
     """Ratios by population, nemesis and outcome: overall ones first, then by kind of operation."""
-    cells: dict[tuple[int, str, int, str], list[tuple[int, int, int, int]]] = {}
-
-    def add(rank: int, outcome: str, row: Row, hits: str, trials: str) -> None:
-        cells.setdefault((row["population"], row["nemesis"], rank, outcome), []).append(
-            (
-                row[f"{hits}_with"],
-                row[f"{trials}_with"],
-                row[f"{hits}_without"],
-                row[f"{trials}_without"],
-            )
-        )
-
-    for row in rows["uplift"]:
-        add(0, "unanswered", row, "unanswered", "n")
-        add(1, "info", row, "info", "n")
-    for row in rows["uplift_time"]:
-        add(2, "mutations down", row, "mutation", "ns")
-        add(3, "reads down", row, "read", "ns")
-    for row in rows["uplift_by_f"]:
-        add(4, f"{row['f']} fails or is lost", row, "bad", "n")
+    cells = [
+        (row["population"], row["nemesis"], rank, row["outcome"] if rank < len(_OVERALL)
+         else f"{row['f']} fails or is lost", row)
+        for row in (*rows["exposure_cells"], *rows["downtime_cells"])
+        for rank in (_OVERALL.get(row["outcome"], len(_OVERALL)),)
+    ]  # fmt: skip
     return [
-        {"population": population, "nemesis": nemesis, "outcome": outcome, **_ratio_row(counts)}
-        for (population, nemesis, _, outcome), counts in sorted(cells.items())
+        {"population": population, "nemesis": nemesis, "outcome": outcome, **_ratio_row(row)}
+        for population, nemesis, _, outcome, row in sorted(cells, key=lambda cell: cell[:4])
     ]
 
 
-def _ratio_row(counts: Sequence[tuple[int, int, int, int]]) -> Row:
-    found = risk_ratio(counts)
+_OVERALL: Final = {name: place for place, name in enumerate(OUTCOMES)}
+
+
+def _ratio_row(row: Row) -> Row:
+    found = risk_ratio(Sums(*(int(row[name]) for name in Sums._fields)))
     low, high = found.interval or (None, None)
     return {**found._asdict(), "low": low, "high": high}

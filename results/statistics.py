@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Final, NamedTuple, TypeVar
 
 from results.distributions import normal_sf, student_quantile
@@ -28,6 +29,7 @@ __all__ = [
     "QUANTILES",
     "Interval",
     "Ratio",
+    "Sums",
     "fisher_exact",
     "holm",
     "median_interval",
@@ -103,15 +105,44 @@ def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def risk_ratio(rows: Sequence[tuple[int, int, int, int]]) -> Ratio:
-    """How much likelier something is with a fault; one row a run: hits, trials, with and without.
+class Sums(NamedTuple):
+    """Runs added up: `a` hits of `n` trials with a fault, `b` of `m` without, and their products.
 
-    `rows` are (hits with, trials with, hits without, trials without); trials may be time.
+    All of them are whole numbers, so that sums of sums are exact in any order.
     """
-    a, n, b, m = (sum(row[column] for row in rows) for column in range(4))
+
+    runs: int  # with any trial
+    a: int
+    n: int
+    b: int
+    m: int
+    aa: int
+    an: int
+    nn: int
+    bb: int
+    bm: int
+    mm: int
+    ab: int
+    am: int
+    nb: int
+    nm: int
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
+        """Those of runs: hits with, trials with, hits without, trials without."""
+        found = [0] * len(cls._fields)
+        for a, n, b, m in rows:
+            own = (a, n, b, m, a * a, a * n, n * n, b * b, b * m, m * m, a * b, a * m, n * b, n * m)
+            for place, value in enumerate((int(n > 0 or m > 0), *own)):
+                found[place] += value
+        return cls(*found)
+
+
+def risk_ratio(sums: Sums) -> Ratio:
+    """How much likelier something is with a fault; trials may be time."""
+    a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
     with_rate = a / n if n else None
     without_rate = b / m if m else None
-    runs = sum(1 for row in rows if row[1] or row[3])
     if with_rate is None or without_rate is None:
         what = "with" if with_rate is None else "without"
         return Ratio(with_rate, without_rate, None, None, runs, f"nothing {what} the fault")
@@ -123,14 +154,24 @@ def risk_ratio(rows: Sequence[tuple[int, int, int, int]]) -> Ratio:
         return Ratio(with_rate, without_rate, ratio, None, runs, "it never happens with the fault")
     if runs < 2:
         return Ratio(with_rate, without_rate, ratio, None, runs, "one run tells no spread")
-    residuals = [
-        (row[0] - with_rate * row[1]) / a - (row[2] - without_rate * row[3]) / b for row in rows
-    ]
-    variance = runs / (runs - 1) * math.fsum(value * value for value in residuals)
+    variance = runs / (runs - 1) * float(_squares(sums))
     half = student_quantile(1 - ALPHA / 2, runs - 1) * math.sqrt(variance)
     centre = math.log(ratio)
     interval = Interval(math.exp(max(centre - half, -700)), math.exp(min(centre + half, 700)))
     return Ratio(with_rate, without_rate, ratio, interval, runs, None)
+
+
+def _squares(of: Sums) -> Fraction:
+    """The sum over runs of the square of `a/A - n/N - b/B + m/M`, capitals being the totals.
+
+    Multiplied out, so that sums over runs are enough; in fractions, since its terms cancel.
+    """
+    a, n, b, m = (Fraction(1, total) for total in (of.a, of.n, of.b, of.m))
+    return (
+        of.aa * a * a + of.nn * n * n + of.bb * b * b + of.mm * m * m
+        - 2 * (of.an * a * n + of.ab * a * b + of.nm * n * m + of.bm * b * m)
+        + 2 * (of.am * a * m + of.nb * n * b)
+    )  # fmt: skip
 
 
 def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 -- Of several that are as bad the first of the case names the failure, as in soaks and `run.json`;
 -- those that only this report was asked for come last.
 -- Invalid ones without a bug switch come first: nobody asked for those.
+-- A base table: later files read it under the name `failing_runs`.
 WITH ranked AS (
     SELECT v.run, v.checker, v.rule, v.signature, v.reason,
            ROW_NUMBER() OVER (
@@ -22,6 +23,6 @@ SELECT j.run, j.population, j.verdict, j.target, j.nemeses, j.bugs, j.seed, j.en
 FROM judged j
 LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
 WHERE j.verdict NOT IN ('valid', 'permitted')
-ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END,
-         CASE j.bugs WHEN '' THEN 0 ELSE 1 END,
-         j.run
+ORDER BY CASE verdict WHEN 'invalid' THEN 0 ELSE 1 END,
+         CASE bugs WHEN '' THEN 0 ELSE 1 END,
+         run

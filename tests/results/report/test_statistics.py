@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import statistics as stdlib
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from results.distributions import beta_cdf, student_cdf, student_quantile
 from results.statistics import (
+    Sums,
     fisher_exact,
     holm,
     median_interval,
@@ -150,7 +152,7 @@ def test_median_intervals_cover_at_least_what_they_say():
 
 
 def test_risk_ratio_of_pooled_counts():
-    found = risk_ratio([(2, 10, 1, 20), (4, 30, 1, 20)])
+    found = risk_ratio(Sums.of([(2, 10, 1, 20), (4, 30, 1, 20)]))
 
     assert found.with_rate == pytest.approx(6 / 40)
     assert found.without_rate == pytest.approx(2 / 40)
@@ -171,10 +173,31 @@ def test_risk_ratio_of_pooled_counts():
     ],
 )
 def test_what_has_no_interval_says_why(rows, why):
-    found = risk_ratio(rows)
+    found = risk_ratio(Sums.of(rows))
 
     assert found.interval is None
     assert found.why == why
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.integers(0, 10**6), st.integers(10**6, 10**13)] * 2), min_size=2, max_size=30
+    )
+)
+def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
+    """As a sum of squares of each run's residual, which needs all runs; sums come in any order."""
+    sums = Sums.of(rows)
+    assert Sums.of(rows[::-1]) == sums
+    parts = Sums(*map(sum, zip(Sums.of(rows[:1]), Sums.of(rows[1:]), strict=True)))
+    assert parts == sums
+    found = risk_ratio(sums)
+    if found.interval is None:
+        return
+    a, n, b, m = (Fraction(sum(row[at] for row in rows)) for at in range(4))
+    residuals = [row[0] / a - row[1] / n - row[2] / b + row[3] / m for row in rows]
+    spread = math.sqrt(len(rows) / (len(rows) - 1) * float(sum(one * one for one in residuals)))
+    half = min(student_quantile(0.975, len(rows) - 1) * spread, 700)
+    assert math.log(found.interval.high / found.interval.low) == pytest.approx(2 * half, rel=1e-6)
 
 
 def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clusters():
@@ -189,7 +212,7 @@ def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clus
                 mood = rate * (2 if rng.random() < 0.5 else 0)
                 hits.append(sum(rng.random() < mood for _ in range(40)))
             rows.append((hits[0], 40, hits[1], 40))
-        found = risk_ratio(rows)
+        found = risk_ratio(Sums.of(rows))
         total += 1
         covered += found.interval.low <= 3 <= found.interval.high
         a, b = sum(row[0] for row in rows), sum(row[2] for row in rows)
