@@ -98,7 +98,10 @@ def aggregate(
     tables["signatures"] = _table(_signatures(rows["signature_cells"]), _SIGNATURE_COLUMNS)
     comparison = None
     if baseline is not None:
-        compared = {name: tables[name].to_pylist() for name in _COMPARED}  # a row a run, or more
+        # A row a run, or more: no column that is not compared.
+        compared = {
+            name: tables[name].select(names).to_pylist() for name, names in _COMPARED.items()
+        }
         comparison = compare(
             compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
         )
@@ -134,7 +137,14 @@ def _cut(name: str, baseline: str | None, most: int | None) -> str:
 
 _OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 _NEEDED: Final = ("detection", "clean_runs", "signature_cells", "exposure_cells", "downtime_cells")
-_COMPARED: Final = ("baseline_runs", "latency_by_run")
+_COMPARED: Final = {
+    "baseline_runs": (
+        *("setting", "label", "run", "environment", "workload", "asked", "bugs", "profile"),
+        *("verdict", "ops", "info", "unanswered", "length_ns"),
+        *("mutation_down_ns", "read_down_ns"),
+    ),
+    "latency_by_run": ("run", "f", "p50_ns", "p99_ns"),
+}
 _COMPARED_ONLY: Final = ("baseline_runs",)
 _RATE_COLUMNS: Final = {
     "bug": "string",

@@ -143,7 +143,7 @@ class DuckEngine:
             raise UsageError(
                 "reports need DuckDB, which is not installed: pip install 'catalog-harness[report]'"
             ) from error
-        config = (
+        config: dict[str, Any] = (
             {} if scratch is None else {"temp_directory": str(scratch), "memory_limit": MEMORY_MAX}
         )
         self._connection = duckdb.connect(config=config)

@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from harness.cli.output import say
+
 __all__ = ["archive_of", "main", "options"]
 
 HOME: Final = "HARNESS_SPARK_CLASSES"
@@ -41,7 +43,7 @@ spark.stop()
 
 
 def archive_of(java: str) -> Path:
-    """Where the archive for this Spark and this Java (`results.spark.check_java`) is, or would be."""
+    """Where the archive for this Spark and this `check_java()` is, or would be."""
     folder = os.environ.get(HOME) or Path(
         os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", _FOLDER
     )
@@ -78,7 +80,7 @@ def main() -> int:
     if not part.is_file():
         raise SystemExit(f"{check_java()} wrote no archive; it has to be of version 13 or newer")
     part.replace(archive)
-    print(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB")
+    say(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB")
     return 0
 
 
