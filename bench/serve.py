@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from results.run_index import ScanCache, scan
 from results.serve import pages
-from results.serve.library import Library
 from results.serve.render import render
+from results.serve.store_library import StoreLibrary
 from tests.results.serve.stores import big_store
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def main() -> None:
         cache = ScanCache()
         measured("first scan", lambda: scan(store, cache))
         measured("second scan, nothing changed", lambda: scan(store, cache))
-        library = Library(store)
+        library = StoreLibrary(store)
         measured("first scan again, for the pages", library.index)
         library._next_scan_s = float("inf")
 

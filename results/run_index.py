@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,7 +23,7 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, Verdict
 from harness.signatures import Failure, failure_of
 from harness.store import RunRecord
-from results.setting import setting_of
+from results.setting import code_of, setting_of
 
 __all__ = [
     "BROKEN",
@@ -33,10 +34,12 @@ __all__ = [
     "RunRow",
     "ScanCache",
     "StoredChecks",
+    "cut",
     "folders_in",
     "is_plain_name",
     "read_bounded",
     "scan",
+    "versions_text",
 ]
 
 RUNS_MAX: Final = 100_000
@@ -91,11 +94,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     interrupted: bool = False
     digest: str = ""
     versions: str = ""
+    code: str = ""  # what tells versions of the code apart, see `code_of`
     setting: str = ""  # equal for runs whose cases differ in nothing but the seed
     checker: str = ""  # of the worst finding, where the run is not valid
     signature: str = ""
     reason: str = ""
-    text: str = ""  # all of it in lower case, to search in
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -212,7 +215,7 @@ def _row(folder: Path, name: str, run: str) -> RunRow:
         record = _decoded(folder / "run.json", RunRecord, problems)
     problems += _trouble_of_history(folder)
     if record is not None and not _utc(record.started):
-        problems.append(f"run.json: started is {_cut(record.started)!r}, which is not a time")
+        problems.append(f"run.json: started is {cut(record.started)!r}, which is not a time")
     if not (is_plain_name(name) and is_plain_name(run)):
         problems.append("its folder has a name that cannot stand in an address; rename it")
     if problems:
@@ -238,40 +241,41 @@ def _filled(
     if case is not None:
         row = msgspec.structs.replace(
             row,
-            target=_cut(case.target),
-            profile=_cut(case.profile),
-            workload=_cut(case.workload),
-            nemeses=tuple(_cut(item) for item in case.nemeses[:NAMES_MAX]),
-            bugs=tuple(_cut(item) for item in case.bugs[:NAMES_MAX]),
+            target=cut(case.target),
+            profile=cut(case.profile),
+            workload=cut(case.workload),
+            nemeses=tuple(cut(item) for item in case.nemeses[:NAMES_MAX]),
+            bugs=tuple(cut(item) for item in case.bugs[:NAMES_MAX]),
             seed=case.seed,
             faults=None if case.faults is None else len(case.faults),
             setting=setting_of(case, None if record is None else record.environment),
         )
     if record is not None:
-        versions = " ".join(f"{key} {value}" for key, value in sorted(record.versions.items()))
+        versions = versions_text(record.versions)
         row = msgspec.structs.replace(
             row,
             started=_utc(record.started),
-            label=None if record.label is None else _cut(record.label),
-            environment=_cut(record.environment),
+            label=None if record.label is None else cut(record.label),
+            environment=cut(record.environment),
             ops=record.ops,
             wall_s=record.wall_s,
             simulated_s=record.simulated_s,
             interrupted=record.interrupted,
-            digest=_cut(record.digest),
-            versions=_cut(versions),
+            digest=cut(record.digest),
+            versions=cut(versions),
+            code=cut(code_of(record.versions) or ""),
         )
         failure = record.failure or _older_failure(folder, record)
         if failure is not None:
             row = msgspec.structs.replace(
                 row,
-                checker=_cut(failure.checker),
-                signature=_cut(failure.signature),
-                reason=_cut(failure.reason),
+                checker=cut(failure.checker),
+                signature=cut(failure.signature),
+                reason=cut(failure.reason),
             )
     if not row.started:
         row = msgspec.structs.replace(row, started=_created(folder))
-    return msgspec.structs.replace(row, text=_searchable(row))
+    return row
 
 
 def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
@@ -288,22 +292,9 @@ def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
         return None
 
 
-def _searchable(row: RunRow) -> str:
-    parts = [
-        *(row.key, row.outcome, row.problem, row.started, row.label, row.environment, row.target),
-        *(
-            row.signature,
-            row.reason,
-            row.profile,
-            row.workload,
-            *row.nemeses,
-            *row.bugs,
-            row.digest,
-            row.versions,
-        ),
-        *(None if row.seed is None else str(row.seed), "interrupted" if row.interrupted else None),
-    ]
-    return "\n".join(part for part in parts if part).lower()
+def versions_text(versions: Mapping[str, str]) -> str:
+    """The versions of a record on one line."""
+    return " ".join(f"{key} {value}" for key, value in sorted(versions.items()))
 
 
 def _decoded(path: Path, kind: type[T], problems: list[str]) -> T | None:
@@ -314,7 +305,7 @@ def _decoded(path: Path, kind: type[T], problems: list[str]) -> T | None:
     except OSError as error:
         problems.append(f"{path.name} cannot be read: {error.strerror}")
     except (msgspec.MsgspecError, UnicodeError, UsageError, RecursionError, ValueError) as error:
-        problems.append(f"{path.name}: {_cut(str(error))}")
+        problems.append(f"{path.name}: {cut(str(error))}")
     return None
 
 
@@ -365,5 +356,6 @@ def _shown(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """A text within the bound of those in a row."""
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}…"

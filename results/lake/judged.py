@@ -36,12 +36,14 @@ __all__ = [
     "RESULTS",
     "RESULTS_VERSION",
     "RESULT_TABLES",
+    "RUN_BATCH",
     "ResultLake",
     "result_schema",
 ]
 
 RESULTS: Final = "results"
 RESULTS_VERSION: Final = 2
+RUN_BATCH: Final = "run_batch"
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "of what it is the result")
 
@@ -62,7 +64,7 @@ def _columns(table: str) -> tuple[Column, ...]:
 RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     MAIN: (
         *_HEAD,
-        Column("run_batch", "string", "", "the batch of the run that was judged"),
+        Column(RUN_BATCH, "string", "", "the batch of the run that was judged"),
         Column("judged_at", "timestamp", "", "UTC, when it was found"),
         Column("results", TEXTS, "", "ids of the results of this run in this batch"),
         Column("marks", TEXTS, "", "of each: empty, or why it may come out otherwise"),
@@ -101,6 +103,16 @@ class ResultLake(Lake):
             found.patience.call(f"create a lake at {found.place.uri}", found._create)
             return found
         return found if found.patience.call(f"open {found.place.uri}", found._find) else None
+
+    @classmethod
+    def found_at(cls, place: Place) -> ResultLake:
+        """The results at `place` with the tables that they have, for upkeep.
+
+        Raises as `Lake.open_as_found`.
+        """
+        found = cls.open_as_found(place.uri, version=RESULTS_VERSION, storage_options=place.options)
+        assert isinstance(found, ResultLake)
+        return found
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
         """None: whatever is known of a run, more may be."""

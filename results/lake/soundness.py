@@ -2,6 +2,9 @@
 
 What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
 writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
+
+In the lake of results (`results.lake.judged`) a run stands once a batch, and a batch may be about
+a run that the lake does not have: nobody reads that, so it is left over as well.
 """
 
 from __future__ import annotations
@@ -12,15 +15,19 @@ from typing import Final, NamedTuple
 
 from harness.errors import HarnessError, counted, listed
 from results.lake.files import BATCH, KEY, MAIN, FileRef, Partition
+from results.lake.judged import RUN_BATCH, ResultLake
 from results.lake.lake import Lake
-from results.lake.snapshot import Snapshot
+from results.lake.log import Log
+from results.lake.place import Place
+from results.lake.snapshot import RunIndex, Snapshot
 from results.lake.trouble import AgainError, troubles
 
-__all__ = ["Finding", "check"]
+__all__ = ["Finding", "check", "check_results"]
 
 SHOWN_MAX: Final = 3
 LOG_FOLDER: Final = "_delta_log"
-Run = tuple[Partition, str]
+Run = tuple[Partition, str, str | None]
+"""Which run; in a lake of results, of which batch."""
 
 
 class Finding(NamedTuple):
@@ -41,6 +48,45 @@ def check(lake: Lake) -> list[Finding]:
     Files that are replaced and removed meanwhile are no damage: it begins again.
     """
     return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
+
+
+def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
+    """What reports found about the runs of `lake`, which lies at `place`; `None`: nothing does."""
+    tables = place.tables()
+    if MAIN not in tables:
+        return None, [*_without_runs(place, tables)]
+    results = ResultLake.found_at(place)
+    found = check(results)
+    if not any(finding.damaged for finding in found):
+        strangers = lake.patience.call(
+            f"check {place.uri}", functools.partial(_about_nobody, results, lake)
+        )
+        if strangers:
+            text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
+            found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
+    return results, found
+
+
+def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
+    """A creation that was killed leaves empty tables; without `runs` nobody can read full ones."""
+    for table in tables:
+        log = Log(place, table)
+        full = log.exists() and bool(log.refresh().files)
+        text = "has rows, and there is no table of runs" if full else "a creation was broken off"
+        yield Finding(table, full, text)
+
+
+def _about_nobody(results: Lake, lake: Lake) -> list[str]:
+    """Runs that results are about and that the lake does not have, or has of another batch."""
+    about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
+    pairs = about.aggregate([])
+    snapshot = lake.snapshot()  # the newer state: no run ever goes away
+    known = RunIndex(lake.place).of(snapshot.files(MAIN))
+    return [
+        run
+        for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
+        if known.get(run) != batch
+    ]
 
 
 def _check(lake: Lake) -> list[Finding]:
@@ -91,6 +137,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
     """Runs of one table; those of `runs` are noted in `batches`, others compared with them."""
+    again = isinstance(lake, ResultLake)
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []
@@ -110,7 +157,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         if file.table == MAIN and len(pairs) != rows:
             yield Finding(MAIN, True, f"{file.name} has a run twice")
         for run, batch in pairs:
-            at = (file.partition, run)
+            at = (file.partition, run, batch if again else None)
             if at in seen:
                 doubled.append(run)
             seen.add(at)

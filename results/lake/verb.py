@@ -16,17 +16,18 @@ from harness.errors import EXIT_INVALID, EXIT_VALID, counted
 from results.lake.compaction import compact
 from results.lake.export_verb import add_export, export_runs
 from results.lake.files import MAIN
-from results.lake.judged import RESULTS, RESULTS_VERSION
+from results.lake.judged import RESULTS, ResultLake
 from results.lake.lake import GRACE_HOURS, Lake
 from results.lake.place import Place
 from results.lake.schema import SCHEMA_VERSION
-from results.lake.soundness import check
+from results.lake.soundness import Finding, check, check_results
 from results.lake.vacuum import vacuum
 
 __all__ = ["main"]
 
 MB: Final = 1_000_000
 SHOWN_MAX: Final = 20
+_BESIDE: Final = "what reports found ({}):"
 
 EPILOG: Final = """examples:
   harness lake compact s3://histories/lake
@@ -44,15 +45,14 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.action == "export":
         return export_runs(parsed)
     lake = Lake.open_as_found(parsed.uri, version=SCHEMA_VERSION)
-    actions = {"compact": _compact, "vacuum": _vacuum, "check": _check}
+    beside = Place(f"{lake.place.uri}/{RESULTS}", lake.place.options)
+    if parsed.action == "check":
+        return _check(lake, beside)
+    actions = {"compact": _compact, "vacuum": _vacuum}
     code = actions[parsed.action](lake, parsed)
-    results = f"{lake.place.uri}/{RESULTS}"
-    if parsed.action != "check" and Place(results, lake.place.options).tables():
-        say(f"what reports found ({results}):")
-        beside = Lake.open_as_found(
-            results, version=RESULTS_VERSION, storage_options=lake.place.options
-        )
-        code = max(code, actions[parsed.action](beside, parsed))
+    if MAIN in beside.tables():
+        say(_BESIDE.format(beside.uri))
+        code = max(code, actions[parsed.action](ResultLake.found_at(beside), parsed))
     return code
 
 
@@ -107,13 +107,23 @@ def _vacuum(lake: Lake, parsed: argparse.Namespace) -> int:
     return EXIT_VALID
 
 
-def _check(lake: Lake, _: argparse.Namespace) -> int:
-    found = check(lake)
+def _check(lake: Lake, beside: Place) -> int:
+    damaged = _say_sound(check(lake), lake)
+    results, found = check_results(lake, beside)
+    if results is not None or found:
+        say(_BESIDE.format(beside.uri))
+        damaged = _say_sound(found, results) or damaged
+    return EXIT_INVALID if damaged else EXIT_VALID
+
+
+def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
+    """Say what was found of a lake, or of results without a table of runs; is it damaged?"""
     for finding in found[:SHOWN_MAX]:
         say(f"{'damaged ' if finding.damaged else 'left over'}  {finding.table}: {finding.text}")
     if len(found) > SHOWN_MAX:
         say(f"and {len(found) - SHOWN_MAX} more")
     damaged = any(finding.damaged for finding in found)
-    runs = sum(file.rows for file in lake.files(MAIN))
-    say(f"{'damaged' if damaged else 'sound'}  {counted(runs, 'run')}")
-    return EXIT_INVALID if damaged else EXIT_VALID
+    rows = 0 if lake is None else sum(file.rows for file in lake.files(MAIN))
+    what = "row" if isinstance(lake, ResultLake | None) else "run"
+    say(f"{'damaged' if damaged else 'sound'}  {counted(rows, what)}")
+    return damaged

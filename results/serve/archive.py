@@ -6,11 +6,10 @@ import datetime as dt
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from results.serve.paths import FileEntry, NotThere, open_below
+from results.serve.paths import FileEntry, NotThere
 
 __all__ = ["ARCHIVE_BYTES_MAX", "archive"]
 
@@ -42,8 +41,12 @@ class _Pipe(io.RawIOBase):
         return b"".join(pieces)
 
 
-def archive(store: Path, name: str, run: str, files: Sequence[FileEntry]) -> Iterator[bytes]:
+def archive(
+    run: str, files: Sequence[FileEntry], open_file: Callable[[Sequence[str]], int]
+) -> Iterator[bytes]:
     """The pieces of the archive; a file that vanished meanwhile is left out and listed at its end.
+
+    `open_file` gives the descriptor of a file by its parts, or raises `NotThere`.
 
     Raises `OSError` where a file cannot be read to its end: the archive must not look whole then.
     """
@@ -52,7 +55,7 @@ def archive(store: Path, name: str, run: str, files: Sequence[FileEntry]) -> Ite
     with zipfile.ZipFile(pipe, "w", allowZip64=True) as target:
         for entry in files:
             try:
-                number = open_below(store, (name, run, *entry.path.split("/")))
+                number = open_file(entry.path.split("/"))
             except NotThere:
                 gone.append(entry.path)
                 continue

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import load_case
-from harness.errors import HarnessError
+from harness.case import Case
 from harness.ops import CheckResult
 from results.run_index import RunRow, StoredChecks, read_bounded
 from results.run_numbers import KindNumbers
@@ -47,7 +46,9 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
         return (), f"results.json: {str(error)[:TEXT_CHARS_MAX]}"
 
 
-def differences(first: tuple[Path, RunRow], second: tuple[Path, RunRow]) -> Differences:
+def differences(
+    first: tuple[Case | None, RunRow], second: tuple[Case | None, RunRow]
+) -> Differences:
     """Every field of case and record that differs, and how many do not.
 
     Planned faults come last: there are many fields of them, nearly all of which differ as soon as
@@ -89,12 +90,7 @@ def _is_of_faults(field: str) -> bool:
     return field.partition("[")[0].partition(".")[0] == "faults"
 
 
-def _fields(folder: Path, row: RunRow) -> dict[str, str]:
-    try:
-        # The row has a case only if the file is plain and of bounded size.
-        case = load_case(folder / "case.json") if row.seed is not None else None
-    except HarnessError:
-        case = None
+def _fields(case: Case | None, row: RunRow) -> dict[str, str]:
     found = {} if case is None else dict(flat(msgspec.to_builtins(case)))
     for name in _RECORD:
         value = getattr(row, name)

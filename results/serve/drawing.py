@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from results.run_numbers import RunNumbers
-from results.serve.groups import TrendPoint
+from results.serve.over_time import TotalOf, TrendPoint
 
-__all__ = ["Availability", "TrendPlot", "availability", "trend_plots"]
+__all__ = ["Availability", "TrendPlot", "availability", "peak", "total_plots", "trend_plots"]
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 120.0
@@ -145,32 +145,65 @@ class TrendPlot(msgspec.Struct, frozen=True):
     ticks: tuple[Tick, ...]
 
 
-def trend_plots(points: Sequence[TrendPoint], *, joined: bool) -> list[TrendPlot]:
+class _Place(msgspec.Struct, frozen=True):
+    """A value on the axis: what it is called, of which runs it is, what it may be joined with."""
+
+    value: str
+    words: str
+    kind: tuple[str, str]
+
+
+def trend_plots(
+    points: Sequence[TrendPoint], pace_words: tuple[str, str], *, joined: bool
+) -> list[TrendPlot]:
     """Failure rate, rate of operations and latency, each from zero.
 
     With `joined`, points of one kind of runs are joined by a line.
     """
-    plots = [
-        _plot(
-            "invalid runs, % of those that finished",
-            points,
-            [None if point.rate is None else point.rate * 100 for point in points],
-            [None if point.low is None else point.low * 100 for point in points],
-            [None if point.high is None else point.high * 100 for point in points],
-        ),
-        _plot("operations ok a second of chaos", points, [point.ok_per_s for point in points]),
-        _plot(
-            "p99 of their latency, ms",
-            points,
-            [None if point.p99_ns is None else point.p99_ns / 1e6 for point in points],
-        ),
+    places = [
+        _Place(point.value, point.population, (point.setting, point.label)) for point in points
     ]
+    plots = [
+        _shares(places, [(point.rate, point.low, point.high) for point in points]),
+        _plot(pace_words[0], places, [point.ok_per_s for point in points]),
+    ]
+    tails = [None if point.p99_ns is None else point.p99_ns / 1e6 for point in points]
+    if any(tail is not None for tail in tails):
+        plots.append(_plot(pace_words[1], places, tails))
+    return _joined(plots, joined)
+
+
+def total_plots(totals: Sequence[TotalOf], *, joined: bool) -> list[TrendPlot]:
+    """Runs, failure rate and new failures of all runs together."""
+    places = [_Place(total.value, "all runs", ("", "")) for total in totals]
+    shares = [total.share for total in totals]
+    plots = [
+        _plot("runs", places, [sum(total.counts.values()) for total in totals]),
+        _shares(places, [(share.rate, share.low, share.high) for share in shares]),
+        _plot("failures never seen before", places, [total.new for total in totals]),
+    ]
+    return _joined(plots, joined)
+
+
+def _joined(plots: list[TrendPlot], joined: bool) -> list[TrendPlot]:
     return plots if joined else [msgspec.structs.replace(plot, lines=()) for plot in plots]
+
+
+def _shares(
+    places: Sequence[_Place],
+    shares: Sequence[tuple[float | None, float | None, float | None]],
+) -> TrendPlot:
+    """Rates with their intervals, in percent."""
+    values, lows, highs = (
+        [None if number is None else number * 100 for number in numbers]
+        for numbers in (zip(*shares, strict=True) if shares else ((), (), ()))
+    )
+    return _plot("invalid runs, % of those that finished", places, values, lows, highs)
 
 
 def _plot(
     title: str,
-    points: Sequence[TrendPoint],
+    points: Sequence[_Place],
     values: Sequence[float | None],
     lows: Sequence[float | None] = (),
     highs: Sequence[float | None] = (),
@@ -187,7 +220,7 @@ def _plot(
             low=None if low is None else HEIGHT - low * scale,
             high=None if high is None else HEIGHT - high * scale,
             label=point.value,
-            title=f"{point.value} ({point.population}): "
+            title=f"{point.value} ({point.words}): "
             + ("nothing known" if value is None else f"{value:.4g}")
             + ("" if low is None or high is None else f" ({low:.3g} to {high:.3g})"),
         )
@@ -198,7 +231,7 @@ def _plot(
     kinds: dict[tuple[str, str], list[str]] = {}
     for mark, point in zip(marks, points, strict=True):
         if mark.y is not None:
-            own = kinds.setdefault((point.setting, point.label), [])
+            own = kinds.setdefault(point.kind, [])
             own.append(f"{mark.x:.1f},{mark.y:.1f}")
     lines = tuple(" ".join(own) for own in kinds.values() if len(own) > 1)
     ticks = tuple(Tick(HEIGHT - top * share * scale, f"{top * share:g}") for share in (0, 0.5, 1))

@@ -1,4 +1,4 @@
-"""The verdict matrix, and the trends over labels or days.
+"""Runs counted by what they have in common: the verdict matrix, equal failures.
 
 A cell counts runs by outcome and links to them. A rate has Wilson's interval of 95 %, which also
 holds for 0 of 20. Rates are invalid runs of all that finished: one that is unknown was not found
@@ -7,45 +7,36 @@ guilty, and those that are broken or unfinished say nothing.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from harness.ops import Verdict
-from results.run_index import OUTCOMES, RunRow
-from results.serve.library import Brief
-from results.serve.query import NONE, field_text
+from results.run_index import OUTCOMES
+from results.serve.query import LISTS, column_of
+from results.serve.run_table import NONE, RunTable
 from results.statistics import wilson
+
+if TYPE_CHECKING:
+    from results.intervals import Ints
 
 __all__ = [
     "DIMENSIONS",
-    "ORDERED",
-    "TREND_DIMENSIONS",
+    "FINISHED",
     "Cell",
     "FailureGroup",
     "Matrix",
-    "TrendPoint",
+    "Share",
     "failures_of",
     "matrix_of",
-    "sample",
-    "trends_of",
 ]
 
 DIMENSIONS: Final = (
     *("nemesis", "nemeses", "workload", "bug", "bugs", "label", "environment", "target"),
-    *("profile", "name", "day", "checker", "signature"),
+    *("profile", "name", "day", "code", "checker", "signature"),
 )
-TREND_DIMENSIONS: Final = ("label", "day", "name", "environment", "nemeses", "workload", "bugs")
-ORDERED: Final = ("label", "day")
-"""Dimensions whose values follow each other in time: only those are joined by a line."""
 SIDE_MAX: Final = 60
-POINTS_MAX: Final = 60
-SAMPLE_MAX: Final = 40
-_EACH: Final = {"nemesis": "nemeses", "bug": "bugs"}
+FINISHED: Final = tuple(verdict.value for verdict in Verdict)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -61,7 +52,7 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def finished(self) -> int:
         """Those with a verdict."""
-        return sum(self.counts.get(verdict.value, 0) for verdict in Verdict)
+        return sum(self.counts.get(name, 0) for name in FINISHED)
 
     @property
     def worst(self) -> str:
@@ -71,6 +62,25 @@ class Cell(msgspec.Struct, frozen=True):
     def of(self, outcome: str) -> int:
         """Runs with one outcome."""
         return self.counts.get(outcome, 0)
+
+    @property
+    def share(self) -> Share:
+        """Invalid runs of those that finished."""
+        invalid, finished = self.of(Verdict.INVALID.value), self.finished
+        if not finished:
+            return Share(invalid, finished, None, None, None)
+        low, high = wilson(invalid, finished)
+        return Share(invalid, finished, invalid / finished, low, high)
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A rate of invalid runs with its interval; none of none finished."""
+
+    invalid: int
+    finished: int
+    rate: float | None
+    low: float | None
+    high: float | None
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -85,28 +95,25 @@ class Matrix(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def matrix_of(rows: Sequence[RunRow], down: str, across: str) -> Matrix:
-    """Count `rows` by two dimensions.
+class _Side(msgspec.Struct, frozen=True):
+    """A dimension of a matrix: of each count, which of the runs it is of and which value."""
+
+    names: list[str]
+    at: Ints
+    codes: Ints
+
+
+def matrix_of(table: RunTable, rows: Ints, down: str, across: str) -> Matrix:
+    """Count runs by two dimensions.
 
     By `nemesis` or `bug` a run counts once for each of its own, so that sums exceed the runs.
     """
-    cells: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    down_totals: dict[str, Counter[str]] = defaultdict(Counter)
-    across_totals: dict[str, Counter[str]] = defaultdict(Counter)
-    total: Counter[str] = Counter()
-    for row in rows:
-        total[row.outcome] += 1
-        ups, sides = _values(row, down), _values(row, across)
-        for up in ups:
-            down_totals[up][row.outcome] += 1
-            for side in sides:
-                cells[up][side][row.outcome] += 1
-        for side in sides:
-            across_totals[side][row.outcome] += 1
+    ups, sides = _side(table, rows, down), _side(table, rows, across)
+    down_totals, across_totals = (_totals(table, rows, side) for side in (ups, sides))
     notes = [
         f"a run with several counts once for each {name}: sums can exceed the number of runs"
         for name in dict.fromkeys((down, across))
-        if name in _EACH
+        if name in LISTS
     ]
     kept_down, kept_across = _largest(down_totals), _largest(across_totals)
     for name, kept, all_of in (
@@ -118,26 +125,92 @@ def matrix_of(rows: Sequence[RunRow], down: str, across: str) -> Matrix:
     return Matrix(
         kept_down,
         kept_across,
-        {
-            up: {side: Cell(dict(cells[up][side])) for side in kept_across if side in cells[up]}
-            for up in kept_down
-        },
-        {up: Cell(dict(down_totals[up])) for up in kept_down},
-        {side: Cell(dict(across_totals[side])) for side in kept_across},
-        Cell(dict(total)),
+        _cells(table, rows[ups.at], (ups, kept_down), across, kept_across),
+        {up: down_totals[up] for up in kept_down},
+        {side: across_totals[side] for side in kept_across},
+        Cell(table.outcomes(rows)),
         tuple(notes),
     )
 
 
-def _values(row: RunRow, dimension: str) -> tuple[str, ...]:
-    if dimension in _EACH:
-        return tuple(dict.fromkeys(getattr(row, _EACH[dimension]))) or (NONE,)
-    return (field_text(row, dimension),)
+def _side(table: RunTable, rows: Ints, dimension: str) -> _Side:
+    """Every run once, or once for each of its nemeses or bugs."""
+    import numpy as np
+
+    texts = table.texts[column_of(dimension)]
+    assert texts.codes is not None
+    codes = texts.codes[rows]
+    if dimension not in LISTS:
+        return _Side(texts.names, np.arange(len(rows), dtype=np.int64), codes)
+    assert texts.lists is not None
+    items = [tuple(dict.fromkeys(names)) or (NONE,) for names in texts.lists]
+    known = {name: code for code, name in enumerate(dict.fromkeys(n for own in items for n in own))}
+    flat = np.array([known[name] for own in items for name in own], np.int64)
+    lengths = np.array([len(own) for own in items], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    own_lengths = lengths[codes]
+    at = np.repeat(np.arange(len(rows), dtype=np.int64), own_lengths)
+    within = np.arange(len(at), dtype=np.int64) - np.repeat(
+        np.cumsum(own_lengths) - own_lengths, own_lengths
+    )
+    return _Side(list(known), at, flat[np.repeat(starts[codes], own_lengths) + within])
 
 
-def _largest(totals: dict[str, Counter[str]]) -> tuple[str, ...]:
+def _counted(table: RunTable, rows: Ints, codes: Ints, size: int) -> list[Cell]:
+    """Runs by outcome of each code; `codes` are those of `rows`, below `size`."""
+    import numpy as np
+
+    outcome = table.texts["outcome"]
+    assert outcome.codes is not None
+    kinds = len(outcome.names)
+    counts = np.bincount(codes * kinds + outcome.codes[rows], minlength=size * kinds)
+    return [
+        Cell({name: n for name, n in zip(outcome.names, own, strict=True) if n})
+        for own in counts.reshape(size, kinds).tolist()
+    ]
+
+
+def _totals(table: RunTable, rows: Ints, side: _Side) -> dict[str, Cell]:
+    cells = _counted(table, rows[side.at], side.codes, len(side.names))
+    return {name: cell for name, cell in zip(side.names, cells, strict=True) if cell.total}
+
+
+def _cells(
+    table: RunTable,
+    rows: Ints,
+    ups: tuple[_Side, tuple[str, ...]],
+    across: str,
+    kept_across: tuple[str, ...],
+) -> dict[str, dict[str, Cell]]:
+    """The cells of the values that are kept; `rows` are the runs of the first side's counts."""
+    import numpy as np
+
+    side = _side(table, rows, across)
+    up_of, side_of = (
+        np.array([place.get(name, -1) for name in names], np.int64)
+        for names, place in (
+            (ups[0].names, {name: at for at, name in enumerate(ups[1])}),
+            (side.names, {name: at for at, name in enumerate(kept_across)}),
+        )
+    )
+    up, place = up_of[ups[0].codes[side.at]], side_of[side.codes]
+    shown = (up >= 0) & (place >= 0)
+    width = len(kept_across)
+    size = len(ups[1]) * width
+    cells = _counted(table, rows[side.at[shown]], up[shown] * width + place[shown], size)
+    return {
+        name: {
+            other: cell
+            for other, cell in zip(kept_across, cells[at * width :], strict=False)
+            if cell.total
+        }
+        for at, name in enumerate(ups[1])
+    }
+
+
+def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
     """The most frequent values within the bound, then by name."""
-    ordered = sorted(totals, key=lambda name: (-totals[name].total(), name))
+    ordered = sorted(totals, key=lambda name: (-totals[name].total, name))
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
@@ -150,140 +223,32 @@ class FailureGroup(msgspec.Struct, frozen=True):
     bugs: tuple[str, ...]
     runs: int
     first: str  # the key of the oldest
+    first_started: str
+    last_started: str
+    value: str = ""  # of the dimension asked for, in which the oldest is
 
 
-def failures_of(rows: Iterable[RunRow]) -> list[FailureGroup]:
+def failures_of(table: RunTable, rows: Ints, dimension: str | None = None) -> list[FailureGroup]:
     """Groups of runs with a signature: invalid ones first, without bugs first, then the largest."""
-    found: dict[tuple[str, str, str, tuple[str, ...]], list[RunRow]] = defaultdict(list)
-    for row in rows:
-        if row.signature:
-            found[row.outcome, row.signature, row.target, row.bugs].append(row)
-    groups = [
-        FailureGroup(*key, len(members), min(members, key=lambda row: (row.started, row.key)).key)
-        for key, members in found.items()
-    ]
+    signed = rows[table.texts["signature"].that(bool)[rows]]
+    texts = table.texts
+    groups = []
+    for own in table.groups(signed, ("outcome", "signature", "target", "bugs")):
+        newest, oldest = int(own[0]), int(own[-1])
+        groups.append(
+            FailureGroup(
+                texts["outcome"].at(oldest),
+                texts["signature"].at(oldest),
+                texts["target"].at(oldest),
+                texts["bugs"].items_at(oldest),
+                len(own),
+                table.key(oldest),
+                texts["started"].at(oldest),
+                texts["started"].at(newest),
+                "" if dimension is None else texts[dimension].shown(oldest),
+            )
+        )
     rank = {outcome: place for place, outcome in enumerate(OUTCOMES)}
     return sorted(
         groups, key=lambda group: (rank[group.outcome], bool(group.bugs), -group.runs, group.first)
     )
-
-
-class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One label or day of runs that are alike otherwise.
-
-    Rates and latencies are medians over `measured` of its finished runs.
-    """
-
-    value: str
-    population: str  # what else the runs have in common, in words
-    setting: str
-    label: str
-    first_started: str
-    counts: dict[str, int]
-    finished: int
-    invalid: int
-    rate: float | None
-    low: float | None
-    high: float | None
-    measured: int
-    ok_per_s: float | None
-    p99_ns: float | None
-
-
-def trends_of(
-    rows: Sequence[RunRow], dimension: str, briefs: dict[str, Brief]
-) -> tuple[list[TrendPoint], list[str]]:
-    """A point a value and kind of runs, in the order of their first runs, and what was cut.
-
-    Runs of different settings are never one point, nor are those of different labels.
-    """
-    groups = _grouped(rows, dimension)
-    points = []
-    for value, members in groups:
-        one = members[0]
-        counts = Counter(row.outcome for row in members)
-        cell = Cell(dict(counts))
-        invalid = cell.of(Verdict.INVALID.value)
-        low, high = wilson(invalid, cell.finished) if cell.finished else (None, None)
-        known = [briefs[row.key] for row in members if row.key in briefs]
-        paces = [brief.ok_per_s for brief in known if brief.ok_per_s is not None]
-        tails = [brief.p99_ns for brief in known if brief.p99_ns is not None]
-        points.append(
-            TrendPoint(
-                value=value,
-                population=_words(one, dimension),
-                setting=one.setting,
-                label="" if dimension == "label" else one.label or NONE,
-                first_started=min((row.started for row in members if row.started), default=""),
-                counts=dict(counts),
-                finished=cell.finished,
-                invalid=invalid,
-                rate=invalid / cell.finished if cell.finished else None,
-                low=low,
-                high=high,
-                measured=len(paces),
-                ok_per_s=statistics.median(paces) if paces else None,
-                p99_ns=statistics.median(tails) if tails else None,
-            )
-        )
-    settings: dict[str, set[str]] = defaultdict(set)
-    for point in points:
-        settings[point.population].add(point.setting)
-    points = [
-        point
-        if len(settings[point.population]) == 1
-        else msgspec.structs.replace(
-            point, population=f"{point.population} · options {point.setting[:6]}"
-        )
-        for point in points
-    ]
-    notes = []
-    if len(points) > POINTS_MAX:
-        notes.append(f"only the last {POINTS_MAX} of {len(points)} values of {dimension}")
-    return points[-POINTS_MAX:], notes
-
-
-def _grouped(rows: Iterable[RunRow], dimension: str) -> list[tuple[str, list[RunRow]]]:
-    """Rows by value and kind of runs; kinds side by side, each by its first run."""
-    kinds: dict[tuple[str, str], dict[str, list[RunRow]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        label = "" if dimension == "label" else row.label or NONE
-        kinds[row.setting, label][field_text(row, dimension)].append(row)
-
-    def since(members: list[RunRow]) -> str:
-        return min((row.started for row in members), default="")
-
-    ordered = sorted(
-        kinds.items(), key=lambda item: (min(map(since, item[1].values()), default=""), item[0])
-    )
-    return [
-        group
-        for _, values in ordered
-        for group in sorted(values.items(), key=lambda item: (since(item[1]), item[0]))
-    ]
-
-
-def _words(row: RunRow, dimension: str) -> str:
-    """What the runs of a point have in common, but for the dimension itself."""
-    parts = ("target", "environment", "name", "bugs", "label")
-    said = [field_text(row, part) for part in parts if part != dimension]
-    return " · ".join(text for text in said if text != NONE)
-
-
-def sample(rows: Sequence[RunRow], dimension: str) -> list[RunRow]:
-    """Runs to measure: up to `SAMPLE_MAX` finished ones a value, evenly spread over time.
-
-    The first of every value come first, so that a deadline leaves something of each.
-    """
-    chosen: list[list[RunRow]] = []
-    for _, members in _grouped(rows, dimension)[-POINTS_MAX:]:
-        finished = sorted(
-            (row for row in members if row.outcome in {verdict.value for verdict in Verdict}),
-            key=lambda row: (row.started, row.key),
-        )
-        step = max(1, math.ceil(len(finished) / SAMPLE_MAX))
-        chosen.append(finished[::step])
-    longest = max((len(members) for members in chosen), default=0)
-    return [
-        members[place] for place in range(longest) for members in chosen if place < len(members)
-    ]

@@ -1,7 +1,9 @@
-"""The store as the pages see it: rows, numbers and artefacts, cached within bounds.
+"""Runs as the pages see them: a table of all, and of one its folder, numbers and artefacts.
 
-One scan at a time, and not more often than it pays: the next one comes after `SCAN_REST` times what
-the last one took. Numbers of a run hold as long as its history has the same time and size.
+Where runs come from, a store or a lake, is one of two classes below this one
+(`results.serve.store_library`, `results.serve.lake_library`). Both give a table of all runs
+(`results.serve.run_table`) and the folder of any of them; what is made of a folder is here, cached
+within bounds. Numbers of a run hold as long as its history has the same time and size.
 """
 
 from __future__ import annotations
@@ -9,32 +11,35 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
+from harness.case import Case, load_case
 from harness.errors import HarnessError, HistoryError
-from harness.ops import CheckResult, Verdict
+from harness.ops import CheckResult
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
-from results.run_index import Index, RunRow, ScanCache, is_plain_name, scan
+from results.run_index import RunRow
 from results.run_numbers import RunNumbers, run_numbers
-from results.serve.paths import NotThere, first_link, open_below
+from results.serve.compare import checks_of
+from results.serve.paths import FileEntry, NotThere, files_below, first_link, open_below
+from results.serve.run_table import RunTable
 
-__all__ = ["ARTEFACTS", "REPORT_FOLDER", "REPORT_PAGE", "ArtefactFailed", "Brief", "Library"]
+if TYPE_CHECKING:
+    from results.intervals import Ints
 
-SCAN_EVERY_S: Final = 2.0
-SCAN_REST: Final = 10.0
+__all__ = ["ARTEFACTS", "REPORT_PAGE", "ArtefactFailed", "Brief", "Command", "Library", "Pace"]
+
 NUMBERS_KEPT: Final = 32
 """Whole numbers of runs: up to some MB each, for a run of a day."""
-CHECKS_MAX: Final = 1_000
 BRIEFS_KEPT: Final = 100_000
 ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
 """Files that are made when somebody asks for them, by which reporter."""
-REPORT_FOLDER: Final = ".report"
 REPORT_PAGE: Final = "report.html"
 _WAIT_S: Final = 60.0
 
@@ -50,6 +55,21 @@ class Brief(msgspec.Struct, frozen=True, gc=False):
 
     ok_per_s: float | None
     p99_ns: int | None
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How some runs served: medians, `None` where nothing is known, and of how many runs."""
+
+    measured: int
+    ok_per_s: float | None
+    p99_ns: float | None
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What to type to have a run again, and what it does in a word."""
+
+    word: str
+    text: str
 
 
 _Stamp = tuple[int, int, int]
@@ -78,54 +98,109 @@ class _Kept(Generic[T]):
                 self._things.popitem(last=False)
 
 
-class Library:
-    """One store. Safe to use from many threads."""
+class Library(ABC):
+    """Runs to look at. Safe to use from many threads."""
 
-    def __init__(self, store: Path) -> None:
-        """Nothing is read before it is asked for."""
-        self.store = store
-        self._cache = ScanCache()
-        self._index: Index | None = None
-        self._rows: dict[str, RunRow] = {}
-        self._next_scan_s = 0.0
-        self._scanning = threading.Lock()
+    kind: ClassVar[str]  # store or lake
+    faults_are: ClassVar[str]  # what the number of faults of a run counts
+    pace_words: ClassVar[tuple[str, str]]  # titles of the plots of `paces`
+    pace_note: ClassVar[str]  # of what the medians of `paces` are
+
+    def __init__(self, place: str) -> None:
+        """`place` is what the user named. Nothing is read before it is asked for."""
+        self.place = place
         self._making = threading.Lock()
         self._numbers: _Kept[RunNumbers] = _Kept(NUMBERS_KEPT)
         self._briefs: _Kept[Brief] = _Kept(BRIEFS_KEPT)
 
-    def index(self) -> Index:
-        """The rows of all runs, at most a moment old; raises `UsageError` for a lost store."""
-        with self._scanning:
-            now_s = time.monotonic()
-            if self._index is None or now_s >= self._next_scan_s:
-                self._index = scan(self.store, self._cache)
-                self._rows = {row.key: row for row in self._index.rows}
-                took_s = time.monotonic() - now_s
-                self._next_scan_s = time.monotonic() + max(SCAN_EVERY_S, took_s * SCAN_REST)
-            return self._index
+    # --- what a store and a lake do in their own ways ----------------------------------------
+
+    @abstractmethod
+    def table(self) -> RunTable:
+        """All runs, at most a moment old; raises `UsageError` where they are lost."""
+
+    @abstractmethod
+    def folder(self, row: RunRow) -> Path:
+        """A folder with the files of a run.
+
+        Raises `NotThere` for what may not be shown, and `HarnessError` where it cannot be had.
+        """
+
+    @abstractmethod
+    def open(self, row: RunRow, parts: Sequence[str]) -> int:
+        """The descriptor of a file in the run's folder; raises as `folder`."""
+
+    @abstractmethod
+    def command(self, row: RunRow) -> Command | None:
+        """How to have the run again."""
+
+    @abstractmethod
+    def reported_checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str]:
+        """Verdicts of a run without `results.json`, and whose they are; nothing if none."""
+
+    @abstractmethod
+    def paces(
+        self, table: RunTable, groups: Sequence[Ints], *, time_limit_s: float
+    ) -> tuple[list[Pace], list[str]]:
+        """How each of these groups of runs served, and what is to be said about that."""
+
+    @abstractmethod
+    def report_folder(self) -> tuple[Path, str] | None:
+        """Where `harness report` leaves its page: a folder, and the name of one in it."""
+
+    # --- all runs ----------------------------------------------------------------------------
 
     def row(self, key: str) -> RunRow | None:
         """The run "name/run", if there is such a one."""
-        self.index()
-        return self._rows.get(key)
+        table = self.table()
+        place = table.find(key)
+        return None if place is None else table.row(place)
 
-    def folder(self, row: RunRow) -> Path:
-        """Where a run lies; raises `NotThere` for names that cannot stand in an address."""
-        if not (is_plain_name(row.name) and is_plain_name(row.run)):
-            raise NotThere
-        folder = self.store / row.name / row.run
-        if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
-            raise NotThere
-        return folder
+    # --- one run -----------------------------------------------------------------------------
 
-    # --- numbers -----------------------------------------------------------------------------
+    def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
+        """What checkers said: beside the run, or else what is known elsewhere; and what is not."""
+        try:
+            checks, trouble = checks_of(self.folder(row))
+        except HistoryError as error:
+            checks, trouble = (), str(error)
+        if checks:
+            return checks, trouble
+        try:
+            reported, whose = self.reported_checks(row)
+        except HarnessError as error:
+            return (), str(error)
+        return (
+            (reported, f"there is no results.json: these are {whose}")
+            if reported
+            else (
+                (),
+                trouble,
+            )
+        )
+
+    def case(self, row: RunRow) -> Case | None:
+        """What a run was asked for; `None` where that cannot be read."""
+        try:
+            # The row has a case only if the file is plain and of bounded size.
+            return None if row.seed is None else load_case(self.folder(row) / "case.json")
+        except HarnessError:
+            return None
+
+    def files(self, row: RunRow) -> tuple[list[FileEntry], bool]:
+        """The files of a run by name, and whether there are more."""
+        try:
+            return files_below(self.folder(row))
+        except HistoryError:  # `checks` says it
+            return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:
         """The numbers of a run; raises `HistoryError`."""
-        stamp = self._stamp(row)
+        folder = self._sealed(row)
+        stamp = _stamp(folder)
         made = self._numbers.get(row.key, stamp)
         if made is None:
-            made = run_numbers(self._sealed(row))
+            made = run_numbers(folder)
             self._numbers.put(row.key, stamp, made)
             self._briefs.put(row.key, stamp, Brief(made.ok_per_s, made.p99_ns))
         return made
@@ -141,7 +216,8 @@ class Library:
         made: dict[str, Brief] = {}
         for row in rows:
             try:
-                stamp = self._stamp(row)
+                folder = self._sealed(row)
+                stamp = _stamp(folder)
             except HistoryError:
                 made[row.key] = Brief(None, None)
                 continue
@@ -149,12 +225,12 @@ class Library:
             if found is not None:
                 made[row.key] = found
             elif time.monotonic() < deadline_s:
-                made[row.key] = self._brief(row, stamp)
+                made[row.key] = self._brief(row, folder, stamp)
         return made
 
-    def _brief(self, row: RunRow, stamp: _Stamp) -> Brief:
+    def _brief(self, row: RunRow, folder: Path, stamp: _Stamp) -> Brief:
         try:
-            numbers = run_numbers(self._sealed(row))
+            numbers = run_numbers(folder)
             brief = Brief(numbers.ok_per_s, numbers.p99_ns)
         except HistoryError:
             brief = Brief(None, None)
@@ -166,13 +242,6 @@ class Library:
             return self.folder(row)
         except NotThere as error:
             raise HistoryError(f"the run {row.key} has no folder any more") from error
-
-    def _stamp(self, row: RunRow) -> _Stamp:
-        try:
-            found = (self.store / row.name / row.run / "history.parquet").lstat()
-        except (OSError, ValueError) as error:
-            raise HistoryError("there is no sealed history") from error
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
     # --- artefacts ---------------------------------------------------------------------------
 
@@ -204,35 +273,30 @@ class Library:
             self._making.release()
 
     def has_report(self) -> bool:
-        """Whether `harness report` left its page in the store."""
+        """Whether `harness report` left its page where we find it."""
         try:
             os.close(self.report_file((REPORT_PAGE,)))
         except NotThere:
             return False
         return True
 
-    def reported_checks(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """What the last `harness report` found of a run; nothing where it knows nothing of it."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            with os.fdopen(self.report_file(("tables", "verdicts.parquet")), "rb") as file:
-                columns = ["checker", "verdict", "reason"]
-                found = pq.read_table(file, columns=columns, filters=[("run", "=", row.key)])
-            return tuple(
-                CheckResult(one["checker"], Verdict(one["verdict"]), one["reason"])
-                for one in found.slice(0, CHECKS_MAX).to_pylist()
-            )
-        except (NotThere, OSError, pa.ArrowException, ValueError, KeyError):
-            return ()
-
     def report_file(self, parts: tuple[str, ...]) -> int:
         """The descriptor of a file that `harness report` left; raises `NotThere`."""
-        folder = self.store / REPORT_FOLDER
-        if folder.is_symlink():
+        found = self.report_folder()
+        if found is None or (found[0] / found[1]).is_symlink():
             raise NotThere
-        return open_below(folder, parts)
+        return open_below(found[0] / found[1], parts)
+
+    def close(self) -> None:  # noqa: B027 - a store holds nothing
+        """Let go of everything."""
+
+
+def _stamp(folder: Path) -> _Stamp:
+    try:
+        found = (folder / "history.parquet").lstat()
+    except (OSError, ValueError) as error:
+        raise HistoryError("there is no sealed history") from error
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _is_newer(folder: Path, file: str) -> bool:

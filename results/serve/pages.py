@@ -3,62 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.case import replay_command
 from harness.errors import HistoryError
 from harness.ops import CheckResult
 from results.run_index import OUTCOMES, RunRow
 from results.run_numbers import RunNumbers
-from results.serve.compare import checks_of, differences, kinds_of_both
-from results.serve.drawing import availability, peak, trend_plots
-from results.serve.groups import (
-    DIMENSIONS,
-    ORDERED,
-    TREND_DIMENSIONS,
-    failures_of,
-    matrix_of,
-    sample,
-    trends_of,
-)
+from results.serve.compare import differences, kinds_of_both
+from results.serve.drawing import availability, peak
+from results.serve.group_pages import labels
+from results.serve.groups import failures_of
 from results.serve.library import ARTEFACTS, Library
-from results.serve.paths import NotThere, files_below
+from results.serve.page import Page
+from results.serve.paths import NotThere
 from results.serve.query import (
+    LISTS,
     PAGE_ROWS,
     BadQuery,
     Query,
-    field_text,
+    column_of,
     matching,
+    ordered,
     parse_query,
-    sorted_rows,
 )
+from results.serve.run_table import NONE, RunTable
 from results.statistics import QUANTILES
 
-__all__ = ["Page", "compare", "matrix", "run", "runs", "the_run", "trends"]
+if TYPE_CHECKING:
+    from results.intervals import Ints
+
+__all__ = ["Page", "compare", "run", "runs", "the_run"]
 
 CHOICES_MAX: Final = 60
 EXPLANATION_LINES_MAX: Final = 60
 FILES_SHOWN_MAX: Final = 500
 GROUPS_SHOWN_MAX: Final = 12
 SIBLINGS_MAX: Final = 20
-MEASURE_S: Final = 2.0
+SIBLINGS_NEAR: Final = 8
 _CHOICE_FIELDS: Final = (
     *("verdict", "nemesis", "bug", "workload", "label", "environment", "target", "profile"),
-    *("name", "checker", "signature"),
+    *("name", "code", "checker", "signature"),
 )
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A template, what it shows, and the same as data."""
-
-    template: str
-    context: dict[str, Any]
-    data: Any
 
 
 def the_run(library: Library, key: str) -> RunRow:
@@ -72,34 +60,35 @@ def the_run(library: Library, key: str) -> RunRow:
 def runs(library: Library, query_text: str) -> Page:
     """The list of runs."""
     query, _ = parse_query(query_text)
-    index = library.index()
-    found = sorted_rows(matching(index.rows, query), query.sort)
+    table = library.table()
+    found = matching(table, query)
     pages = max(1, math.ceil(len(found) / PAGE_ROWS))
     first = (query.page - 1) * PAGE_ROWS
-    shown = found[first : first + PAGE_ROWS]
-    counts = Counter(row.outcome for row in found)
-    groups = failures_of(found)
+    places = ordered(table, found, query.sort)[first : first + PAGE_ROWS]
+    shown = [table.row(int(place)) for place in places]
+    counts = table.outcomes(found)
+    groups = failures_of(table, found)
     context = {
         "query": query,
         "rows": shown,
         "matching": len(found),
-        "total": len(index.rows),
+        "total": len(table),
         "pages": pages,
         "first": first,
-        "counts": [(name, counts[name]) for name in OUTCOMES if counts[name]],
-        "index_notes": index.notes,
-        "choices": _choices(index.rows, query),
+        "counts": [(name, counts[name]) for name in OUTCOMES if name in counts],
+        "index_notes": table.notes,
+        "choices": _choices(table, query),
         "groups": groups[:GROUPS_SHOWN_MAX],
         "groups_cut": max(0, len(groups) - GROUPS_SHOWN_MAX),
     }
     data = {
-        "store": str(library.store),
-        "total": len(index.rows),
+        library.kind: library.place,
+        "total": len(table),
         "matching": len(found),
         "page": query.page,
         "pages": pages,
-        "counts": dict(counts),
-        "notes": index.notes,
+        "counts": counts,
+        "notes": table.notes,
         "signatures": groups[:GROUPS_SHOWN_MAX],
         "runs": [_row_data(row) for row in shown],
     }
@@ -108,22 +97,20 @@ def runs(library: Library, query_text: str) -> Page:
 
 def _row_data(row: RunRow) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(row)
-    del data["text"]
     return data
 
 
-def _choices(rows: Sequence[RunRow], query: Query) -> dict[str, list[str] | None]:
+def _choices(table: RunTable, query: Query) -> dict[str, list[str] | None]:
     """The values to choose from, by filter; `None` where there are too many for a menu."""
     found: dict[str, list[str] | None] = {}
     for name in _CHOICE_FIELDS:
-        values: set[str] = set()
-        for row in rows:
-            if name in {"nemesis", "bug"}:
-                values.update(row.nemeses if name == "nemesis" else row.bugs)
-            else:
-                values.add(field_text(row, name))
+        texts = table.texts[column_of(name)]
+        values = set(texts.names)
+        if name in LISTS:
+            assert texts.lists is not None
+            values = {item for names in texts.lists for item in names}
         if name == "bug":
-            values.add("(none)")
+            values.add(NONE)
         chosen = query.filters.get(name)
         if chosen is not None:
             values.add(chosen)  # a link may ask for what there is no more
@@ -133,9 +120,8 @@ def _choices(rows: Sequence[RunRow], query: Query) -> dict[str, list[str] | None
 
 def run(library: Library, row: RunRow) -> Page:
     """One run."""
-    folder = library.folder(row)
-    checks, trouble = _checks(library, row)
-    files, more = files_below(folder)
+    files, more = library.files(row)
+    checks, trouble = library.checks(row)
     numbers, no_numbers = _numbers(library, row)
     context = {
         "row": row,
@@ -149,7 +135,7 @@ def run(library: Library, row: RunRow) -> Page:
         "no_numbers": no_numbers,
         "quantiles": [permille / 1000 for permille in QUANTILES],
         "plot": None if numbers is None else availability(numbers, end_s=_end_s(numbers)),
-        "replay": _replay(library.store, row),
+        "command": library.command(row),
         "siblings": _siblings(library, row),
     }
     data = {
@@ -160,17 +146,6 @@ def run(library: Library, row: RunRow) -> Page:
         "notes": [text for text in (trouble, no_numbers) if text],
     }
     return Page("run.html", context, data)
-
-
-def _checks(library: Library, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-    """What checkers said: beside the run, or else in the last `harness report` of the store."""
-    checks, trouble = checks_of(library.folder(row))
-    if checks:
-        return checks, trouble
-    reported = library.reported_checks(row)
-    if not reported:
-        return (), trouble
-    return reported, "there is no results.json: these are the verdicts of the last harness report"
 
 
 def _numbers(library: Library, row: RunRow) -> tuple[RunNumbers | None, str | None]:
@@ -188,23 +163,20 @@ def _bounded(check: CheckResult) -> list[str]:
     return [*lines[:EXPLANATION_LINES_MAX], f"... and {rest} more lines, in results.json"]
 
 
-def _replay(store: Path, row: RunRow) -> str | None:
-    if row.seed is None or not row.environment:
-        return None
-    return replay_command(store / row.name / row.run / "case.json", row.environment)
-
-
 def _siblings(library: Library, row: RunRow) -> list[RunRow]:
     """Runs to compare with: of the same seed first, then the nearest of the same series."""
-    others = [other for other in library.index().rows if other.key != row.key]
-    same_seed = [other for other in others if row.seed is not None and other.seed == row.seed]
-    series = sorted(
-        (other for other in others if other.name == row.name), key=lambda other: other.started
-    )
-    before = [other for other in reversed(series) if other.started <= row.started]
-    after = [other for other in series if other.started > row.started]
-    ordered = {other.key: other for other in (*same_seed[:8], *before[:8], *after[:8])}
-    return list(ordered.values())[:SIBLINGS_MAX]
+    table = library.table()
+    own = table.find(row.key)
+    same_seed: Ints = table.every[:0]
+    if row.seed is not None:
+        same_seed = matching(table, Query({"seed": str(row.seed)}))
+    series = matching(table, Query({"name": row.name}))
+    same_seed = same_seed[same_seed != own][:SIBLINGS_NEAR]
+    at = len(series) if own is None else int(series.searchsorted(own))
+    newer, older = series[max(0, at - SIBLINGS_NEAR) : at], series[at : at + SIBLINGS_NEAR + 1]
+    places = [*same_seed, *older, *newer[::-1]]
+    found = [int(place) for place in dict.fromkeys(places) if place != own]
+    return [table.row(place) for place in found[:SIBLINGS_MAX]]
 
 
 def _end_s(numbers: RunNumbers) -> int:
@@ -212,17 +184,19 @@ def _end_s(numbers: RunNumbers) -> int:
 
 
 def compare(library: Library, query_text: str) -> Page:
-    """Two runs."""
-    _, also = parse_query(query_text, also=("run",))
+    """Two runs, or two labels."""
+    query, also = parse_query(query_text, also=("run", "label"))
     keys = also["run"]
+    if also["label"] and not keys:
+        return labels(library, query, also["label"])
     if len(keys) != 2:
         raise BadQuery(
             f"a comparison is of two runs, and {len(keys)} are given: tick two in the list"
         )
     pair = [the_run(library, key) for key in keys]
-    folders = [library.folder(row) for row in pair]
-    found = differences((folders[0], pair[0]), (folders[1], pair[1]))
-    checks = [_checks(library, row) for row in pair]
+    cases = [library.case(row) for row in pair]
+    found = differences((cases[0], pair[0]), (cases[1], pair[1]))
+    checks = [library.checks(row) for row in pair]
     numbers = [_numbers(library, row) for row in pair]
     there = [made for made, _ in numbers if made is not None]
     end_s = max((_end_s(made) for made in there), default=1)
@@ -268,71 +242,3 @@ def _verdicts(
     by_name = [{check.checker: check for check in checks} for checks in both]
     names = sorted({name for checks in by_name for name in checks})
     return [(name, tuple(checks.get(name) for checks in by_name)) for name in names]
-
-
-def matrix(library: Library, query_text: str) -> Page:
-    """Outcomes by two dimensions."""
-    query, also = parse_query(query_text, also=("down", "across"))
-    down = _dimension(also["down"], "nemesis", "down", DIMENSIONS)
-    across = _dimension(also["across"], "workload", "across", DIMENSIONS)
-    rows = matching(library.index().rows, query)
-    made = matrix_of(rows, down, across)
-    context = {
-        "query": query,
-        "down": down,
-        "across": across,
-        "dimensions": DIMENSIONS,
-        "outcomes": OUTCOMES,
-        "matrix": made,
-        "notes": (*library.index().notes, *made.notes),
-        "has_report": library.has_report(),
-    }
-    data = {
-        "down": down,
-        "across": across,
-        "runs": len(rows),
-        "cells": {
-            up: {side: cell.counts for side, cell in cells.items()}
-            for up, cells in made.cells.items()
-        },
-        "totals": {
-            "down": {name: cell.counts for name, cell in made.row_totals.items()},
-            "across": {name: cell.counts for name, cell in made.column_totals.items()},
-            "all": made.total.counts,
-        },
-        "notes": context["notes"],
-    }
-    return Page("matrix.html", context, data)
-
-
-def _dimension(given: list[str], default: str, name: str, known: Sequence[str]) -> str:
-    value = next((text for text in reversed(given) if text), default)
-    if value not in known:
-        raise BadQuery(f"{name} is {value!r}; it is one of {', '.join(known)}")
-    return value
-
-
-def trends(library: Library, query_text: str) -> Page:
-    """Failure rate, rate of operations and latency over labels or days."""
-    query, also = parse_query(query_text, also=("by",))
-    rows = matching(library.index().rows, query)
-    labels = {row.label for row in rows}
-    default = "label" if len(labels) > 1 else "day"
-    by = _dimension(also["by"], default, "by", TREND_DIMENSIONS)
-    wanted = sample(rows, by)
-    briefs = library.briefs(wanted, time_limit_s=MEASURE_S)
-    points, cut = trends_of(rows, by, briefs)
-    notes = [*library.index().notes, *cut]
-    if len(briefs) < len(wanted):
-        notes.append(f"{len(briefs)} of {len(wanted)} histories are read so far; reload to read on")
-    context = {
-        "query": query,
-        "by": by,
-        "dimensions": TREND_DIMENSIONS,
-        "points": points,
-        "plots": trend_plots(points, joined=by in ORDERED),
-        "notes": notes,
-        "runs": len(rows),
-        "has_report": library.has_report(),
-    }
-    return Page("trends.html", context, {"by": by, "points": points, "notes": notes})

@@ -16,7 +16,7 @@ import msgspec
 
 from results.run_index import is_plain_name
 
-__all__ = ["FileEntry", "NotThere", "files_below", "first_link", "open_below"]
+__all__ = ["FILES_MAX", "FileEntry", "NotThere", "files_below", "first_link", "open_below"]
 
 FILES_MAX: Final = 2_000
 DEPTH_MAX: Final = 6

@@ -3,7 +3,7 @@
 | parameter                        | a run is shown if                                             |
 |----------------------------------|---------------------------------------------------------------|
 | q                                | every word stands somewhere in it, in any case of letters     |
-| name, label, workload, bugs, ... | the field is exactly this; `(none)` where it is empty         |
+| name, label, workload, code, ... | the field is exactly this; `(none)` where it is empty         |
 | nemesis, bug                     | these, with commas between, are among its nemeses or bugs     |
 | verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
 | seed                             | 7, or 1..200                                                  |
@@ -15,58 +15,51 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from results.run_index import OUTCOMES, RunRow
+from results.run_index import OUTCOMES
+from results.serve.run_table import LIST_SEPARATOR, NONE, RunTable
+
+if TYPE_CHECKING:
+    from results.intervals import Flags, Ints
 
 __all__ = [
     "EXACT",
     "LISTS",
-    "NONE",
     "PAGE_ROWS",
     "RANGES",
     "SORTS",
     "BadQuery",
     "Query",
-    "field_text",
+    "column_of",
     "matching",
+    "ordered",
     "parse_query",
-    "sorted_rows",
 ]
 
 PAGE_ROWS: Final = 128
-NONE: Final = "(none)"
 PARAMETERS_MAX: Final = 50
 VALUE_CHARS_MAX: Final = 500
-LIST_SEPARATOR: Final = ","
 
 EXACT: Final = (
     *("name", "run", "label", "environment", "target", "profile", "workload", "nemeses", "bugs"),
-    *("verdict", "checker", "signature", "digest"),
+    *("verdict", "checker", "signature", "code", "setting", "digest"),
 )
 LISTS: Final = {"nemesis": "nemeses", "bug": "bugs"}
 RANGES: Final = ("seed", "ops", "wall_s", "simulated_s", "faults")
 SORTS: Final = (
     *("started", "name", "run", "label", "environment", "target", "profile", "workload"),
-    *(
-        "nemeses",
-        "bugs",
-        "verdict",
-        "checker",
-        "signature",
-        "seed",
-        "faults",
-        "ops",
-        "wall_s",
-        "simulated_s",
-    ),
+    *("nemeses", "bugs", "verdict", "checker", "signature", "code"),
+    *RANGES,
 )
-_NUMBER: Final = r"-?\d{1,18}(?:\.\d{1,9})?"
+_INT64_MAX: Final = (1 << 63) - 1
+_NUMBER: Final = r"-?\d{1,19}(?:\.\d{1,9})?"
 _RANGE: Final = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?|({_NUMBER})")
 _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?|(\d{4}-\d\d-\d\d)")
 
@@ -148,29 +141,35 @@ def _sort(value: str) -> str:
     return value
 
 
-def field_text(row: RunRow, name: str) -> str:
-    """A field as filters, links and cells have it; `(none)` where there is nothing."""
-    if name == "verdict":
-        return row.outcome
-    if name == "day":
-        return row.started[:10] or NONE
-    value = getattr(row, name)
-    if isinstance(value, tuple):
-        return LIST_SEPARATOR.join(value) or NONE
-    return NONE if value is None or value == "" else str(value)
+def column_of(name: str) -> str:
+    """The column of a table that a parameter or dimension is about."""
+    return {"verdict": "outcome", **LISTS}.get(name, name)
 
 
-def matching(rows: Iterable[RunRow], query: Query) -> list[RunRow]:
-    """The rows that pass all filters, in the order given."""
-    predicates = _predicates(query.filters)
-    return [row for row in rows if all(predicate(row) for predicate in predicates)]
+def matching(table: RunTable, query: Query) -> Ints:
+    """The runs that pass all filters, in the order of the table."""
+    found = table.every
+    for predicate in _predicates(query.filters):
+        found = found[predicate(table)[found]]
+    return found
 
 
-def _predicates(filters: dict[str, str]) -> list[Callable[[RunRow], bool]]:
-    made: list[Callable[[RunRow], bool]] = []
+def ordered(table: RunTable, rows: Ints, sort: str) -> Ints:
+    """These runs by a column; what has nothing in it comes last either way."""
+    if sort == "-started":
+        return rows  # as the table has them
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    return table.sorted(rows, column_of(name), descending=descending)
+
+
+Predicate = Callable[[RunTable], "Flags"]
+
+
+def _predicates(filters: dict[str, str]) -> list[Predicate]:
+    made: list[Predicate] = []
     for name, value in filters.items():
         if name == "q":
-            made.append(_words(value))
+            made += [_word(word) for word in value.lower().split()]
         elif name == "day":
             made.append(_day(value))
         elif name in RANGES:
@@ -180,27 +179,28 @@ def _predicates(filters: dict[str, str]) -> list[Callable[[RunRow], bool]]:
         else:
             if name == "verdict" and value not in OUTCOMES:
                 raise BadQuery(f"verdict is {value!r}; it is one of {', '.join(OUTCOMES)}")
-            made.append(_exactly(name, value))
+            made.append(_exactly(column_of(name), value))
     return made
 
 
-def _words(value: str) -> Callable[[RunRow], bool]:
-    words = value.lower().split()
-    return lambda row: all(word in row.text for word in words)
+def _word(word: str) -> Predicate:
+    return lambda table: table.containing(word)
 
 
-def _exactly(name: str, value: str) -> Callable[[RunRow], bool]:
-    return lambda row: field_text(row, name) == value
+def _exactly(column: str, value: str) -> Predicate:
+    return lambda table: table.texts[column].equal(value)
 
 
-def _among(field: str, value: str) -> Callable[[RunRow], bool]:
+def _among(column: str, value: str) -> Predicate:
     if value == NONE:
-        return lambda row: not getattr(row, field)
+        return lambda table: table.texts[column].listing(lambda names: not names)
     values = set(value.split(LIST_SEPARATOR))
-    return lambda row: value in getattr(row, field) or values.issubset(getattr(row, field))
+    return lambda table: table.texts[column].listing(
+        lambda names: value in names or values.issubset(names)
+    )
 
 
-def _range(name: str, value: str) -> Callable[[RunRow], bool]:
+def _range(name: str, value: str) -> Predicate:
     found = _RANGE.fullmatch(value.strip())
     if found is None or value.strip() == "..":
         raise BadQuery(f"{name} is {value!r}; write 7, 1..200, 10.. or ..200")
@@ -208,11 +208,23 @@ def _range(name: str, value: str) -> Callable[[RunRow], bool]:
     if exact is not None:
         low = high = exact
 
-    def inside(row: RunRow) -> bool:
-        number = getattr(row, name)
-        if number is None:
-            return False
-        return (low is None or number >= low) and (high is None or number <= high)
+    def inside(table: RunTable) -> Flags:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        numbers = table.numbers[name]
+        least, most = -math.inf if low is None else low, math.inf if high is None else high
+        if pa.types.is_floating(numbers.type):
+            least, most = float(least), float(most)
+        else:  # whole bounds: Arrow compares no others with whole numbers exactly
+            least = -_INT64_MAX if least < -_INT64_MAX else math.ceil(min(least, 1 << 63))
+            most = _INT64_MAX if most > _INT64_MAX else math.floor(max(most, -1 << 63))
+        if least > most:
+            return np.zeros(len(table), np.bool_)
+        within = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
+        found: Flags = pc.fill_null(within, False).to_numpy(zero_copy_only=False)
+        return found
 
     return inside
 
@@ -221,30 +233,12 @@ def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
 
 
-def _day(value: str) -> Callable[[RunRow], bool]:
+def _day(value: str) -> Predicate:
     if value == NONE:
-        return lambda row: not row.started
+        return lambda table: table.texts["day"].that(lambda day: not day)
     found = _DAY.fullmatch(value.strip())
     if found is None or value.strip() == "..":
         raise BadQuery(f"day is {value!r}; write 2026-11-21 or 2026-11-01..2026-11-30")
     first, last, exact = found.groups()
     first, last = first or exact or "", last or exact or "9999-99-99"
-    return lambda row: bool(row.started) and first <= row.started[:10] <= last
-
-
-def sorted_rows(rows: Sequence[RunRow], sort: str) -> list[RunRow]:
-    """`rows` by a column; what has nothing in it comes last either way."""
-    name, descending = sort.removeprefix("-"), sort.startswith("-")
-    rank = {outcome: place for place, outcome in enumerate(OUTCOMES)}
-    there: list[tuple[str | int | float, RunRow]] = []
-    absent: list[RunRow] = []
-    for row in rows:
-        value = rank[row.outcome] if name == "verdict" else getattr(row, name)
-        if isinstance(value, tuple):
-            value = LIST_SEPARATOR.join(value)
-        if value is None or value == "":
-            absent.append(row)
-        else:
-            there.append((value, row))
-    there.sort(key=lambda item: item[0], reverse=descending)
-    return [*(row for _, row in there), *absent]
+    return lambda table: table.texts["day"].that(lambda day: bool(day) and first <= day <= last)

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
+from results import numbers
 from results.templates import templates
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 def ensure_templates() -> jinja2.Environment:
     """The pages' templates; raises `UsageError` with the fix where Jinja2 is not installed."""
     environment = templates(_PACKAGE, "templates")
-    environment.filters["with_ops"] = _with_ops
+    environment.filters |= {"with_ops": _with_ops, "p_value": numbers.p_value}
     environment.globals.update(address=address, urlencode=urlencode)
     return environment
 

@@ -7,6 +7,7 @@
 | /run/NAME/RUN/FILE            | a file of it; report.html and trace.json are made on demand |
 | /zip/NAME/RUN.zip             | all its files                                               |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
+| /compare?label=A&label=B      | two labels; other filters hold for both                     |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
 | /trends?by=D                  | over labels or days                                         |
 | /report/                      | the page that `harness report` left, if it did              |
@@ -15,6 +16,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
@@ -24,7 +26,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from harness.errors import HarnessError
-from results.serve import pages
+from results.serve import group_pages, pages
 from results.serve.archive import ARCHIVE_BYTES_MAX, archive
 from results.serve.library import (
     ARTEFACTS,
@@ -33,7 +35,7 @@ from results.serve.library import (
     Library,
 )
 from results.serve.pages import Page, the_run
-from results.serve.paths import NotThere, files_below, open_below
+from results.serve.paths import NotThere
 from results.serve.query import BadQuery
 from results.serve.render import address, render, static_file
 from results.serve.server import Failure, Request, Response
@@ -60,7 +62,7 @@ _RAW: Final = "sandbox; default-src 'none'; frame-ancestors 'none'"
 
 
 class Application:
-    """Answers requests about one store."""
+    """Answers requests about one store or lake."""
 
     def __init__(self, library: Library) -> None:
         """Nothing is read yet."""
@@ -68,8 +70,8 @@ class Application:
         self._pages: dict[str, Callable[[Library, str], Page]] = {
             "": pages.runs,
             "compare": pages.compare,
-            "matrix": pages.matrix,
-            "trends": pages.trends,
+            "matrix": group_pages.matrix,
+            "trends": group_pages.trends,
         }
 
     def __call__(self, request: Request) -> Response:
@@ -137,24 +139,29 @@ class Application:
                 self.library.make(row, file[0])
             except ArtefactFailed as failed:
                 raise Failure(422, f"{file[0]} of {row.key} cannot be made: {failed}") from failed
-        number = open_below(self.library.store, (name, run, *file))
+        number = self.library.open(row, file)
         return _file(number, file[-1], is_page=file in _PAGES)
 
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        files, cut = files_below(self.library.folder(row))
+        self.library.folder(row)  # or why there is none
+        files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:
             raise Failure(413, "the run is too large for an archive; copy its folder instead")
         return Response(
             content_type="application/zip",
-            body=archive(self.library.store, name, run, files),
+            body=archive(run, files, functools.partial(self.library.open, row)),
             headers=(("Content-Disposition", f'attachment; filename="{_ascii(run)}.zip"'),),
             policy=_RAW,
         )
 
     def _report(self, rest: tuple[str, ...]) -> Response:
+        if self.library.report_folder() is None:
+            raise Failure(
+                404, "the report of a lake in a bucket lies where `harness report` was started"
+            )
         number = self.library.report_file(rest)
         return _file(number, rest[-1], is_page=rest[-1].endswith(".html"))
 

@@ -1,17 +1,22 @@
-"""`harness serve [STORE]`: browse a store until somebody presses Ctrl-C."""
+"""`harness serve [STORE|LAKE]`: browse a store or a lake until somebody presses Ctrl-C."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, counted, listed
+
+if TYPE_CHECKING:
+    from results.serve.library import Library
 
 __all__ = ["main"]
 
@@ -23,20 +28,21 @@ def main(arguments: Sequence[str]) -> int:
     """Serve; returns 0 when asked to stop."""
     parser = Parser(
         prog="harness serve",
-        description="Browse a store: its runs, any two side by side, verdicts by nemesis and "
-        "workload, trends. Prints the address; Ctrl-C ends.",
+        description="Browse a store or a lake: its runs, any two runs or labels side by side, "
+        "verdicts by nemesis and workload, trends. Prints the address; Ctrl-C ends.",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "store", nargs="?", type=Path, default=Path("store"), metavar="STORE",
-        help="(default: %(default)s)",
+        "place", nargs="?", default="store", metavar="STORE",
+        help="a folder of runs, or a lake: its folder, or s3://BUCKET/PREFIX (default: "
+        "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--bind",
         default="127.0.0.1",
         metavar="ADDRESS",
         help="an address of this machine; beyond the loopback device everybody who reaches it can "
-        "read the store (default: %(default)s)",
+        "read it (default: %(default)s)",
     )
     parser.add_argument(
         "--port", type=int, default=PORT, metavar="N",
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(list(arguments))
     if not 0 <= parsed.port <= 65_535:
         raise UsageError(f"--port is {parsed.port}; it must be in 0 .. 65535")
-    return _serve(parsed.store, _address(parsed.bind), parsed.port)
+    return _serve(parsed.place, _address(parsed.bind), parsed.port)
 
 
 def _address(bind: str) -> str:
@@ -61,33 +67,57 @@ def _address(bind: str) -> str:
         ) from error
 
 
-def _serve(store: Path, bind: str, port: int) -> int:
-    from results.serve.library import Library
+def _serve(place: str, bind: str, port: int) -> int:
     from results.serve.render import ensure_templates
     from results.serve.routes import Application
     from results.serve.server import StoreServer
 
     ensure_templates()
-    library = Library(store)
-    index = library.index()
-    try:
-        server = StoreServer(bind, port, Application(library))
-    except OSError as error:
-        raise _refused(bind, port, error) from error
-    before = signal.signal(signal.SIGTERM, _terminated)
-    try:
-        if not server.loopback:
-            note(f"harness: everybody who can reach {bind} can read {str(store)!r}")
-        runs = "1 run" if len(index.rows) == 1 else f"{len(index.rows)} runs"
-        note(f"harness: {runs} in {str(store)!r}; Ctrl-C ends")
-        say(server.url)
-        server.serve_forever(poll_interval=0.2)
-    except KeyboardInterrupt:
-        note("harness: stopped serving")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        server.server_close()
+    with contextlib.closing(_library(place)) as library:
+        runs = len(library.table())
+        try:
+            server = StoreServer(bind, port, Application(library))
+        except OSError as error:
+            raise _refused(bind, port, error) from error
+        before = signal.signal(signal.SIGTERM, _terminated)
+        try:
+            if not server.loopback:
+                note(f"harness: everybody who can reach {bind} can read {place!r}")
+            note(f"harness: {counted(runs, 'run')} in {place!r}; Ctrl-C ends")
+            say(server.url)
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            note("harness: stopped serving")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            server.server_close()
     return 0
+
+
+def _library(place: str) -> Library:
+    """The runs of a store or a lake; raises `UsageError` for what is neither."""
+    from results.report_lake import is_lake
+
+    if is_lake(place):
+        from results.serve.lake_library import LakeLibrary
+
+        return LakeLibrary(place)
+    from results.serve.store_library import StoreLibrary
+
+    made = StoreLibrary(Path(place))
+    if not len(made.table()):
+        with os.scandir(place) as entries:
+            strange = sorted(
+                entry.name
+                for entry in entries
+                if entry.name == "_delta_log" or (entry.is_file() and entry.name[0] != ".")
+            )
+        if strange:
+            raise UsageError(
+                f"{place!r} holds {listed(strange, limit=3)} and neither runs nor the tables of a "
+                "lake; name the folder of --store, or the URI of --lake"
+            )
+    return made
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

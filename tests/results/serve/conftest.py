@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from results.serve import pages
-from results.serve.library import Library
+from results.serve import group_pages
 from results.serve.routes import Application
 from results.serve.server import StoreServer
+from results.serve.store_library import StoreLibrary
 from tests.results.serve.stores import small_store
 
 CLIENT_S = 120.0
@@ -45,8 +45,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(store):
-    server = StoreServer("127.0.0.1", 0, Application(Library(store)))
+def serving(store, library=None):
+    """A store served, or what another library has."""
+    server = StoreServer("127.0.0.1", 0, Application(library or StoreLibrary(store)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -60,7 +61,7 @@ def serving(store):
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
     """Pages read all runs they show, also on a crowded machine: the limit has its own test."""
-    monkeypatch.setattr(pages, "MEASURE_S", CLIENT_S)
+    monkeypatch.setattr(group_pages, "MEASURE_S", CLIENT_S)
 
 
 @pytest.fixture(scope="module")

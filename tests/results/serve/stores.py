@@ -42,7 +42,7 @@ def history(latency_ms=2, count=20):
 
 def add_run(
     store, name, run, *, verdict=Verdict.VALID, label=None, started="2026-11-20T10:00:00+00:00",
-    made=None, results=None, finished=True, failure=None, **case,
+    made=None, results=None, finished=True, failure=None, interrupted=False, versions=None, **case,
 ):  # fmt: skip
     """A finished run; returns its folder."""
     the_case = Case(
@@ -57,7 +57,8 @@ def add_run(
     return keep_run(
         store, name, run, the_case, made, results,
         verdict=verdict, label=label, finished=finished, started=started, failure=failure,
-        wall_s=1.5, simulated_s=12.0, versions={"harness": "0.1.0"},
+        wall_s=1.5, simulated_s=12.0, versions=versions or {"harness": "0.1.0"},
+        interrupted=interrupted,
     )  # fmt: skip
 
 

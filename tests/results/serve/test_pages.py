@@ -300,7 +300,7 @@ def test_few_points_of_a_trend_have_their_names_below_them(tmp_path):
     with serving(store) as served:
         page = served.page("/trends")
     for label in ("one", "two", "three"):
-        assert page.count(f"<span>{label}</span>") == 3  # once a plot
+        assert page.count(f"<span>{label}</span>") == 6  # once a plot
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_trends_count_rate_and_interval(served):
 
 
 def polylines(served, query):
-    """The points of each line of the first drawing."""
-    plot = served.page(f"/trends?{query}").split("</figure>")[0]
+    """The points of each line of the first drawing of runs of one setting."""
+    plot = served.page(f"/trends?{query}").partition("Runs of one setting")[2].split("</figure>")[0]
     return [len(line.split()) for line in re.findall(r'<polyline[^>]* points="([^"]*)"', plot)]
 
 

@@ -12,8 +12,9 @@ from results import numbers
 from results.run_index import RunRow, ScanCache, read_bounded, scan
 from results.run_numbers import run_numbers
 from results.serve.compare import flat
-from results.serve.groups import trends_of
-from results.serve.library import Library
+from results.serve.over_time import trends_of
+from results.serve.run_table import table_of_rows
+from results.serve.store_library import StoreLibrary
 from results.statistics import QUANTILES, wilson
 from tests.results.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history, small_store
@@ -172,7 +173,7 @@ def test_leaves_of_json_by_path_and_their_bound():
 def test_numbers_are_read_again_when_the_history_changed(tmp_path):
     store = tmp_path / "store"
     folder = add_run(store, "x", "r", made=history(count=8))
-    library = Library(store)
+    library = StoreLibrary(store)
     row = library.row("x/r")
     assert library.numbers(row).total.count == 8
     assert library.numbers(row) is library.numbers(row)
@@ -187,8 +188,9 @@ def test_briefs_stop_at_their_deadline_and_go_on(tmp_path):
     store = tmp_path / "store"
     for number in range(3):
         add_run(store, "x", f"r{number}")
-    library = Library(store)
-    rows = library.index().rows
+    library = StoreLibrary(store)
+    table = library.table()
+    rows = [table.row(place) for place in range(len(table))]
     assert library.briefs(rows, time_limit_s=0) == {}
     first = library.briefs(rows[:1], time_limit_s=60)
     assert len(first) == 1
@@ -206,7 +208,8 @@ def test_histories_of_the_oracle_have_all_kinds():
 
 def test_a_label_without_a_finished_run_has_no_rate():
     row = RunRow(key="a/1", name="a", run="1", outcome="unfinished", label="x")
-    ((point,), _) = trends_of([row], "label", {})
+    table = table_of_rows([row])
+    (((point, _),), _) = trends_of(table, table.every, "label")
     assert (point.finished, point.rate, point.low, point.high) == (0, None, None, None)
 
 

@@ -1,0 +1,94 @@
+"""`harness lake check` looks at what reports found as well: `LAKE/results`."""
+
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from results.budgets import Budget
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.judged import RESULTS, ResultLake
+from results.lake.lake import Lake
+from results.lake.verb import main as lake_verb
+from tests.results.pipeline.test_lake_source import plain_lake, report
+
+pytestmark = pytest.mark.lake
+
+TABLES = {"runs", "verdicts"}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A lake of three runs that was reported on twice, with another budget the second time."""
+    root = tmp_path_factory.mktemp("judged")
+    uri = plain_lake(root)
+    report(uri)
+    report(uri, budget=Budget(cpu_s=299.0))
+    return uri
+
+
+@pytest.fixture
+def lake(judged, tmp_path):
+    """A copy of it, to spoil."""
+    return shutil.copytree(judged, tmp_path / "lake")
+
+
+def checked(lake, capsys):
+    code = lake_verb(["check", str(lake)])
+    own, _, found = capsys.readouterr().out.partition("what reports found")
+    return code, own, found
+
+
+def results_of(lake):
+    return ResultLake.beside(str(lake), {})
+
+
+def test_runs_that_were_judged_again_and_again_are_sound(lake, capsys):
+    code, own, found = checked(lake, capsys)
+    assert (code, own.splitlines()) == (0, ["sound  3 runs"])
+    assert found.splitlines()[-1] == "sound  6 rows"
+    lake_verb(["compact", str(lake)])
+    capsys.readouterr()
+    assert checked(lake, capsys)[0] == 0
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_a_file_of_the_results_that_is_gone_is_damage(lake, capsys, table):
+    name = results_of(lake).files(table)[0].name
+    (lake / RESULTS / table / name).unlink()
+    code, own, found = checked(lake, capsys)
+    assert (code, "sound" in own, "1 file lost" in found) == (1, True, True)
+    assert found.splitlines()[-1].startswith("damaged")
+
+
+def test_a_file_of_the_results_that_was_changed_is_damage(lake, capsys):
+    file = results_of(lake).files("verdicts")[0]
+    path = lake / RESULTS / "verdicts" / file.name
+    pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
+    code, _, found = checked(lake, capsys)
+    assert (code, "1 file of another size than written" in found) == (1, True)
+
+
+def test_results_about_runs_that_the_lake_lacks_are_left_over(judged, lake, capsys, tmp_path):
+    other = plain_lake(tmp_path / "other")  # the same runs, of another batch
+    shutil.copytree(lake / RESULTS, other / RESULTS)
+    code, _, found = checked(other, capsys)
+    assert code == 0
+    assert "left over  runs: results about 3 runs that the lake does not have" in found
+    again = Lake.open(str(judged), schemas=schemas(), version=SCHEMA_VERSION)
+    assert len(again.known()) == 3
+
+
+def test_results_without_their_table_of_runs(lake, capsys):
+    shutil.rmtree(lake / RESULTS / "runs")
+    code, own, found = checked(lake, capsys)
+    assert (code, "sound" in own) == (1, True)
+    assert "damaged   verdicts: has rows, and there is no table of runs" in found
+    shutil.rmtree(lake / RESULTS)
+    ResultLake.beside(str(lake), {}, create=True)
+    shutil.rmtree(lake / RESULTS / "runs")
+    code, _, found = checked(lake, capsys)
+    assert code == 0
+    assert "left over  verdicts: a creation was broken off" in found
+    for action in ("compact", "vacuum"):
+        assert lake_verb([action, str(lake)]) == 0

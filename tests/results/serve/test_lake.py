@@ -1,0 +1,481 @@
+"""`harness serve LAKE`: the pages of the store that went into it, and what only a lake has."""
+
+import html
+import io
+import json
+import re
+import shutil
+import zipfile
+from types import SimpleNamespace
+from urllib.parse import quote, urlencode
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli import main
+from results.lake.files import MAIN
+from results.lake.folders import folder_of
+from results.lake.lake import Lake
+from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.verb import main as lake_verb
+from results.report_verb import report_store
+from results.serve import lake_index, lake_library
+from results.serve.lake_library import LakeLibrary
+from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
+from tests.results.serve.conftest import serving
+from tests.results.serve.lakes import LOG, as_in_store, failing, ingested, make_store
+from tests.results.serve.stores import HOSTILE, add_run
+from tests.results.serve.test_strangers import TRAVERSALS, get, status
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.lake
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A store and its lake, both served."""
+    root = tmp_path_factory.mktemp("both")
+    store = make_store(root / "store")
+    library = LakeLibrary(str(ingested(store, root / "lake")))
+    with serving(store) as of_store, serving(root / "lake", library) as of_lake:
+        yield SimpleNamespace(store=of_store, lake=of_lake)
+    library.close()
+
+
+@pytest.fixture(name="eager")
+def eager_fixture(monkeypatch):
+    """Every page looks for news, and waits for them."""
+    monkeypatch.setattr(lake_index, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(lake_index, "LOOK_REST", 0.0)
+    monkeypatch.setattr(lake_index, "FAILED_REST_S", 0.0)
+    monkeypatch.setattr(lake_index, "WAIT_S", 120.0)
+
+
+@pytest.fixture
+def open_lake(tmp_path):
+    """Serves a lake while the test runs."""
+    made = []
+
+    def opened(uri):
+        library = LakeLibrary(str(uri))
+        block = serving(uri, library)
+        made.append((library, block))
+        return block.__enter__()
+
+    yield opened
+    for library, block in made:
+        block.__exit__(None, None, None)
+        library.close()
+
+
+def key_of(served, run):
+    """The key in the lake of a run of the store."""
+    (found,) = [row["key"] for row in served.api("runs")["runs"] if f"/{run}@" in row["key"]]
+    return found
+
+
+QUERIES = [
+    "", "verdict=invalid", "label=v1", "label=(none)", "nemesis=pause-leader",
+    "nemeses=kill-leader,pause-leader", "bug=(none)", "bug=NO-LEASE", "seed=3", "seed=2..5",
+    f"seed={2**62 + 1}", "day=2026-11-22", "day=..2026-11-22", "code=bbbb", "code=aaaa",
+    "q=LEASE+alpha", "q=alpha/a", "q=interrupt", "q=11-22", "q=harness+2", "target=etcd",
+    "sort=seed", "sort=-seed", "sort=verdict", "sort=-label", "sort=signature", "sort=run",
+    "sort=-wall_s", "sort=code", "ops=40..50", "wall_s=1.5", "simulated_s=..11", "faults=1..",
+    "checker=crash", "page=2", urlencode({"label": HOSTILE}),
+    urlencode({"signature": "lin · stale-read · cut · get", "sort": "-started"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_lists_are_those_of_the_store(both, query):
+    found, expected = (
+        json.loads(as_in_store(served.page(f"/api/runs?{query}")))
+        for served in (both.lake, both.store)
+    )
+    assert found.pop("lake") == str(both.lake.store)
+    assert expected.pop("store") == str(both.store.store)
+    assert found == expected
+
+
+def main_of(served, path):
+    """The content of a page, without what names the place."""
+    return as_in_store(served.page(path)).partition("<main")[2].partition("</main>")[0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/?label=v2", "/?q=none-such", "/matrix", "/matrix?down=signature&across=day",
+        "/matrix?down=bug&across=code&label=v2", "/compare?label=v1&label=v2",
+        "/compare?label=v2&label=(none)&target=kudu",
+    ],
+)  # fmt: skip
+def test_pages_are_those_of_the_store(both, path):
+    assert main_of(both.lake, path) == main_of(both.store, path)
+
+
+@pytest.mark.parametrize("by", ["label", "day", "code", "name", "bugs"])
+def test_trends_are_those_of_the_store_but_for_what_histories_say(both, by):
+    found, expected = (served.api(f"trends?by={by}") for served in (both.lake, both.store))
+    for point in found["points"]:
+        assert point.pop("p99_ns") is None
+        assert point.pop("ok_per_s") == pytest.approx(10 / 10.5)
+        assert point.pop("measured") == point["finished"]
+    for point in expected["points"]:
+        for name in ("p99_ns", "ok_per_s", "measured"):
+            point.pop(name)
+    assert json.loads(as_in_store(json.dumps(found))) == expected
+    page = both.lake.page(f"/trends?by={by}")
+    assert "p99 would take all their operations" in page
+    assert "operations ok a second of the run" in page
+
+
+@pytest.mark.parametrize("run", ["a1", "a3", "b3", "b5"])
+def test_a_run_is_that_of_the_store(both, run):
+    key = key_of(both.lake, run)
+    found = both.lake.api(f"run/{quote(key)}")
+    expected = both.store.api(f"run/{key.partition('@')[0]}")
+    assert found["run"] == {**expected["run"], "key": key, "run": key.partition("/")[2]}
+    assert found["numbers"] == expected["numbers"]
+    assert found["checkers"] == [
+        # Of a run that is valid the lake has verdicts and reasons.
+        check if expected["run"]["outcome"] != "valid" else {**check, "explanation": []}
+        for check in expected["checkers"]
+    ]
+    text = both.lake.page(f"/run/{quote(key)}/")
+    assert "faults injected" in text
+    assert "<script>alert" not in text
+
+
+def test_a_comparison_of_runs_is_that_of_the_store(both):
+    keys = [key_of(both.lake, run) for run in ("a1", "a3")]
+    found = both.lake.api(f"compare?{urlencode([('run', key) for key in keys])}")
+    expected = both.store.api("compare?run=alpha/a1&run=alpha/a3")
+    for name in ("differences", "differences_count", "equal_fields", "verdicts", "numbers"):
+        assert found[name] == expected[name], name
+
+
+def test_every_link_of_a_trend_lists_what_it_counts(both):
+    text = both.lake.page("/trends?by=day")
+    rows = re.findall(r'<tr data-row><th scope="row"><a class="open" href="/([^"]*)">', text)
+    points = both.lake.api("trends?by=day")
+    counts = [total["counts"] for total in points["totals"]]
+    counts += [point["counts"] for point in points["points"]]
+    assert len(rows) == len(counts) > 8
+    for href, expected in zip(rows, counts, strict=True):
+        assert both.lake.api("runs" + html.unescape(href))["counts"] == expected
+
+
+def test_files_of_a_failing_run_are_those_that_the_lake_keeps(both):
+    key = quote(key_of(both.lake, "b5"))
+    assert both.lake.page(f"/run/{key}/logs/m1.log") == LOG
+    assert both.lake.page(f"/run/{key}/report.html") == "<h1>kept</h1>"
+    with zipfile.ZipFile(io.BytesIO(both.lake.ask(f"/zip/{key}.zip")[2])) as archive:
+        names = {name.partition("/")[2] for name in archive.namelist()}
+    assert names == {
+        "case.json", "run.json", "results.json", "history.parquet", "logs/m1.log", "report.html",
+    }  # fmt: skip
+
+
+def test_a_valid_run_gets_its_page_and_trace_when_asked(both):
+    key = quote(key_of(both.lake, "a1"))
+    code, headers, body = both.lake.ask(f"/run/{key}/report.html")
+    assert (code, b"<html" in body.lower()) == (200, True)
+    assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts")
+    assert len(json.loads(both.lake.page(f"/run/{key}/trace.json"))["traceEvents"]) > 20
+    assert not list((both.lake.store / "folders").rglob("a1@*"))  # the lake is left as it was
+
+
+def test_how_to_have_a_run_again(both):
+    kept, other = (html.unescape(both.lake.page(f"/run/{quote(key_of(both.lake, run))}/"))
+                   for run in ("b5", "a1"))  # fmt: skip
+    assert f"{folder_of(key_of(both.lake, 'b5'))}/case.json" in kept
+    command = f"harness lake export {both.lake.store} --store again --run"
+    assert command in other
+    assert command not in kept
+
+
+@pytest.mark.parametrize("target", TRAVERSALS)
+def test_nothing_outside_is_served(both, target):
+    for path in (target, target.replace("alpha/a1", quote(key_of(both.lake, "b5")))):
+        answer = get(both.lake, path)
+        assert status(answer) in {400, 404}
+        for secret in (b"root:", b'"seed"', b"def main", LOG.encode()):
+            assert secret not in answer
+
+
+def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):
+    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
+    (tmp_path / "secret").write_text("SECRET")
+    served = open_lake(lake)
+    key = key_of(served, "b5")
+    kept = lake / folder_of(key)
+    (kept / "link.txt").symlink_to(tmp_path / "secret")
+    other = lake / folder_of(key_of(served, "b2"))
+    shutil.copytree(other, tmp_path / "moved")
+    (tmp_path / "moved" / "secret.txt").write_text("SECRET")
+    shutil.rmtree(other)
+    other.symlink_to(tmp_path / "moved")
+    files = [file["path"] for file in served.api(f"run/{quote(key)}")["files"]]
+    assert "logs/m1.log" in files
+    assert "link.txt" not in files
+    again = quote(key_of(served, "b2"))
+    assert "secret.txt" not in [file["path"] for file in served.api(f"run/{again}")["files"]]
+
+
+def test_what_an_older_release_lacks_is_not_there(tmp_path, open_lake):
+    """Files of an older schema lack columns; all of today's are null there."""
+    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
+    (path, *others) = (lake / MAIN).glob("*.parquet")
+    for file in (path, *others):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(table.drop_columns(["simulated_s", "versions", "signature"]), file)
+    served = open_lake(lake)
+    runs = served.api("runs")
+    assert {run["signature"] for run in runs["runs"]} == {""}
+    assert {run["code"] for run in runs["runs"]} == {""}
+    assert (runs["total"], runs["signatures"]) == (11, [])
+    assert served.page("/trends?by=code")
+
+
+def test_news_are_shown_and_a_compaction_changes_nothing(tmp_path, open_lake, eager):
+    store = make_store(tmp_path / "store")
+    lake = ingested(store, tmp_path / "lake")
+    served = open_lake(lake)
+    before = served.api("runs")
+    add_run(store, "gamma", "new", seed=77, label="v1")  # on the first day: the oldest but one
+    ingested(store, lake)
+    found = served.api("runs")["runs"]
+    (new,) = [row for row in found if row["name"] == "gamma"]
+    assert (found.index(new), [row for row in found if row != new]) == (10, before["runs"])
+    lake_verb(["compact", str(lake)])
+    lake_verb(["vacuum", str(lake), "--grace-hours", "0"])
+    assert len(list((lake / MAIN).glob("c-*.parquet"))) == 1
+    assert served.api("runs")["runs"] == found
+    assert served.api(f"run/{quote(new['key'])}")["numbers"]["total"]["ok"] == 10
+
+
+def test_only_new_files_are_read(tmp_path, monkeypatch, eager):
+    store = make_store(tmp_path / "store")
+    lake = ingested(store, tmp_path / "lake")
+    library, read = LakeLibrary(str(lake)), []
+    block = lake_index.LakeIndex._block
+    monkeypatch.setattr(
+        lake_index.LakeIndex, "_block", lambda self, file: read.append(file) or block(self, file)
+    )
+    table = library.table()
+    assert library.table() is table
+    add_run(store, "gamma", "new", seed=77)
+    ingested(store, lake)
+    assert len(library.table()) == 12
+    assert [file.rows for file in read] == [1]
+    library.close()
+
+
+def test_a_run_that_was_cut_short_is_unfinished(tmp_path, open_lake):
+    store = tmp_path / "store"
+    add_run(store, "alpha", "a1", seed=1)
+    add_run(store, "alpha", "cut", seed=2, finished=False)
+    served = open_lake(ingested(store, tmp_path / "lake", "--unfinished"))
+    rows = {row["run"].partition("@")[0]: row for row in served.api("runs")["runs"]}
+    assert (rows["cut"]["outcome"], rows["cut"]["started"]) == ("unfinished", "")
+    assert "cut short" in rows["cut"]["problem"]
+    assert served.api("runs?day=(none)")["matching"] == 1
+    assert "cut short" in served.page(f"/run/{quote(rows['cut']['key'])}/")
+    assert served.api("trends?by=day")["totals"][0]["value"] == "(none)"
+
+
+def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open_lake):
+    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
+    for path in (lake / "operations").glob("*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        pq.write_table(table.slice(0, len(table) - 1), path)
+    served = open_lake(lake)
+    found = [served.api(f"run/{quote(row['key'])}") for row in served.api("runs")["runs"]]
+    spoiled = [one for one in found if one["numbers"] is None]
+    assert 0 < len(spoiled) < len(found)
+    assert "some are missing, or were changed" in " ".join(spoiled[0]["notes"])
+    key = spoiled[0]["run"]["key"]
+    assert "some are missing" in served.page(f"/run/{quote(key)}/")
+    for address in (f"/run/{quote(key)}/report.html", f"/zip/{quote(key)}.zip"):
+        code, _, body = served.ask(address)
+        assert (code, b"some are missing" in body) == (422, True)
+
+
+def test_folders_are_made_anew_when_too_many_were_asked_for(tmp_path, monkeypatch, open_lake):
+    monkeypatch.setattr(lake_library, "FOLDERS_KEPT", 2)
+    served = open_lake(ingested(make_store(tmp_path / "store"), tmp_path / "lake"))
+    library = served.server.application.library
+    keys = [quote(row["key"]) for row in served.api("runs")["runs"]]
+    for _ in range(2):
+        for key in keys:
+            assert json.loads(served.page(f"/run/{key}/case.json"))
+            assert len(list(library._scratch.iterdir())) <= 2
+    library.close()
+    assert not library._scratch.exists()
+
+
+def test_verdicts_of_a_report_are_shown_where_the_run_recorded_none(tmp_path, open_lake):
+    store = tmp_path / "store"
+    add_run(store, "n", "a", workload="register")
+    (store / "n" / "a" / "results.json").unlink()
+    lake = ingested(store, tmp_path / "lake")
+    served = open_lake(lake)
+    key = quote(key_of(served, "a"))
+    assert served.api(f"run/{key}")["checkers"] == []
+    assert main(["report", str(lake), "--executor", "inline"]) in {0, 1, 2}
+    found = served.api(f"run/{key}")
+    report_store(store, output=store / ".report", executor="inline")
+    with serving(store) as of_store:
+        expected = of_store.api("run/n/a")
+    assert {one["checker"]: one["verdict"] for one in found["checkers"]} == {
+        one["checker"]: one["verdict"] for one in expected["checkers"]
+    }
+    assert "verdicts of the last harness report" in found["notes"][0]
+    assert "/report/" in served.page("/matrix")
+    assert served.ask("/report/")[0] == 200
+
+
+def test_a_lake_that_vanishes_is_said_and_the_list_stays(tmp_path, open_lake, eager):
+    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
+    served = open_lake(lake)
+    (seen, unseen) = (key_of(served, run) for run in ("a1", "a3"))
+    assert served.page(f"/run/{quote(seen)}/")
+    lake.rename(tmp_path / "elsewhere")
+    found = served.api("runs")
+    assert (found["total"], "has no table of runs any more" in found["notes"][0]) == (11, True)
+    assert "has no table of runs any more" in served.page("/trends")
+    assert served.page(f"/run/{quote(seen)}/")
+    code, _, body = served.ask(f"/run/{quote(unseen)}/")
+    assert (code, b"Traceback" in body) == (422, False)
+    assert len(re.findall(r'<p class="failure">[^<]+</p>', body.decode())) == 1
+    (tmp_path / "elsewhere").rename(lake)
+    assert served.api("runs")["notes"] == []
+    assert served.page(f"/run/{quote(unseen)}/")
+
+
+def empty_lake(path):
+    Lake.create_or_open(str(path), schemas=schemas(), version=SCHEMA_VERSION)
+    return path
+
+
+def test_an_empty_lake_and_the_word_for_it(tmp_path, open_lake):
+    served = open_lake(empty_lake(tmp_path / "lake"))
+    assert "The lake holds no runs yet" in served.page("/")
+    assert f"--lake {tmp_path / 'lake'}" in served.page("/")
+    for path in ("/matrix", "/trends", "/api/runs", "/?sort=-ops&q=x"):
+        assert served.ask(path)[0] == 200
+    assert served.ask("/compare?label=a&label=b")[0] == 400
+
+
+def test_places_that_are_neither_store_nor_lake(tmp_path, capsys, monkeypatch):
+    import deltalake
+    import pyarrow as pa
+
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "table"
+    deltalake.write_deltalake(str(table), pa.table({"run": ["x"]}))
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "notes.txt").write_text("x")
+    foreign = empty_lake(tmp_path / "foreign")
+    shutil.rmtree(foreign / "runs")
+    deltalake.write_deltalake(str(foreign / "runs"), pa.table({"run": ["x"]}))
+    for place, words in (
+        ("table", "neither runs nor the tables of a lake"),
+        ("files", "holds notes.txt and neither"),
+        ("foreign", "not a harness lake's"),
+        ("s3:///x", "names no place"),
+        ("file:///nowhere/at/all", "there is no lake"),
+        ("none", "cannot read the store"),
+    ):
+        assert main(["serve", place, "--port", "0"]) == 254, place
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line
+
+
+def test_a_comparison_of_labels_needs_two_that_there_are(both):
+    for query, text in (
+        ("label=v1", "of two labels"),
+        ("label=v1&label=v1", "of two labels"),
+        ("label=v1&label=none-such", "no run here has the label"),
+        ("label=v1&label=v2&day=2001-01-01", "no run here has the label"),
+    ):
+        code, _, body = both.lake.ask(f"/compare?{query}")
+        assert (code, text in html.unescape(body.decode())) == (400, True)
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_lake_in_a_bucket(tmp_path, monkeypatch, open_lake, eager, capsys):
+    store = make_store(tmp_path / "store")
+    uri = f"s3://{BUCKET}/serve/lake"
+    with s3_server() as endpoint:
+        for name, value in options_for(endpoint).items():
+            monkeypatch.setenv(name, value)
+        ingested(store, uri)
+        served = open_lake(uri)
+        with serving(store) as of_store:
+            expected = of_store.api("runs")["runs"]
+        assert json.loads(as_in_store(served.page("/api/runs")))["runs"] == expected
+        key = quote(key_of(served, "b5"))
+        assert served.page(f"/run/{key}/logs/m1.log") == LOG
+        assert served.api(f"run/{key}")["numbers"]["total"]["ok"] == 10
+        assert "harness lake export s3://" in html.unescape(served.page(f"/run/{key}/"))
+        code, _, body = served.ask("/report/")
+        assert (code, b"lies where" in body) == (404, True)
+        add_run(store, "gamma", "new", seed=77)
+        ingested(store, uri)
+        wait_until(lambda: served.api("runs")["total"] == 12, 60.0)
+        with flaky_proxy(endpoint, chance=1.0, code="InvalidAccessKeyId") as proxy:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", proxy)
+            assert main(["serve", uri, "--port", "0"]) == 254
+            assert "check the credentials" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    found = served.api("runs")
+    assert (found["total"], "the lake cannot be read" in found["notes"][0]) == (12, True)
+
+
+def test_the_server_says_what_it_serves(tmp_path, capsys, monkeypatch):
+    from results.serve import server
+
+    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server.StoreServer, "serve_forever", stop)
+    assert main(["serve", str(lake), "--port", "0"]) == 0
+    told = capsys.readouterr()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", told.out)
+    assert f"11 runs in '{lake}'" in told.err
+
+
+def test_labels_differ_where_there_is_evidence(tmp_path, open_lake):
+    store = tmp_path / "store"
+    for seed in range(12):
+        add_run(store, "n", f"o{seed}", seed=seed, label="old")
+        more = failing("lin · stale-read") if seed < 10 else {}
+        add_run(store, "n", f"n{seed}", seed=seed, label="new", **more)
+        more = failing("lin · stale-read") if seed < 10 else {}
+        add_run(store, "b", f"n{seed}", seed=seed, label="new", bugs=("BUG",), **more)
+        add_run(store, "b", f"o{seed}", seed=seed, label="old", bugs=("BUG",))
+    add_run(store, "other", "r", label="new", workload="register", **failing("crash · exit"))
+    served = open_lake(ingested(store, tmp_path / "lake"))
+    found = served.api("compare?label=old&label=new")["comparison"]
+    lines = {line["bugs"]: line for line in found["settings"]}
+    assert lines["(none)"]["verdict"] == "worse"
+    assert lines["BUG"]["verdict"] == "better"
+    assert (found["first_left_out"], found["second_left_out"]) == (0, 1)
+    assert lines["BUG"]["second"]["invalid"] == 10
+    plain = [line for line in found["signatures"] if not line["bugs"]]
+    assert {line["signature"]: (line["first"], line["second"]) for line in plain} == {
+        "lin · stale-read": (0, 10), "crash · exit": (0, 1),
+    }  # fmt: skip
+    back = served.api("compare?label=new&label=old")["comparison"]
+    assert {line["bugs"]: line["verdict"] for line in back["settings"]} == {
+        "(none)": "better", "BUG": "worse",
+    }  # fmt: skip
+    text = served.page("/compare?label=old&label=new")
+    for href, number in re.findall(r'<a href="(/\?[^"]*)">(\d+)</a>', text):
+        assert served.api("runs" + html.unescape(href)[1:])["matching"] == int(number)
