@@ -30,8 +30,8 @@ ANSWERS = sorted(
     | {"costs", "detectability", "detection_curves", "survival", "trend_by_code", "trend_by_day"}
     | {"uplift_by_role", "uplift_stratified"}
 )
-OF_ALL = {"cost_cells", "costs"}
-"""What was spent is added up over everything; it says nothing of the target."""
+OF_ALL = {"cost_cells", "costs", "digest_cells", "totals"}
+"""How many there are and what was spent is added up over everything: no rate, no comparison."""
 
 
 def same(value, expected):

@@ -230,9 +230,9 @@ def cell(population, setting, runs, place, of, signature="c · r · cut · get",
         "verdict": "invalid", "target": "kudu", "bugs": "", "signature": signature,
         "population": population, "setting": setting, "runs": runs, "setting_runs": of,
         "last_place": place, "first_run": f"n/{population}", "first_seed": population,
-        "checker": "c", "rule": "r", "reason": "why", "first_started": "2026-01-01T", "first_day":
-        "2026-01-01", "first_code": "a", "last_started": f"2026-01-0{place % 9 + 1}T", "last_day":
-        f"2026-01-0{place % 9 + 1}", "last_code": "b", "last_run": f"n/{population}", **more,
+        "environment": "sim", "checker": "c", "rule": "r", "reason": "why",
+        "first_started": "2026-01-01T", "first_day": "2026-01-01", "first_code": "a", "last_started": f"2026-01-0{place % 9 + 1}T",
+        "last_day": f"2026-01-0{place % 9 + 1}", "last_code": "b", "last_run": f"n/{population}", **more,
     }  # fmt: skip
 
 
