@@ -1,5 +1,10 @@
 """From tables to the numbers of a report: every query answered, and the statistics on top.
 
+The engine gathers cells in a pass over each large table: counts and sums of which there are few,
+however many runs there are. Most questions are about cells, and are asked of a DuckDB here,
+whichever engine gathered them; so nothing a run comes here but the first few rows of what lists
+runs.
+
 Queries are in `results/sql`; what they cannot say portably (intervals, ratios, tests) is added here
 as further answers, so that whatever stands on the page stands in a Parquet file as well:
 
@@ -15,6 +20,7 @@ Nothing is measured over runs of different populations (see `results/sql/judged.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,11 +28,11 @@ import msgspec
 
 from results.answer_table import answer_table
 from results.baseline import Comparison, Line, compare
-from results.engines import BASES, Engine, query, query_names
+from results.engines import DuckEngine, Engine, kind_of, query, query_names, unordered
 from results.failures import changes, detection, signatures
 from results.statistics import wilson, zero_bound
 from results.trends import Stored, costs, survival, trends
-from results.uplift import by_role, ratios
+from results.uplift import OUTCOMES, by_role, ratios
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,44 +42,54 @@ __all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
 Row = dict[str, Any]
 Rows = list[Row]
 
-OUTCOMES: Final[dict[str, str]] = {
-    "unanswered": "an operation fails without an answer of the target",
-    "info": "an operation is lost to info",
-    "mutations down": "a moment in which mutations are unavailable",
-    "reads down": "a moment in which reads are unavailable",
-}
-"""What a fault can make likelier; kinds of operation follow as `F fails or is lost`."""
-
 
 class Answers(msgspec.Struct, frozen=True):
-    """All answers by name, as Arrow tables; `comparison` only with a baseline."""
+    """All answers by name, as Arrow tables; `comparison` only with a baseline.
+
+    With `most`, those that list runs are cut after so many rows.
+    """
 
     tables: dict[str, Any]
     comparison: Comparison | None
+    most: int | None = None
 
     def rows(self, name: str) -> Rows:
         """One answer as a list of dictionaries."""
         found: Rows = self.tables[name].to_pylist()
         return found
 
+    def total(self, name: str) -> int:
+        """How many rows an answer has, as far as that is known where it is cut."""
+        if self.most is None or name not in {"judged", "failing_runs"}:
+            return int(self.tables[name].num_rows)
+        rows = self.rows("totals" if name == "judged" else "signature_cells")
+        return sum(row["runs"] for row in rows)
+
 
 def aggregate(
-    engine: Engine, *, baseline: str | None, label: str | None, stored: Stored | None = None
+    engine: Engine,
+    *,
+    baseline: str | None,
+    label: str | None,
+    most: int | None = None,
+    stored: Stored | None = None,
 ) -> Answers:
     """Answer everything; the fact tables and `verdicts` are registered with `engine` already.
 
-    `stored` are the bytes that runs take, where that is known. Raises `UsageError` for a baseline
-    or label that no run has.
+    Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
+    compared by. `stored` are the bytes that runs take, where that is known. Raises `UsageError` for
+    a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
-    for name in query_names():
-        if name in BASES:
-            engine.keep(name, query(name))
-        tables[name] = engine.sql(f"SELECT * FROM {name}" if name in BASES else query(name))  # noqa: S608
-    for name in _ORDERED:
-        tables[name] = engine.sql(query(name))  # a kept table has no order
-    needed = (*_NEEDED, *(_COMPARED if baseline is not None else ()))  # a row a run, or more
-    rows = {name: tables[name].to_pylist() for name in needed}
+    with contextlib.closing(DuckEngine()) as driver:
+        for name in query_names():
+            if name in _COMPARED_ONLY and baseline is None:
+                continue
+            found = _asked(engine, driver, name, _cut(name, baseline, most))
+            if found is not None:
+                tables[name] = found
+                driver.take(name, found)
+    rows = {name: tables[name].to_pylist() for name in _NEEDED}
     tables["detection_rates"] = answer_table(
         _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
     )
@@ -91,8 +107,12 @@ def aggregate(
     tables["costs"] = costs(rows["cost_cells"], stored)
     comparison = None
     if baseline is not None:
+        # A row a run, or more: no column that is not compared.
+        compared = {
+            name: tables[name].select(names).to_pylist() for name, names in _COMPARED.items()
+        }
         comparison = compare(
-            rows["baseline_runs"], rows["latency_by_run"], baseline=baseline, label=label
+            compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
         )
         tables["regressions"] = answer_table(
             [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
@@ -103,10 +123,34 @@ def aggregate(
             baseline=baseline,
             label=comparison.label,
         )
-    return Answers(tables, comparison)
+    return Answers(tables, comparison, most)
 
 
-_ORDERED: Final = ("judged", "failing_runs")
+def _asked(engine: Engine, driver: DuckEngine, name: str, cut: str) -> pa.Table | None:
+    """The answer to one query; `None` where it is only kept for others."""
+    text, kind = query(name), kind_of(name)
+    if kind == "of cells":
+        return driver.sql(text)
+    if kind == "cells":  # an engine would sort a few rows with more ado
+        found = engine.sql(text)
+        return found.sort_by([(column, "ascending") for column in found.column_names])
+    if kind != "base":
+        return engine.sql(text + cut)
+    rows, order = unordered(text)
+    if name == "slowest":
+        engine.keep(name, text + cut if cut else rows)
+        return None
+    engine.keep(name, rows)
+    return engine.sql(f"SELECT * FROM {name} ORDER BY {order}{cut}")  # noqa: S608
+
+
+def _cut(name: str, baseline: str | None, most: int | None) -> str:
+    """How many rows of an answer are wanted, in SQL."""
+    whole = most is None or (baseline is not None and name in {*_COMPARED, "slowest"})
+    return "" if whole or name not in _OF_RUNS else f"\nLIMIT {most}"
+
+
+_OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 _NEEDED: Final = (
     "detection",
     "clean_runs",
@@ -117,11 +161,18 @@ _NEEDED: Final = (
     "signature_cells",
     "survival_cells",
     "trend_cells",
-    "uplift",
-    "uplift_by_f",
-    "uplift_time",
+    "downtime_cells",
+    "exposure_cells",
 )
-_COMPARED: Final = ("baseline_runs", "latency_by_run")
+_COMPARED: Final = {
+    "baseline_runs": (
+        *("setting", "label", "run", "environment", "workload", "asked", "bugs", "profile"),
+        *("verdict", "ops", "info", "unanswered", "length_ns"),
+        *("mutation_down_ns", "read_down_ns"),
+    ),
+    "latency_by_run": ("run", "f", "p50_ns", "p99_ns"),
+}
+_COMPARED_ONLY: Final = ("baseline_runs",)
 _RATE_COLUMNS: Final = {
     "bug": "string",
     "population": "int64",

@@ -1,17 +1,28 @@
 """Where the SQL of a report runs: DuckDB on one machine, Spark on any number, the same files.
 
-`results/sql/*.sql` keep to what both understand alike: integer arithmetic (`<<`, never `/`), no
-implicit order of nulls, every query ordered to the last row. `run_sql` gives a table whose integers
-are int64 in either engine, so that results compare equal, cell by cell.
+`results/sql/*.sql` keep to what both understand alike: integer arithmetic (`<<`, never `/`; exact
+decimals where a product may not fit into 64 bits), no implicit order of nulls, every question
+ordered to the last row. `Engine.sql` gives a table whose integers are int64 in either engine, so
+that results compare equal, cell by cell.
+
+| `kind_of`   | what                                                                      |
+|-------------|---------------------------------------------------------------------------|
+| base        | a table of `BASES`, kept in the engine, which other files read            |
+| cells       | `..._cells`: counts and sums, few rows however many runs there are: what   |
+|             | one pass over a large table gathers for several questions                 |
+| question    | asked of the engine: its tables, bases                                    |
+| of cells    | a question about cells and answers: asked on the driver, whatever engine  |
+|             | gathered them                                                             |
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from harness.errors import UsageError
 from results.schema import ddl, schema
@@ -25,17 +36,23 @@ __all__ = [
     "DuckEngine",
     "Engine",
     "SparkEngine",
+    "kind_of",
     "open_engine",
     "query",
     "query_names",
+    "unordered",
 ]
 
 ENGINES: Final = ("duckdb", "spark")
-BASES: Final = (
-    *("judged", "latencies", "percentiles"),
-    *("failing_runs", "dated_latency_cells", "availability_cells"),
-)
+BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose results the others read as tables, in this order."""
+MEMORY_MAX: Final = "512MB"
+"""Of DuckDB, where it is bounded; Python and pyarrow come on top."""
+OF_CELLS_FIRST: Final = ("percentiles",)
+"""Questions of cells whose answers the others read."""
+Kind = Literal["base", "cells", "question", "of cells"]
+_OF_CELLS: Final = re.compile(rf"\b(?:\w+_cells|{'|'.join(OF_CELLS_FIRST)})\b")
+_COMMENT: Final = re.compile(r"--[^\n]*")
 
 
 class Engine(Protocol):
@@ -61,16 +78,38 @@ class Engine(Protocol):
 
 
 def query_names() -> list[str]:
-    """The names of all queries, the bases first."""
+    """The names of all queries: bases, cells, questions, questions of cells."""
     folder = resources.files("results") / "sql"
     found = sorted(item.name.removesuffix(".sql") for item in folder.iterdir())
-    return [*BASES, *(name for name in found if name not in BASES)]
+    first = (*BASES, *OF_CELLS_FIRST)
+    rest = [name for name in found if name not in first]
+    cells, questions, of_cells = (
+        [name for name in rest if kind_of(name) == kind]
+        for kind in ("cells", "question", "of cells")
+    )
+    return [*BASES, *cells, *questions, *OF_CELLS_FIRST, *of_cells]
+
+
+@functools.cache
+def kind_of(name: str) -> Kind:
+    """Where a query is asked, and what it reads: see above."""
+    if name in BASES:
+        return "base"
+    if name.endswith("_cells"):
+        return "cells"
+    return "of cells" if _OF_CELLS.search(_COMMENT.sub("", query(name))) else "question"
 
 
 @functools.cache
 def query(name: str) -> str:
     """The text of one query."""
     return (resources.files("results") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def unordered(text: str) -> tuple[str, str]:
+    """A query without its order, and the order."""
+    rows, _, order = text.rpartition("ORDER BY")
+    return rows, order.strip()
 
 
 def _normal(table: pa.Table) -> pa.Table:
@@ -93,25 +132,44 @@ class DuckEngine:
 
     name = "duckdb"
 
-    def __init__(self) -> None:
-        """Raises `UsageError` where DuckDB is not installed."""
+    def __init__(self, scratch: Path | None = None) -> None:
+        """With `scratch`, memory is bounded, and what does not fit goes there.
+
+        Raises `UsageError` where DuckDB is not installed.
+        """
         try:
             import duckdb
         except ImportError as error:
             raise UsageError(
                 "reports need DuckDB, which is not installed: pip install 'catalog-harness[report]'"
             ) from error
-        self._connection = duckdb.connect()
+        config: dict[str, Any] = (
+            {} if scratch is None else {"temp_directory": str(scratch), "memory_limit": MEMORY_MAX}
+        )
+        self._connection = duckdb.connect(config=config)
 
     def register(self, table: str, paths: Sequence[Path]) -> None:
-        """A view over the files."""
+        """A view over the files; columns that an older file lacks are null."""
         if not paths:
             self._connection.register(table, schema(table).empty_table())
             return
         files = ", ".join(_quoted(str(path)) for path in paths)
+        empty = f"no_{table}"
+        self._connection.register(empty, schema(table).empty_table())
+        own = ", ".join(f'"{name}"' for name in schema(table).names)
         self._connection.execute(
-            f'CREATE OR REPLACE VIEW "{table}" AS SELECT * FROM read_parquet([{files}])'  # noqa: S608
+            f"""
+            CREATE OR REPLACE VIEW "{table}" AS SELECT {own} FROM (
+                SELECT * FROM read_parquet(
+                    [{files}], union_by_name = true, hive_partitioning = false
+                ) UNION ALL BY NAME SELECT * FROM "{empty}"
+            )
+            """  # noqa: S608
         )
+
+    def take(self, table: str, rows: pa.Table) -> None:
+        """Make rows that are in memory a table."""
+        self._connection.register(table, rows)
 
     def sql(self, text: str) -> pa.Table:
         """The answer of a query."""

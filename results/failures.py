@@ -46,6 +46,7 @@ SEEDS: Final = (
 )
 
 _KEY: Final = ("verdict", "target", "bugs", "signature")
+_OF_FIRST: Final = ("checker", "rule", "first_run", "first_seed", "environment", "reason")
 _SIGNATURE_COLUMNS: Final = {
     "verdict": "string",
     "signature": "string",
@@ -57,6 +58,7 @@ _SIGNATURE_COLUMNS: Final = {
     "populations": "string",
     "first_run": "string",
     "first_seed": "int64",
+    "environment": "string",
     "reason": "string",
     "first_day": "string",
     "first_code": "string",
@@ -115,7 +117,16 @@ def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
     """A row a failure, those nobody asked for first; `days` are all on which runs started."""
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, own, newest) for key, own in _grouped(cells).items()]
-    rows.sort(key=lambda row: (row["verdict"] != "invalid", row["bugs"] != "", -row["runs"]))
+    # Of as many runs, those that come first where every failing run is listed.
+    rows.sort(
+        key=lambda row: (
+            row["verdict"] != "invalid",
+            row["bugs"] != "",
+            -row["runs"],
+            row["first_run"],
+            row["signature"],
+        )
+    )
     return answer_table(rows, _SIGNATURE_COLUMNS)
 
 
@@ -135,7 +146,7 @@ def _signature(key: tuple[str, ...], cells: Sequence[Row], newest: str | None) -
     runs_since = _runs_since(cells)
     return {
         **dict(zip(_KEY, key, strict=True)),
-        **{name: first[name] for name in ("checker", "rule", "first_run", "first_seed", "reason")},
+        **{name: first[name] for name in _OF_FIRST},
         "runs": sum(cell["runs"] for cell in cells),
         "populations": _populations(cells),
         "first_day": None if earliest is None else earliest["first_day"],

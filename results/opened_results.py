@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from results.choice import Choice
 from results.lake.files import BATCH, KEY, MAIN
 from results.lake.judged import FACTS_KEPT, ResultLake
-from results.lake.snapshot import RunIndex, Snapshot
+from results.lake.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,17 +81,21 @@ class ReportedTables:
     def _counts(self, table: str) -> ds.Expression | None:
         """What rows that count are; `None`: all do."""
         import pyarrow as pa
+        import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
         kind = self._kind(table)
         own, every = self._chosen[kind], self._listed[kind]
         if len(own) == len(every):
             return None
+        there, appended = _appends(own), _appends(every)
         parts = []
-        for (result_id, batch), runs in _by_append(own).items():
+        for (result_id, batch), runs in there.items():
             part = (ds.field(_ID) == result_id) & (ds.field(BATCH) == batch)
-            if len(runs) < len(_by_append(every)[result_id, batch]):
-                part &= ds.field(KEY).isin(pa.array(sorted(runs), pa.string()))
+            if runs < appended[result_id, batch]:
+                of = pc.and_(pc.equal(own[_ID], result_id), pc.equal(own[BATCH], batch))
+                chosen = own.filter(of)[KEY].combine_chunks()
+                part &= ds.field(KEY).isin(pa.array(chosen, pa.string()))
             parts.append(part)
         return functools.reduce(lambda left, right: left | right, parts)
 
@@ -103,33 +107,31 @@ class ReportedTables:
 
         assert self._results is not None
         names = [KEY, "run_batch", BATCH, "judged_at", "results", "marks"]
-        rows = self._results.dataset(MAIN).to_table(columns=names)
-        batches = RunIndex(self._snapshot.place).of(self._snapshot.files(MAIN))
-        wanted = [batches.get(run) for run in rows[KEY].to_pylist()]
-        rows = rows.filter(pc.equal(rows["run_batch"], pa.array(wanted, pa.string())))
+        rows = self._results.dataset(MAIN).to_table(columns=names).combine_chunks()
         parents = pc.list_parent_indices(rows["results"])
-        flat = pa.table(
-            {
-                KEY: rows[KEY].take(parents),
-                _ID: pc.list_flatten(rows["results"]),
-                BATCH: rows[BATCH].take(parents),
-                "settled": pc.equal(pc.list_flatten(rows["marks"]), ""),
-                "judged_at": rows["judged_at"].take(parents),
-            }
-        )
+        columns = {name: rows[name].take(parents) for name in names[:4]}
+        columns[_ID] = pc.list_flatten(rows["results"])
+        columns["settled"] = pc.equal(pc.list_flatten(rows["marks"]), "")
+        ids = columns[_ID].combine_chunks().dictionary_encode()
         checkers = self._checkers()
-        kinds = pa.array([checkers.get(one, _FACTS) for one in flat[_ID].to_pylist()], pa.string())
-        flat = flat.append_column("checker", kinds)
+        kinds = pa.array([checkers.get(one, _FACTS) for one in ids.dictionary.to_pylist()])
+        columns["checker"] = kinds.cast(pa.string()).take(ids.indices)
+        runs = self._snapshot.dataset(MAIN).to_table(columns=[KEY, BATCH])
+        flat = pa.table(columns).join(
+            runs, keys=[KEY, "run_batch"], right_keys=[KEY, BATCH], join_type="left semi"
+        )
         is_facts = pc.equal(flat["checker"], _FACTS)
         return {_FACTS: flat.filter(is_facts), VERDICTS: flat.filter(pc.invert(is_facts))}
 
     def _checkers(self) -> Mapping[str, str]:
         """Whose result each id is, of those that are of checkers."""
+        import pyarrow as pa
+
         assert self._results is not None
         found: dict[str, str] = {}
-        batches = self._results.dataset(VERDICTS).to_batches(columns=[_ID, "checker"])
-        for batch in batches:
-            found |= dict(zip(batch[_ID].to_pylist(), batch["checker"].to_pylist(), strict=True))
+        for batch in self._results.dataset(VERDICTS).to_batches(columns=[_ID, "checker"]):
+            pairs = pa.Table.from_batches([batch]).group_by([_ID, "checker"]).aggregate([])
+            found |= dict(zip(pairs[_ID].to_pylist(), pairs["checker"].to_pylist(), strict=True))
         return found
 
     @functools.cached_property
@@ -145,25 +147,25 @@ def _own(table: str) -> str:
 def _best(rows: pa.Table) -> pa.Table:
     """The first of each run and checker: settled, then the newest."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     order: list[Any] = [
         *((KEY, "ascending"), ("checker", "ascending"), ("settled", "descending")),
         *(("judged_at", "descending"), (BATCH, "ascending")),
     ]
-    ordered = rows.sort_by(order)
-    keys = zip(ordered[KEY].to_pylist(), ordered["checker"].to_pylist(), strict=True)
-    last: tuple[str, str] | None = None
-    first = []
-    for key in keys:
-        first.append(key != last)
-        last = key
-    return ordered.filter(pa.array(first, pa.bool_())).select([KEY, _ID, BATCH])
+    ordered = rows.sort_by(order).combine_chunks()
+    if not len(ordered):
+        return ordered.select([KEY, _ID, BATCH])
+    changes = [
+        pc.not_equal(ordered[name][1:].combine_chunks(), ordered[name][:-1].combine_chunks())
+        for name in (KEY, "checker")
+    ]
+    first = pa.concat_arrays([pa.array([True]), pc.or_(*changes)])
+    return ordered.filter(first).select([KEY, _ID, BATCH])
 
 
-def _by_append(rows: pa.Table) -> dict[tuple[str, str], list[str]]:
-    """The runs of each result in each batch."""
-    found: dict[tuple[str, str], list[str]] = {}
-    columns: Iterable[list[str]] = (rows[name].to_pylist() for name in (_ID, BATCH, KEY))
-    for result_id, batch, run in zip(*columns, strict=True):
-        found.setdefault((result_id, batch), []).append(run)
-    return found
+def _appends(rows: pa.Table) -> dict[tuple[str, str], int]:
+    """How many runs of each result are in each batch."""
+    counted = rows.group_by([_ID, BATCH]).aggregate([([], "count_all")])
+    columns = (counted[name].to_pylist() for name in (_ID, BATCH, "count_all"))
+    return {(one, batch): runs for one, batch, runs in zip(*columns, strict=True)}

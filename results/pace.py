@@ -3,22 +3,60 @@
 The pace is that of the whole stage since its first word: costly work comes first and parts of it
 end together, so that the last seconds say little. Until `SAID_FROM` of the work is done since then,
 no end is foretold.
+
+Work that is only seen when a task ends hides what is under way, most of all a giant's; and where
+few long tasks are left, slots are idle. A `Schedule` knows both: it does the tasks as they are
+planned, on as many slots, and says how much of its time has passed when so much of the work is
+done. The pace is then that of this time (`Progress.time_part`).
 """
 
 from __future__ import annotations
 
+import bisect
+import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from results.pipeline import Progress
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "Schedule"]
 
 SAID_FROM: Final = 0.05
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
+
+
+class Schedule:
+    """Tasks of these estimated costs, in their order, each on the first of `slots` that is free."""
+
+    def __init__(self, costs: Sequence[int], slots: int) -> None:
+        free = [0] * max(1, min(slots, len(costs)))  # a heap
+        ends = []
+        for cost in costs:
+            end = heapq.heappop(free) + cost
+            heapq.heappush(free, end)
+            ends.append((end, cost))
+        self._ends: list[int] = []
+        self._done: list[int] = []
+        total = 0
+        for end, cost in sorted(ends):
+            total += cost
+            self._ends.append(end)
+            self._done.append(total)
+
+    def part(self, done: int) -> float:
+        """Which part of the time has passed when tasks of this cost have ended."""
+        if not self._ends or not self._ends[-1]:
+            return 1.0
+        place = bisect.bisect_right(self._done, done)
+        if place == len(self._done):
+            return 1.0
+        # Between two ends the time goes on with what is put away of the task that ends next.
+        before, done_before = (self._ends[place - 1], self._done[place - 1]) if place else (0, 0)
+        share = (done - done_before) / (self._done[place] - done_before)
+        return (before + (self._ends[place] - before) * share) / self._ends[-1]
 
 
 class Pace:
@@ -28,22 +66,23 @@ class Pace:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        self._begin: tuple[int, float] = (0, 0.0)
+        self._begin: tuple[int, float] = (0, 0.0)  # done, and the part of the time
 
     def line(self, found: Progress) -> str:
         """The line; of another stage than before, or another amount of work, from its start on."""
         now_s = self._clock()
         part = found.cost_done / found.cost if found.cost else 1.0
         stage = f"{found.stage} {found.units} {found.cost}"
+        gone = part if found.time_part is None else found.time_part
         if stage != self._stage:
-            self._stage, self._begin_s, self._begin = stage, now_s, (found.done, part)
+            self._stage, self._begin_s, self._begin = stage, now_s, (found.done, gone)
         what = "checked" if found.stage == "check" else "tried again"
         text = f"{found.done}/{found.units} {found.noun} {what}, about {part:.0%} of the work"
         passed_s = now_s - self._begin_s
-        done, gained = found.done - self._begin[0], part - self._begin[1]
+        done, gained = found.done - self._begin[0], gone - self._begin[1]
         if passed_s <= 0 or gained < SAID_FROM:
             return text
-        left_s = passed_s * (1.0 - part) / gained
+        left_s = passed_s * (1.0 - gone) / gained
         return f"{text}, {done / passed_s:.3g} a second, {_duration(left_s)} left"
 
 

@@ -44,6 +44,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     cost_done: int
     cost: int
     noun: str = "units"  # what is counted
+    time_part: float | None = None  # of the time, by `results.pace.Schedule`; else that of the cost
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ def check(
     finally:
         choice.close()
     return Checked(
-        tables={name: (path,) for name, path in gathered.tables.items()},
+        tables=gathered.tables,
         problems=source.problems.kept,
         problems_total=source.problems.total,
         results_known=job.known,

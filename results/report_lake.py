@@ -26,6 +26,8 @@ from results.report.populations import REPORT, served_runs
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
+    from results.engines import Engine
+    from results.lake.lake import Lake
     from results.lake.snapshot import Snapshot
     from results.pipeline import Checked, Progress
     from results.report.summary import Summary
@@ -34,6 +36,8 @@ __all__ = ["SPARK_PAYS_RUNS", "LakePlaces", "chosen_engine", "is_lake", "report_
 
 SPARK_PAYS_RUNS: Final = 1_000_000
 """Below so many runs DuckDB is the cheaper engine, on one machine."""
+ROWS_OF_RUNS_MAX: Final = 1_000
+"""Of what lists runs: the lake has all of them."""
 REMOTE_OUTPUT: Final = Path("lake-report")
 _PAGE: Final = "report.html"
 
@@ -79,31 +83,23 @@ def report_lake(
     """
     from results.baseline import accept_labels
     from results.budgets import Budget
+    from results.engines import DuckEngine
     from results.executors.pool import default_jobs
-    from results.lake.lake import Lake
-    from results.lake.schema import SCHEMA_VERSION, schemas
     from results.pipeline import check
     from results.sources.lake import LakeSource
+    from results.sources.ledger import readable
 
-    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
-    snapshot = lake.snapshot()
+    lake, snapshot = _with_runs(uri)
     accept_labels(labels_of(snapshot), baseline=baseline, label=label)
     runs = sum(file.rows for file in snapshot.files("runs"))
-    if not runs:
-        raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")
     first = Budget(cpu_s=check_time_limit_s)
     budgets = (first, first.larger())
     only = label if baseline is None else None
     chosen, why = chosen_engine(runs, engine, spark_master)
     asked = Asked(
-        place=uri,
-        output=output,
-        engine=chosen,
-        engine_why=why,
-        baseline=baseline,
-        label=label,
-        stored=stored_bytes(snapshot),
-    )
+        place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label,
+        most=ROWS_OF_RUNS_MAX, stored=stored_bytes(snapshot),
+    )  # fmt: skip
     places = LakePlaces(uri, snapshot, output)
     found: Checked | None = None
     with contextlib.ExitStack() as stack:
@@ -133,10 +129,25 @@ def report_lake(
             local = "auto" if checks_there else executor
             checked = check(source, executor=local, jobs=jobs, again=again, progress=progress)
             found = checked if found is None else _after(checked, found)
-        if chosen != "spark":
-            return make_report(found, asked, places, crashed=0)
-        found, opened = work.ask(found)
+        opened: Engine
+        if chosen == "spark":
+            found, opened = work.ask(found)
+        else:
+            stack.enter_context(readable(uri))
+            opened = DuckEngine(source.spill())
         return make_report(found, asked, places, crashed=0, opened=opened)
+
+
+def _with_runs(uri: str) -> tuple[Lake, Snapshot]:
+    """The lake, and its state now; raises `UsageError` where it holds no run."""
+    from results.lake.lake import Lake
+    from results.lake.schema import SCHEMA_VERSION, schemas
+
+    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    snapshot = lake.snapshot()
+    if not any(file.rows for file in snapshot.files("runs")):
+        raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")
+    return lake, snapshot
 
 
 def _after(checked: Checked, found: Checked) -> Checked:

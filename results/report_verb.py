@@ -289,9 +289,9 @@ def _json(summary: Summary, answers: Answers, page: Path) -> str:
         name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
     }
     cut = {
-        name: table.num_rows - JSON_ROWS_MAX
-        for name, table in answers.tables.items()
-        if table.num_rows > JSON_ROWS_MAX
+        name: answers.total(name) - len(found[name])
+        for name in answers.tables
+        if answers.total(name) > len(found[name])
     }
     return msgspec.json.encode(
         {

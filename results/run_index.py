@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, Verdict
 from harness.signatures import Failure, failure_of
 from harness.store import RunRecord
-from results.setting import setting_of
+from results.setting import code_of, setting_of
 
 __all__ = [
     "BROKEN",
@@ -34,7 +34,6 @@ __all__ = [
     "RunRow",
     "ScanCache",
     "StoredChecks",
-    "code_of",
     "cut",
     "folders_in",
     "is_plain_name",
@@ -264,7 +263,7 @@ def _filled(
             interrupted=record.interrupted,
             digest=cut(record.digest),
             versions=cut(versions),
-            code=cut(code_of(record.versions)),
+            code=cut(code_of(record.versions) or ""),
         )
         failure = record.failure or _older_failure(folder, record)
         if failure is not None:
@@ -296,18 +295,6 @@ def _older_failure(folder: Path, record: RunRecord) -> Failure | None:
 def versions_text(versions: Mapping[str, str]) -> str:
     """The versions of a record on one line."""
     return " ".join(f"{key} {value}" for key, value in sorted(versions.items()))
-
-
-def code_of(versions: Mapping[str, str]) -> str:
-    """What stands for the version of the code that made a run.
-
-    A commit where somebody wrote one down, else the digest of the code that a soak goes by, else
-    the version of the harness.
-    """
-    for name in ("commit", "code"):
-        if versions.get(name):
-            return versions[name]
-    return f"harness {versions['harness']}" if versions.get("harness") else ""
 
 
 def _decoded(path: Path, kind: type[T], problems: list[str]) -> T | None:

@@ -38,16 +38,19 @@ from harness.installed import (
     texts_of,
 )
 from results.spark_address import check_reachable
+from results.spark_classes import options as class_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "FRUGAL",
     "cause_of",
     "check_java",
     "get_spark",
     "in_tasks",
+    "logging_option",
     "map_tasks",
     "prepare_workers",
     "raise_if_interrupted",
@@ -62,7 +65,7 @@ _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
 # Java moves file names and small tables here: optimising its code costs more than it saves.
-_FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _started_at: dict[str, str] = {}  # where the session of this process is
 
 
@@ -86,15 +89,16 @@ def get_spark(url: str) -> SparkSession:
     if before is not None and _started_at.get("url") != master:
         before.stop()
     check_reachable(master)
+    java = ""
     if master.startswith("sc://"):
         builder: Any = SparkSession.builder.remote(master)
     else:
-        check_java()
+        java = class_options(check_java())
         builder = SparkSession.builder.master(master)
         for name, value in _settings(master).items():
             builder = builder.config(name, value)
     try:
-        with _quiet_launch():
+        with _quiet_launch(java):
             session: SparkSession = builder.getOrCreate()
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except Exception as error:
@@ -178,14 +182,21 @@ def check_java() -> str:
     return f"Java {found[1]} ({java})"
 
 
+def logging_option() -> str:
+    """Has Java log errors alone."""
+    return f"-Dlog4j2.configurationFile={Path(__file__).parent / 'executors' / 'log4j2.properties'}"
+
+
 @contextlib.contextmanager
-def _quiet_launch() -> Iterator[None]:
-    """Keep what the JVM's launcher prints before any setting holds out of our stderr."""
+def _quiet_launch(java: str) -> Iterator[None]:
+    """Keep what the JVM's launcher prints before any setting holds out of our stderr.
+
+    `java` are more options of it.
+    """
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    logs = Path(__file__).parent / "executors" / "log4j2.properties"
     os.environ.setdefault(
         "PYSPARK_SUBMIT_ARGS",
-        f'--driver-java-options "-Dlog4j2.configurationFile={logs} {_FRUGAL}" pyspark-shell',
+        f'--driver-java-options "{logging_option()} {FRUGAL}{java}" pyspark-shell',
     )
     try:
         yield

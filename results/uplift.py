@@ -23,12 +23,20 @@ from results.strata import pooled_ratio
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["by_role", "ratios"]
+__all__ = ["OUTCOMES", "by_role", "ratios"]
 
 Row = dict[str, Any]
 Rows = list[Row]
 Cells = dict[tuple[int, str, int, str], Sums]
 
+OUTCOMES: Final[dict[str, str]] = {
+    "unanswered": "an operation fails without an answer of the target",
+    "info": "an operation is lost to info",
+    "mutations down": "a moment in which mutations are unavailable",
+    "reads down": "a moment in which reads are unavailable",
+}
+"""What a fault can make likelier; kinds of operation follow as `F fails or is lost`."""
+_OVERALL: Final = tuple(OUTCOMES)
 _UPLIFT_COLUMNS: Final = {
     "population": "int64",
     "nemesis": "string",
@@ -88,27 +96,14 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
     """Sums over runs by population, nemesis, rank and outcome."""
-    counts: dict[tuple[int, str, int, str], list[tuple[int, int, int, int]]] = {}
-
-    def add(rank: int, outcome: str, row: Row, hits: str, trials: str) -> None:
-        counts.setdefault((row["population"], row["nemesis"], rank, outcome), []).append(
-            (
-                row[f"{hits}_with"],
-                row[f"{trials}_with"],
-                row[f"{hits}_without"],
-                row[f"{trials}_without"],
-            )
-        )
-
-    for row in rows["uplift"]:
-        add(0, "unanswered", row, "unanswered", "n")
-        add(1, "info", row, "info", "n")
-    for row in rows["uplift_time"]:
-        add(2, "mutations down", row, "mutation", "ns")
-        add(3, "reads down", row, "read", "ns")
-    for row in rows["uplift_by_f"]:
-        add(4, f"{row['f']} fails or is lost", row, "bad", "n")
-    return {key: Sums.of(own) for key, own in counts.items()}
+    found: Cells = {}
+    for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
+        outcome = row["outcome"]
+        rank = _OVERALL.index(outcome) if outcome in _OVERALL else len(_OVERALL)
+        words = outcome if outcome in _OVERALL else f"{row['f']} fails or is lost"
+        sums = Sums(*(int(row[name]) for name in Sums._fields))
+        found[row["population"], row["nemesis"], rank, words] = sums
+    return found
 
 
 def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:

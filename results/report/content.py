@@ -61,7 +61,8 @@ class _Report:
         """The table of the first rows of an answer: only these are looked at, of a million."""
         layout = LAYOUTS[name]
         rows = self.told(answer.slice(0, layout.limit))
-        return make_table(name, layout, rows, total=len(answer))
+        total = None if name not in self.answers.tables else self.answers.total(name)
+        return make_table(name, layout, rows, total=total)
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
         """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
@@ -103,12 +104,6 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
 
 def _failures(report: _Report) -> Section:
     failing = report.answers.tables["failing_runs"]
-    columns = (failing[name].to_pylist() for name in ("run", "environment"))
-    environments = dict(zip(*columns, strict=True))
-
-    def replay(run: str) -> str:
-        return report.places.replay(run, environments[run])
-
     groups = [
         {
             **row,
@@ -116,13 +111,13 @@ def _failures(report: _Report) -> Section:
             "seen": seen(row),
             "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),
-            "replay": replay(row["first_run"]),
+            "replay": report.places.replay(row["first_run"], row["environment"]),
         }
         for row in report.answers.rows("signatures")
     ]
     layout = LAYOUTS["failing_runs"]
     every = [
-        {**row, "replay": replay(row["run"][0])}
+        {**row, "replay": report.places.replay(row["run"][0], row["environment"])}
         for row in report.told(failing.slice(0, layout.limit))
     ]
     return Section(
@@ -133,7 +128,15 @@ def _failures(report: _Report) -> Section:
         "folder where it has none yet; “harness report FOLDER” makes one.",
         tables=(
             *report.tables("signatures", signatures=groups),
-            *([make_table("failing_runs", layout, every, total=len(failing))] if every else []),
+            *(
+                [
+                    make_table(
+                        "failing_runs", layout, every, total=report.answers.total("failing_runs")
+                    )
+                ]
+                if every
+                else []
+            ),
         ),
     )
 
@@ -315,7 +318,8 @@ def _latency(report: _Report) -> Section:
         )
         for words, own in report.by_population(rows)
     ]
-    by_run = report.answers.tables["latency_by_run"]
+    by_run, most = report.answers.tables["latency_by_run"], report.answers.most
+    first = "" if most is None else f" Single runs are those of the {most:,} longest operations."
     slowest = by_run.sort_by([("p99_ns", "descending"), ("run", "ascending")])
     nodes = [{**row, "node": row["node"] or "not said"} for row in report.rows("latency_by_node")]
     names = ("f", "active", "phase", "node")
@@ -323,7 +327,7 @@ def _latency(report: _Report) -> Section:
         id="latency",
         title="Latency",
         words="Of acknowledged operations, by nearest rank over log-linear buckets: each value is "
-        f"the middle of its bucket, at most 1.6 % off.{report.cut(rows)}",
+        f"the middle of its bucket, at most 1.6 % off.{first}{report.cut(rows)}",
         plots=tuple(plots),
         tables=(
             *report.tables(*(f"latency_by_{name}" for name in names), latency_by_node=nodes),

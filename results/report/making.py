@@ -35,6 +35,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     spark_master: str | None = None
     baseline: str | None = None
     label: str | None = None
+    most: int | None = None  # rows of what lists runs; all, and all tables, where it is none
     stored: Stored | None = None  # bytes by target, label and day, where that is known
 
 
@@ -48,6 +49,7 @@ def make_report(
 ) -> tuple[Summary, Answers, Path]:
     """Aggregate and write; returns what was found and where the page is.
 
+    A report that is asked for so many rows at `most` keeps no tables: what it read is kept already.
     `crashed` counts the runs of which nothing but a case is left; `opened` is the engine, where it
     has tables of its own, and is closed. Raises `UsageError` for labels
     that no run has, and `InfrastructureError`.
@@ -61,7 +63,13 @@ def make_report(
     with of_files if opened is None else contextlib.closing(opened) as engine:
         for name in COLUMNS:
             engine.register(name, checked.tables.get(name, ()))
-        answers = aggregate(engine, baseline=asked.baseline, label=asked.label, stored=asked.stored)
+        answers = aggregate(
+            engine,
+            baseline=asked.baseline,
+            label=asked.label,
+            most=asked.most,
+            stored=asked.stored,
+        )
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     summary = summarise(
         answers,
@@ -82,7 +90,8 @@ def make_report(
     )
     page = render(summary, sections(answers, places), query_names())
     try:
-        path = write_report(asked.output, tables=checked.tables, answers=answers.tables, page=page)
+        tables = checked.tables if asked.most is None else {}
+        path = write_report(asked.output, tables=tables, answers=answers.tables, page=page)
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the report to {asked.output}: {error.strerror or error}; choose another "

@@ -73,22 +73,12 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
 
 
 def summarise(answers: Answers, **given: Any) -> Summary:
-    """Sums over `judged`; `given` are the fields that no answer holds."""
-    import pyarrow.compute as pc
-
-    runs = answers.tables["judged"]  # by column: there may be a million
-    sums: dict[str, Any] = {
-        name: pc.sum(runs[name]).as_py() or 0
-        for name in ("ops", "ok", "fail", "refused", "info", "length_ns", "faults", "elections")
-    }
-    verdicts = {name: pc.sum(pc.equal(runs["verdict"], name)).as_py() or 0 for name in _VERDICTS}
+    """What the answer `totals` holds; `given` are the fields that no answer does."""
+    (totals,) = answers.rows("totals")
+    verdicts = {name: totals.pop(name) for name in _VERDICTS}
     unjudged = given.pop("unjudged")
     code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
-    digests = runs.filter(pc.not_equal(runs["ops"], 0))["digest"].drop_null()
-    repeats = len(digests) - pc.count_distinct(digests).as_py()
-    return Summary(
-        runs=len(runs), repeats=repeats, verdicts=verdicts, exit_code=code, **sums, **given
-    )
+    return Summary(verdicts=verdicts, exit_code=code, **totals, **given)
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:

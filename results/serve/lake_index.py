@@ -26,9 +26,10 @@ from results.lake.reading import conforming
 from results.lake.schema import schema
 from results.lake.soundness import LOG_FOLDER
 from results.lake.trouble import Patience, troubles
-from results.run_index import UNFINISHED, code_of, cut, versions_text
+from results.run_index import UNFINISHED, cut, versions_text
 from results.schema import LIST_SEPARATOR
 from results.serve.run_table import RunTable, Texts
+from results.setting import code_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,7 +174,7 @@ def _table_of(blocks: Sequence[pa.Table]) -> RunTable:
         texts[name] = _lists(rows[name])
     versions, known = rows["versions"], _versions(rows["versions"])
     texts["versions"] = _coded(versions, {text: versions_text(of) for text, of in known.items()})
-    texts["code"] = _coded(versions, {text: code_of(of) for text, of in known.items()})
+    texts["code"] = _coded(versions, {text: code_of(of) or "" for text, of in known.items()})
     texts["run"] = Texts(_one(pc.replace_substring_regex(rows[KEY], "^[^/]*/", "")))
     texts["digest"] = Texts(_one(pc.fill_null(rows["digest"], "")))
     texts["started"] = Texts(_one(_iso(rows["started"])))

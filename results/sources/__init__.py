@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     """The tables of a report; none of them where some results were damaged and are to be remade."""
 
-    tables: dict[str, Path]
+    tables: dict[str, tuple[Path, ...]]  # columns besides those of the schema do no harm
     unsettled: int  # results that are unknown for want of time, memory or a worker
     damaged: int = 0
 

@@ -170,8 +170,10 @@ class LakeSource:
                 folder,
                 facts=self._facts,
                 all_chosen=self._ledger.all_chosen(),
+                whole=not self._ledger.number("SELECT count(*) FROM missing"),
             )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
+        self._ledger.forget()
         return Gathered(tables=tables, unsettled=unsettled)
 
     def _name_missing(self) -> None:
@@ -200,6 +202,10 @@ class LakeSource:
         )
         rows = [table_of([no_verdict(name)], "", "") for (name,) in names]
         return pa.concat_tables([table_of([], "", ""), *rows])
+
+    def spill(self) -> Path:
+        """A folder for what does not fit into memory; it goes with `close`."""
+        return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
         """See `Source`."""

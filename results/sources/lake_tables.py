@@ -45,19 +45,26 @@ _TRAITS: Final = """
 
 
 def write_tables(
-    sql: Any, found: Snapshot | None, folder: Path, *, facts: bool, all_chosen: bool
-) -> dict[str, Path]:
+    sql: Any, found: Snapshot | None, folder: Path, *, facts: bool, all_chosen: bool, whole: bool
+) -> dict[str, tuple[Path, ...]]:
     """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
 
-    With `all_chosen` there is no result in `found` that is not chosen, which saves the join.
+    With `all_chosen` there is no result in `found` that is not chosen, which saves the join; where
+    files of a folder need none, they are the tables themselves. `whole`: nothing is missing.
     """
     import pyarrow.parquet as pq
 
     from results.schema import schema
 
-    paths: dict[str, Path] = {}
+    paths: dict[str, tuple[Path, ...]] = {}
     for name in ("verdicts", *FACT_TABLES):
-        path = paths[name] = folder / f"{name}.parquet"
+        kept = name == "verdicts" or (facts and name in FACTS_KEPT)
+        as_they_are = all_chosen and kept and (whole or name != "verdicts")
+        if as_they_are and found is not None and found.place.local and found.files(name):
+            paths[name] = tuple(Path(file.uri) for file in found.files(name))
+            continue
+        path = folder / f"{name}.parquet"
+        paths[name] = (path,)
         text = None
         if name == "verdicts":
             text = _verdicts(sql, found, all_chosen=all_chosen)

@@ -360,6 +360,11 @@ class Ledger:
         """Whether the lake has no result but those that count."""
         return self._listed == self.number("SELECT count(*) FROM chosen")
 
+    def forget(self) -> None:
+        """Let go of what was only to find out what counts; it is read again where it is needed."""
+        for name in ("known", "todo", "chosen", "missing"):
+            self.rows(f'DROP TABLE IF EXISTS "{name}"')
+
     def close(self) -> None:
         """Forget everything."""
         self.connection.close()

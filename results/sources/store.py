@@ -122,7 +122,8 @@ class StoreSource:
         unsettled = sum(is_unsettled(path) for _, _, path in wanted)
         begun = {run for run, _, _ in wanted}
         tables, damaged = gather(self._results, wanted, self._besides(missing, begun))
-        return Gathered(tables=tables, unsettled=unsettled, damaged=len(damaged))
+        found: dict[str, tuple[Path, ...]] = {name: (path,) for name, path in tables.items()}
+        return Gathered(tables=found, unsettled=unsettled, damaged=len(damaged))
 
     def _besides(
         self, missing: Sequence[Wanted], begun: AbstractSet[str]

@@ -20,17 +20,17 @@ from harness.case import Case
 from harness.errors import HarnessError, InfrastructureError
 from results.budgets import Budget
 from results.lake.files import MAIN
-from results.lake.judged import ResultLake
+from results.lake.judged import FACTS_KEPT, ResultLake
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Registry
 from results.pipeline import Checked, Progress
 from results.sources.ledger import facts_id, verdict_id
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
-from results.spark_lake.frames import lake_frame
+from results.spark_lake.frames import lake_frame, of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
-from results.spark_lake.tables import LakeEngine, LakeTables
+from results.spark_lake.tables import Lacking, LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.work import LakeConfig
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["SparkLake"]
 
 SUBMISSIONS_MAX: Final = 20
+PARTITIONS_MAX: Final = 200
+ROWS_A_PARTITION: Final = 4_000_000
+"""Of results, a shuffle; groups of rows are far fewer than rows."""
+ROWS_COMPILED: Final = 2_000_000
+"""From so many rows on plans are compiled: compiling one takes a fifth of a second of CPU."""
 
 
 class SparkLake:
@@ -64,9 +69,12 @@ class SparkLake:
         self.problems = Problems()
         self._spark = spark
         self._lake = lake
-        self._snapshot = snapshot
+        self._snapshot = of_label(snapshot, label)
         self._budgets = tuple(budgets)
         self._slots = jobs
+        self._label = label
+        self._before: dict[str, str] = {}  # settings of the session that we changed
+        self._last: Todo | None = None  # the last plan, if nothing came after it
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
@@ -74,12 +82,24 @@ class SparkLake:
         self._wishes: list[Wish] = []
         self._gone: list[tuple[str, str]] = []  # kinds, and their checkers that cannot be had
         self._view = f"harness_these_{uuid.uuid4().hex[:8]}"
+        self._suit(sum(file.rows for file in self._snapshot.files(MAIN)))
         self._runs = self._narrow(label).cache()
         self._runs.createOrReplaceTempView(self._view)
         self.runs = 0
         self.wanted = 0
         self.makeable = 0  # of the wanted results
         self._read_kinds()
+
+    def _suit(self, rows: int) -> None:
+        """Have the session suit so many rows: what helps with millions costs more with few."""
+        partitions = min(PARTITIONS_MAX, -(-rows // ROWS_A_PARTITION) or 1)
+        compiled = str(rows >= ROWS_COMPILED).lower()
+        for name, value in (
+            ("spark.sql.shuffle.partitions", str(partitions)),
+            ("spark.sql.codegen.wholeStage", compiled),
+        ):
+            self._before.setdefault(name, self._spark.conf.get(name))
+            self._spark.conf.set(name, value)
 
     def _narrow(self, label: str | None) -> Any:
         """What a plan has to know of each run."""
@@ -161,10 +181,10 @@ class SparkLake:
         """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         known = tasks = away_ns = left = 0
-        slots = self._slots or prepare_workers(self._spark)
         wishes: Sequence[Wish] = self._wishes
         for number in range(SUBMISSIONS_MAX):
-            todo = self._plan(wishes, slots)
+            todo = self._plan(wishes)
+            self._last = todo if number == 0 and not todo.runs else None
             try:
                 if number == 0:
                     known = self.makeable - todo.results
@@ -205,14 +225,26 @@ class SparkLake:
             executor="spark",
         )
 
-    def _plan(self, wishes: Sequence[Wish], slots: int) -> Todo:
+    def _plan(self, wishes: Sequence[Wish]) -> Todo:
         known = lake_frame(
             self._spark,
-            self._results.snapshot(),
+            self._found(),
             MAIN,
             columns=["run", "run_batch", "judged_at", "results", "marks"],
         )
-        return plan_tasks(self._spark, self._runs, known, wishes, slots=slots, since=self._since)
+        return plan_tasks(
+            self._spark, self._runs, known, wishes, slots=self._at_once, since=self._since
+        )
+
+    def _at_once(self) -> int:
+        """How many tasks run at once; workers start when that is asked first."""
+        if self._slots is None:
+            self._slots = prepare_workers(self._spark)
+        return self._slots
+
+    def _found(self) -> Snapshot:
+        """The results as they are now, of the runs that are looked at."""
+        return of_label(self._results.snapshot(), self._label)
 
     def _submit(self, todo: Todo, progress: Callable[[Progress], None] | None) -> list[TaskDone]:
         place = self._lake.place
@@ -231,7 +263,7 @@ class SparkLake:
         )
         work = functools.partial(judge_rows, job=job)
         frame = in_tasks(todo.frame, todo.tasks).mapInArrow(work, DONE_DDL)
-        with Watch(self._results, todo, progress):
+        with Watch(self._results, todo, progress, slots=self._at_once()):
             rows = frame.toArrow()
         return [msgspec.json.decode(text, type=TaskDone) for text in rows["done"].to_pylist()]
 
@@ -242,16 +274,23 @@ class SparkLake:
 
         The engine is to be closed.
         """
+        if self._last is None:  # something was done since
+            self._last = self._plan(self._wishes)
+            self._last.close()
+        last = self._last
+        self._suit(sum(file.rows for name in FACTS_KEPT for file in self._found().files(name)))
         tables = LakeTables(
             self._spark,
             self._snapshot,
-            self._results.snapshot(),
+            self._found(),
+            plain=last.listed == last.there == self.makeable
+            and not (last.runs or self._since or self._gone),
             runs=self._view,
             wishes=self._wishes,
             gone=self._gone,
             since=self._since,
         )
-        lacking = tables.lacking()
+        lacking = Lacking((), 0, last.unsettled) if tables.plain else tables.lacking()
         named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
         for run, checker in lacking.runs:
             if run not in named:
@@ -269,6 +308,8 @@ class SparkLake:
     def close(self) -> None:
         """Forget the runs; the session goes on."""
         self._runs.unpersist()
+        for name, value in self._before.items():
+            self._spark.conf.set(name, value)
         for name in (self._view, f"{self._view}_all"):
             self._spark.catalog.dropTempView(name)
 

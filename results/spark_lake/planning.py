@@ -5,7 +5,7 @@ the grain of runs: the ids of each stand in one cell, on both sides, which is a 
 and no less exact. The rest, one narrow row a run, is cut into tasks of about equal cost in the
 order of partitions and runs, in which their rows lie in the files; a run that costs more than that,
 or that a budget cut short before, is a task of its own. Tasks are numbered by descending cost, so
-that the longest start first. The driver sees four numbers of all this.
+that the longest start first. The driver sees a few numbers of all this, and a row a task.
 
 Only these rows are ever moved between executors: no history is.
 """
@@ -17,12 +17,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from results.lake.files import PARTITION
 from results.stored import LIMITED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS", "Missing", "Todo", "Wish", "missing_of", "plan_tasks"]
+__all__ = ["FACTS", "Missing", "Share", "Todo", "Wish", "missing_of", "plan_tasks"]
 
 FACTS: Final = ""
 """Stands for the facts of a run where else the name of a checker stands."""
@@ -51,6 +52,17 @@ class Wish(NamedTuple):
     before: str | None = None
 
 
+class Share(NamedTuple):
+    """What a task has of one partition: runs between two, their number and cost."""
+
+    task: int
+    partition: tuple[Any, ...]
+    first_run: str
+    last_run: str
+    runs: int
+    cost: int  # estimated CPU ns
+
+
 class Missing(NamedTuple):
     """One result that a run misses."""
 
@@ -63,29 +75,47 @@ class Missing(NamedTuple):
 class Todo:
     """What has to be done.
 
-    `frame` has a row a run: task, target, label, day, run, batch, lines, and `missing`, which
-    `missing_of` reads.
+    `frame` has a row a run: task, target, label, day, run, batch, lines, cost, and `missing`,
+    which `missing_of` reads.
     """
 
     frame: Any
     tasks: int
+    shares: tuple[Share, ...]  # of the tasks, in their order
     runs: int
     results: int
+    again: int  # of these results, those with a larger budget than before
     cost: int  # estimated CPU ns
+    listed: int  # results that the lake has, wanted or not
+    there: int  # of those that are wanted, by run and checker
+    unsettled: int  # of those listed
     close: Callable[[], None]
+
+    @property
+    def is_again(self) -> bool:
+        """Whether all of it is tried once more."""
+        return self.again == self.results
 
 
 def plan_tasks(
-    spark: Any, runs: Any, known: Any, wishes: Sequence[Wish], *, slots: int, since: str = ""
+    spark: Any,
+    runs: Any,
+    known: Any,
+    wishes: Sequence[Wish],
+    *,
+    slots: Callable[[], int],
+    since: str = "",
 ) -> Todo:
-    """Who does what is missing, where `slots` tasks run at once.
+    """Who does what is missing, where `slots()` tasks run at once; it is asked if there is work.
 
     `runs` has the columns target, label, day, run, batch, lines and kind; `known` is the table
     `runs` of a lake's results, of which unsettled ones from before `since` (a time; empty: none)
     do not count. The rows stay in executors' memory until they are closed.
     """
     mark = uuid.uuid4().hex[:8]
-    views = {name: f"harness_{name}_{mark}" for name in ("runs", "known", "wishes", "missing")}
+    views = {
+        name: f"harness_{name}_{mark}" for name in ("runs", "known", "wishes", "missing", "tasks")
+    }
     kept: list[Any] = []
 
     def close() -> None:
@@ -99,15 +129,22 @@ def plan_tasks(
     spark.createDataFrame(wishes_table(wishes)).createOrReplaceTempView(views["wishes"])
     counts = COUNTS.format(since=since or EVER)
     text = MISSING.format(limited=LIMITED, ns=NS_A_LINE, again=AGAIN_FACTOR, counts=counts, **views)
-    kept.append(spark.sql(text).cache())
-    kept[0].createOrReplaceTempView(views["missing"])
-    found = kept[0].selectExpr(*TOTALS).toArrow().to_pylist()[0]
+    frame = spark.sql(text)
+    frame.createOrReplaceTempView(views["missing"])
+    found = spark.sql(TOTALS.format(**views)).toArrow().to_pylist()[0]
     if not found["runs"]:
-        return Todo(frame=kept[0], tasks=0, close=close, **found)
-    size = _task_cost(found["cost"], slots)
+        return Todo(frame=frame, tasks=0, shares=(), close=close, **found)
+    size = _task_cost(found["cost"], slots())
     kept.append(spark.sql(TASKS.format(size=size, **views)).cache())
-    tasks = kept[1].selectExpr("MAX(task) AS task").toArrow().to_pylist()[0]["task"] + 1
-    return Todo(frame=kept[1], tasks=tasks, close=close, **found)
+    kept[0].createOrReplaceTempView(views["tasks"])
+    rows = spark.sql(SHARES.format(**views)).toArrow().to_pylist()
+    shares = tuple(
+        Share(row["task"], tuple(row[name] for name in PARTITION), row["first_run"],
+              row["last_run"], row["runs"], row["cost"])
+        for row in sorted(rows, key=lambda row: (row["task"], row["first_run"]))
+    )  # fmt: skip
+    tasks = shares[-1].task + 1
+    return Todo(frame=kept[0], shares=shares, tasks=tasks, close=close, **found)
 
 
 def _task_cost(total: int, slots: int) -> int:
@@ -159,7 +196,11 @@ compared AS (
                AND (x.before IS NULL OR COALESCE(
                    EXISTS(k.found, y -> y.results = x.before)
                    AND FORALL(k.found, y -> y.results <> x.before OR y.marks = '{limited}'),
-                   FALSE))) AS missing
+                   FALSE))) AS missing,
+           SIZE(ARRAY_DISTINCT(TRANSFORM(
+               FILTER(w.wishes, x -> EXISTS(k.found, y -> y.results = x.result_id)),
+               x -> x.checker))) AS there,
+           SIZE(FILTER(k.found, y -> y.marks <> '')) AS unsettled
     FROM {runs} r
     JOIN wanted w ON w.kind = r.kind
     LEFT JOIN known k ON k.run = r.run AND k.run_batch = r.batch
@@ -168,20 +209,24 @@ counted AS (
     SELECT *, CAST(SIZE(missing) AS BIGINT) AS results,
            CAST(SIZE(FILTER(missing, x -> x.level > 1)) AS BIGINT) AS again
     FROM compared
-    WHERE SIZE(missing) > 0
 )
-SELECT target, label, day, run, batch, lines, results, again,
+SELECT target, label, day, run, batch, lines, results, again, there, unsettled,
        ARRAY_JOIN(ARRAY_SORT(TRANSFORM(
            missing,
            x -> CONCAT_WS(' ', STRING(x.level), x.checker, x.result_id))), '\n') AS missing,
-       lines * (1 + results + {again} * again) * {ns} AS cost
+       CASE WHEN results > 0 THEN lines * (1 + results + {again} * again) * {ns} ELSE 0 END AS cost
 FROM counted
 """
-TOTALS: Final = (
-    "COUNT(*) AS runs",
-    "CAST(COALESCE(SUM(results), 0) AS BIGINT) AS results",
-    "CAST(COALESCE(SUM(cost), 0) AS BIGINT) AS cost",
-)
+TOTALS: Final = """
+SELECT COUNT_IF(results > 0) AS runs,
+       CAST(COALESCE(SUM(results), 0) AS BIGINT) AS results,
+       CAST(COALESCE(SUM(again), 0) AS BIGINT) AS again,
+       CAST(COALESCE(SUM(cost), 0) AS BIGINT) AS cost,
+       CAST(COALESCE(SUM(GREATEST(there, 0)), 0) AS BIGINT) AS there,
+       CAST(COALESCE(SUM(GREATEST(unsettled, 0)), 0) AS BIGINT) AS unsettled,
+       CAST(COALESCE((SELECT SUM(SIZE(results)) FROM {known}), 0) AS BIGINT) AS listed
+FROM {missing}
+"""
 TASKS: Final = """
 WITH placed AS (
     SELECT *,
@@ -190,13 +235,21 @@ WITH placed AS (
                ORDER BY target, label, day, run ROWS UNBOUNDED PRECEDING
            ) DIV {size} AS slice
     FROM {missing}
+    WHERE results > 0
 ),
 numbered AS (
     SELECT slice, alone, ROW_NUMBER() OVER (ORDER BY SUM(cost) DESC, slice, alone) - 1 AS task
     FROM placed
     GROUP BY slice, alone
 )
-SELECT CAST(n.task AS INT) AS task, p.target, p.label, p.day, p.run, p.batch, p.lines, p.missing
+SELECT CAST(n.task AS INT) AS task, p.target, p.label, p.day, p.run, p.batch, p.lines, p.cost,
+       p.missing
 FROM placed p
 JOIN numbered n ON n.slice = p.slice AND n.alone = p.alone
+"""
+SHARES: Final = """
+SELECT task, target, label, day, MIN(run) AS first_run, MAX(run) AS last_run, COUNT(*) AS runs,
+       SUM(cost) AS cost
+FROM {tasks}
+GROUP BY task, target, label, day
 """

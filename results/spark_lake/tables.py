@@ -1,9 +1,11 @@
 """The tables of a report as views over a lake and its results: those of `results.schema`.
 
 Of several results that are the same one counts: of the largest budget, settled before unsettled,
-then the newest. `chosen` says which, a row a run and checker; whoever reads a table of results
-joins it with that. All of it is lazy but `chosen`, and what several questions read, which stays in
-executors' memory once it was read.
+then the newest. `chosen` says which, a row a run and checker; `shadowed` are the others that lie in
+the lake, of which there are few or none: whoever reads a table of results leaves those out, and
+those of ids that nobody wants. Where the last plan saw that there is nothing else in the lake
+(`plain`), neither is asked for. Only these stay in executors' memory; columns of large tables are
+read anew by the few that read them.
 """
 
 from __future__ import annotations
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Lacking", "LakeEngine", "LakeTables"]
 
 KNOWN_COLUMNS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
-READ_OFTEN: Final = ("verdicts", "ops", "traits", "exposure", "faults")
-"""Tables that several questions read; the others are read once, or are small."""
 
 
 class Lacking(NamedTuple):
@@ -54,11 +54,14 @@ class LakeTables:
         wishes: Sequence[Wish],
         gone: Sequence[tuple[str, str]],
         since: str = "",
+        plain: bool = False,
     ) -> None:
         """`runs` is a view with the columns run, batch and kind; `since` is that of `plan_tasks`.
 
-        `gone` are kinds and the checkers of theirs that cannot be had.
+        `gone` are kinds and the checkers of theirs that cannot be had. `plain` says that `results`
+        has each result that is wanted once, and no other.
         """
+        self.plain = plain
         self._spark = spark
         self._snapshot = snapshot
         self._results = results
@@ -66,6 +69,9 @@ class LakeTables:
         self._views: list[str] = []
         self._cached: list[Any] = []
         self._runs = runs
+        self._wanted_ids = sorted({wish.result_id for wish in wishes})
+        if plain:
+            return
         self._ids = self._view("ids", spark.createDataFrame(wishes_table(wishes)))
         wanted = sorted({*((wish.kind, wish.checker) for wish in wishes), *gone})
         self._wanted = self._small("wanted", ("kind", "checker"), wanted)
@@ -74,6 +80,9 @@ class LakeTables:
         known = self._view("known", frame)
         text = CHOSEN.format(known=known, ids=self._ids, runs=runs, since=since or EVER)
         self._chosen = self._view("chosen", self._keep(spark.sql(text)))
+        text = SHADOWED.format(known=known, ids=self._ids, chosen=self._chosen)
+        shadowed = self._keep(spark.sql(text))
+        self._shadowed = self._view("shadowed", shadowed) if shadowed.count() else None
         text = LACKING.format(runs=runs, wanted=self._wanted, chosen=self._chosen)
         self._lacking = self._view("lacking", self._keep(spark.sql(text)))
 
@@ -113,21 +122,19 @@ class LakeTables:
 
     def frames(self) -> dict[str, Any]:
         """A DataFrame a table of `results.schema.COLUMNS`."""
-        found = {
+        return {
             "runs": self._of_lake(RUNS),
             "traits": self._of_lake(TRAITS),
             "verdicts": self._verdicts(),
             **{name: self._of_results(name) for name in FACTS_KEPT},
         }
-        for name in READ_OFTEN:
-            self._keep(found[name])
-        return found
 
     def _of_lake(self, text: str) -> Any:
         runs = self._view(
             "lake_runs", lake_frame(self._spark, self._snapshot, MAIN, columns=RUN_COLUMNS)
         )
-        return self._spark.sql(text.format(runs=runs, chosen=self._chosen))
+        chosen = "" if self.plain else f"LEFT SEMI JOIN {self._chosen} c ON c.run = r.run"
+        return self._spark.sql(text.format(runs=runs, chosen=chosen))
 
     def _of_results(self, name: str) -> Any:
         columns = [column for column, _, _ in COLUMNS[name]]
@@ -139,13 +146,19 @@ class LakeTables:
         )
         rows = self._view(f"rows_{name}", frame)
         own = ", ".join(f"j.`{column}`" for column in columns)
-        return self._spark.sql(ROWS.format(own=own, rows=rows, chosen=self._chosen))
+        if self.plain:
+            return self._spark.sql(f"SELECT {own} FROM {rows} j")  # noqa: S608
+        ids = ", ".join(f"'{one}'" for one in self._wanted_ids) or "''"
+        but = "" if self._shadowed is None else BUT.format(shadowed=self._shadowed)
+        return self._spark.sql(ROWS.format(own=own, rows=rows, ids=ids, but=but))
 
     def _verdicts(self) -> Any:
         """Those that were found, and those that stand in for what could not be had."""
         import pyarrow as pa
 
         found = self._of_results("verdicts")
+        if self.plain:
+            return found
         names = self._spark.sql(
             f"SELECT DISTINCT checker FROM {self._lacking} WHERE begun AND checker <> '{FACTS}'"  # noqa: S608
         )
@@ -229,9 +242,17 @@ STAND_INS: Final = """
 SELECT {own} FROM {lacking} m JOIN {stand_ins} s ON s.checker = m.checker WHERE m.begun
 """
 ROWS: Final = """
-SELECT {own} FROM {rows} j
-LEFT SEMI JOIN {chosen} c
-ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
+SELECT {own} FROM {rows} j {but}
+WHERE j.result_id IN ({ids})
+"""
+BUT: Final = """
+LEFT ANTI JOIN {shadowed} s ON s.run = j.run AND s.result_id = j.result_id AND s.batch = j.batch
+"""
+SHADOWED: Final = """
+SELECT f.run, f.result_id, f.batch
+FROM (SELECT run, batch, EXPLODE(results) AS result_id FROM {known}) f
+LEFT SEMI JOIN {ids} i ON i.result_id = f.result_id
+LEFT ANTI JOIN {chosen} c ON c.run = f.run AND c.result_id = f.result_id AND c.batch = f.batch
 """
 RUN_COLUMNS: Final = (
     *(
@@ -267,11 +288,11 @@ SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r
            NULLIF(GET_JSON_OBJECT(r.versions, '$.code'), ''),
            CONCAT('harness ', NULLIF(GET_JSON_OBJECT(r.versions, '$.harness'), ''))) AS code
 FROM {runs} r
-LEFT SEMI JOIN {chosen} c ON c.run = r.run
+{chosen}
 """
 TRAITS: Final = """
 WITH own AS (
-    SELECT r.run, r.nemeses, r.bugs FROM {runs} r LEFT SEMI JOIN {chosen} c ON c.run = r.run
+    SELECT r.run, r.nemeses, r.bugs FROM {runs} r {chosen}
 )
 SELECT run, 'nemesis' AS trait, EXPLODE(SPLIT(nemeses, '[+]')) AS value
 FROM own WHERE nemeses <> ''

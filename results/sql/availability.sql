@@ -1,10 +1,15 @@
 -- How much of the chaos phase was unavailable while a nemesis had a fault, and while it had none?
-SELECT j.population, e.nemesis, e.active,
-       COUNT(DISTINCT e.run) AS runs,
-       CAST(SUM(e.ns) AS BIGINT) AS ns,
-       CAST(SUM(e.mutation_down_ns) AS BIGINT) AS mutation_down_ns,
-       CAST(SUM(e.read_down_ns) AS BIGINT) AS read_down_ns
-FROM exposure_time e
-JOIN judged j ON j.run = e.run
-GROUP BY j.population, e.nemesis, e.active
-ORDER BY j.population, e.nemesis, e.active
+WITH both_ways AS (
+    SELECT population, nemesis, TRUE AS active, outcome, runs_with AS runs, n AS ns, a AS down_ns FROM downtime_cells
+    UNION ALL
+    SELECT population, nemesis, FALSE AS active, outcome, runs_without, m, b FROM downtime_cells
+)
+SELECT population, nemesis, active,
+       MAX(runs) AS runs,
+       MAX(ns) AS ns,
+       MAX(CASE WHEN outcome = 'mutations down' THEN down_ns END) AS mutation_down_ns,
+       MAX(CASE WHEN outcome = 'reads down' THEN down_ns END) AS read_down_ns
+FROM both_ways
+WHERE runs > 0
+GROUP BY population, nemesis, active
+ORDER BY population, nemesis, active

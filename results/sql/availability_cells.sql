@@ -1,6 +1,5 @@
 -- For how long was each run unavailable, as histograms over runs that merge like latencies?
 -- `ns` is the middle of a bucket as of latencies (harness.store.buckets); 0: never unavailable.
--- A base table: later files read it under the name `availability_cells`.
 WITH kinds AS (
     SELECT 'mutation' AS kind
     UNION ALL SELECT 'read' AS kind
@@ -26,4 +25,3 @@ SELECT population, day, code, kind,
        COUNT(*) AS n
 FROM measured
 GROUP BY population, day, code, kind, ((ns >> shift) << shift) + ((CAST(1 AS BIGINT) << shift) >> 1)
-ORDER BY population, COALESCE(day, ''), COALESCE(code, ''), kind, ns

@@ -1,12 +1,11 @@
--- What did each checker say, how long did it take, and how often did it crash?
-SELECT j.population, v.checker,
-       COUNT(*) AS results,
-       COUNT(CASE WHEN v.verdict = 'valid' THEN 1 END) AS valid,
-       COUNT(CASE WHEN v.verdict = 'permitted' THEN 1 END) AS permitted,
-       COUNT(CASE WHEN v.verdict = 'unknown' THEN 1 END) AS unknown,
-       COUNT(CASE WHEN v.verdict = 'invalid' THEN 1 END) AS invalid,
-       COUNT(v.error) AS crashed
-FROM verdicts v
-JOIN judged j ON j.run = v.run
-GROUP BY j.population, v.checker
-ORDER BY j.population, v.checker
+-- What did each checker say, and how often did it crash?
+SELECT population, checker,
+       CAST(SUM(results) AS BIGINT) AS results,
+       CAST(SUM(CASE WHEN verdict = 'valid' THEN results ELSE 0 END) AS BIGINT) AS valid,
+       CAST(SUM(CASE WHEN verdict = 'permitted' THEN results ELSE 0 END) AS BIGINT) AS permitted,
+       CAST(SUM(CASE WHEN verdict = 'unknown' THEN results ELSE 0 END) AS BIGINT) AS unknown,
+       CAST(SUM(CASE WHEN verdict = 'invalid' THEN results ELSE 0 END) AS BIGINT) AS invalid,
+       CAST(SUM(crashed) AS BIGINT) AS crashed
+FROM verdict_cells
+GROUP BY population, checker
+ORDER BY population, checker

@@ -1,10 +1,10 @@
 -- Runs without any bug switched on: is any of them blamed?
 SELECT population,
-       COUNT(*) AS runs,
-       COUNT(CASE WHEN verdict = 'invalid' THEN 1 END) AS invalid,
-       COUNT(CASE WHEN verdict = 'unknown' THEN 1 END) AS unknown,
+       CAST(SUM(runs) AS BIGINT) AS runs,
+       CAST(SUM(CASE WHEN verdict = 'invalid' THEN runs ELSE 0 END) AS BIGINT) AS invalid,
+       CAST(SUM(CASE WHEN verdict = 'unknown' THEN runs ELSE 0 END) AS BIGINT) AS unknown,
        CAST(SUM(length_ns) AS BIGINT) AS length_ns
-FROM judged
+FROM run_cells
 WHERE bugs = ''
 GROUP BY population
 ORDER BY population

@@ -10,5 +10,3 @@ SELECT target, label, day, profile, nemeses,
        CAST(SUM(lines) AS BIGINT) AS lines
 FROM judged
 GROUP BY target, label, day, profile, nemeses
-ORDER BY COALESCE(target, ''), COALESCE(label, ''), COALESCE(day, ''), COALESCE(profile, ''),
-         nemeses

@@ -1,8 +1,8 @@
 -- Which nemeses find which bug? Seeds of one population may have drawn different ones.
-SELECT t.value AS bug, j.population, j.nemeses,
-       COUNT(*) AS runs,
-       COUNT(CASE WHEN j.verdict = 'invalid' THEN 1 END) AS detected
-FROM judged j
-JOIN traits t ON t.run = j.run AND t.trait = 'bug'
-GROUP BY t.value, j.population, j.nemeses
-ORDER BY bug, j.population, j.nemeses
+SELECT d.bug, c.population, c.nemeses,
+       CAST(SUM(c.runs) AS BIGINT) AS runs,
+       CAST(SUM(CASE WHEN c.verdict = 'invalid' THEN c.runs ELSE 0 END) AS BIGINT) AS detected
+FROM run_cells c
+JOIN detection d ON d.population = c.population
+GROUP BY d.bug, c.population, c.nemeses
+ORDER BY d.bug, c.population, c.nemeses

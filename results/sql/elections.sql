@@ -1,10 +1,10 @@
 -- How many changes of leader did runs see? The first leader of a run is none.
 SELECT population,
-       COUNT(*) AS runs,
+       CAST(SUM(runs) AS BIGINT) AS runs,
        CAST(SUM(elections) AS BIGINT) AS elections,
-       MIN(elections) AS least,
-       MAX(elections) AS most,
-       COUNT(CASE WHEN elections = 0 THEN 1 END) AS runs_without
-FROM judged
+       MIN(least) AS least,
+       MAX(most) AS most,
+       CAST(SUM(runs_without) AS BIGINT) AS runs_without
+FROM run_cells
 GROUP BY population
 ORDER BY population

@@ -23,6 +23,6 @@ SELECT j.run, j.population, j.verdict, j.target, j.nemeses, j.bugs, j.seed, j.en
 FROM judged j
 LEFT JOIN ranked r ON r.run = j.run AND r.place = 1
 WHERE j.verdict NOT IN ('valid', 'permitted')
-ORDER BY CASE j.verdict WHEN 'invalid' THEN 0 ELSE 1 END,
-         CASE j.bugs WHEN '' THEN 0 ELSE 1 END,
-         j.run
+ORDER BY CASE verdict WHEN 'invalid' THEN 0 ELSE 1 END,
+         CASE bugs WHEN '' THEN 0 ELSE 1 END,
+         run

@@ -1,16 +1,24 @@
 -- How long do acknowledged operations take on each day, and with each code? (nearest ranks)
 -- An empty `f` is of all kinds of operations together.
 WITH stacked AS (
-    SELECT population, 'day' AS dimension, day AS value, f, ns, n FROM dated_latency_cells
-    UNION ALL SELECT population, 'code', code, f, ns, n FROM dated_latency_cells
-    UNION ALL SELECT population, 'day', day, '', ns, n FROM dated_latency_cells
-    UNION ALL SELECT population, 'code', code, '', ns, n FROM dated_latency_cells
+    SELECT population, dimension, value, f, lat_bucket, n FROM latency_cells
+    UNION ALL SELECT population, dimension, value, '', lat_bucket, n FROM latency_cells
 ),
 counted AS (
-    SELECT population, dimension, value, f, ns, CAST(SUM(n) AS BIGINT) AS n
+    SELECT population, dimension, value, f,
+           CAST(lat_bucket AS BIGINT) AS bucket,
+           CAST((lat_bucket >> 5) - 1 AS INT) AS shift,
+           CAST(SUM(n) AS BIGINT) AS n
     FROM stacked
-    WHERE value IS NOT NULL
-    GROUP BY population, dimension, value, f, ns
+    WHERE dimension IN ('day', 'code') AND value <> ''
+    GROUP BY population, dimension, value, f, lat_bucket
+),
+timed AS (
+    SELECT population, dimension, value, f, n,
+           CASE WHEN bucket < 32 THEN bucket
+                ELSE (((bucket & 31) + 32) << shift) + ((CAST(1 AS BIGINT) << shift) >> 1)
+           END AS ns
+    FROM counted
 ),
 ranked AS (
     SELECT population, dimension, value, f, ns,
@@ -18,7 +26,7 @@ ranked AS (
                PARTITION BY population, dimension, value, f ORDER BY ns
            ) AS BIGINT) AS upto,
            CAST(SUM(n) OVER (PARTITION BY population, dimension, value, f) AS BIGINT) AS total
-    FROM counted
+    FROM timed
 )
 SELECT population, dimension, value, f,
        MAX(total) AS ok,

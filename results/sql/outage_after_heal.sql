@@ -16,7 +16,7 @@ ranked AS (
     FROM alike
     WHERE left_ns > 0
 ),
-percentiles AS (
+nearest AS (
     SELECT population, nemesis, kind,
            MIN(CASE WHEN place * 1000 >= total * 500 THEN left_ns END) AS p50_ns,
            MAX(left_ns) AS max_ns
@@ -33,6 +33,6 @@ counted AS (
 )
 SELECT c.population, c.nemesis, c.kind, c.heals, c.in_outage, c.never, p.p50_ns, p.max_ns
 FROM counted c
-LEFT JOIN percentiles p
+LEFT JOIN nearest p
        ON p.population = c.population AND p.nemesis = c.nemesis AND p.kind = c.kind
 ORDER BY c.population, c.nemesis, c.kind

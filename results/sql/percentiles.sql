@@ -1,22 +1,19 @@
--- How long do acknowledged operations take, by kind and one more dimension?
+-- How long do acknowledged operations take, by kind and one more dimension? In ns: the middle of a
+-- bucket (harness.store.buckets).
 -- Percentiles are nearest ranks: the least value that at least so many of all do not exceed.
 -- A base table: later files read it under the name `percentiles`, one dimension each.
 WITH named AS (
-    SELECT j.population, l.run, l.phase, l.active, COALESCE(l.node, '') AS node, l.f, l.ns, l.n
-    FROM latencies l
-    JOIN judged j ON j.run = l.run
+    SELECT population, dimension, value, f, n,
+           CAST(lat_bucket AS BIGINT) AS bucket,
+           CAST((lat_bucket >> 5) - 1 AS INT) AS shift
+    FROM latency_cells
 ),
-stacked AS (
-    SELECT population, 'f' AS dimension, '' AS value, f, ns, n FROM named
-    UNION ALL SELECT population, 'active', active, f, ns, n FROM named
-    UNION ALL SELECT population, 'phase', phase, f, ns, n FROM named
-    UNION ALL SELECT population, 'node', node, f, ns, n FROM named
-    UNION ALL SELECT population, 'run', run, f, ns, n FROM named
-),
-counted AS (
-    SELECT population, dimension, value, f, ns, CAST(SUM(n) AS BIGINT) AS n
-    FROM stacked
-    GROUP BY population, dimension, value, f, ns
+timed AS (
+    SELECT population, dimension, value, f, n,
+           CASE WHEN bucket < 32 THEN bucket
+                ELSE (((bucket & 31) + 32) << shift) + ((CAST(1 AS BIGINT) << shift) >> 1)
+           END AS ns
+    FROM named
 ),
 ranked AS (
     SELECT population, dimension, value, f, ns,
@@ -24,7 +21,7 @@ ranked AS (
                PARTITION BY population, dimension, value, f ORDER BY ns
            ) AS BIGINT) AS upto,
            CAST(SUM(n) OVER (PARTITION BY population, dimension, value, f) AS BIGINT) AS total
-    FROM counted
+    FROM timed
 )
 SELECT population, dimension, value, f,
        MAX(total) AS ok,

@@ -18,7 +18,7 @@ ranked AS (
            COUNT(*) OVER (PARTITION BY population, nemesis, f) AS total
     FROM waits
 ),
-percentiles AS (
+nearest AS (
     SELECT population, nemesis, f,
            MIN(CASE WHEN waited_place * 1000 >= total * 500 THEN waited_ns END) AS waited_p50_ns,
            MIN(CASE WHEN waited_place * 1000 >= total * 950 THEN waited_ns END) AS waited_p95_ns,
@@ -39,6 +39,6 @@ counted AS (
 SELECT c.population, c.nemesis, c.f, c.heals, c.untried, c.never,
        p.waited_p50_ns, p.waited_p95_ns, p.waited_max_ns, p.ok_p50_ns, p.ok_max_ns
 FROM counted c
-LEFT JOIN percentiles p
+LEFT JOIN nearest p
        ON p.population = c.population AND p.nemesis = c.nemesis AND p.f = c.f
 ORDER BY c.population, c.nemesis, c.f

@@ -8,8 +8,8 @@ WITH placed AS (
     FROM judged
 ),
 seen AS (
-    SELECT f.verdict, f.target, f.bugs, COALESCE(f.signature, 'no verdict') AS signature,
-           f.population, f.run, f.seed, f.checker, f.rule, f.reason, f.day, f.code,
+    SELECT f.verdict, f.target, f.bugs, COALESCE(NULLIF(f.signature, ''), 'no verdict') AS signature,
+           f.population, f.run, f.seed, f.environment, f.checker, f.rule, f.reason, f.day, f.code,
            p.setting, p.place, p.total, p.started
     FROM failing_runs f
     JOIN placed p ON p.run = f.run
@@ -33,6 +33,7 @@ SELECT verdict, target, bugs, signature, population, setting,
        MAX(place) AS last_place,
        MIN(CASE WHEN by_seed = 1 THEN run END) AS first_run,
        MIN(CASE WHEN by_seed = 1 THEN seed END) AS first_seed,
+       MIN(CASE WHEN by_seed = 1 THEN environment END) AS environment,
        MIN(CASE WHEN by_seed = 1 THEN checker END) AS checker,
        MIN(CASE WHEN by_seed = 1 THEN rule END) AS rule,
        MIN(CASE WHEN by_seed = 1 THEN reason END) AS reason,
@@ -45,4 +46,3 @@ SELECT verdict, target, bugs, signature, population, setting,
        MIN(CASE WHEN from_last = 1 THEN run END) AS last_run
 FROM ranked
 GROUP BY verdict, target, bugs, signature, population, setting
-ORDER BY verdict, target, bugs, signature, population

@@ -8,4 +8,3 @@ SELECT population,
 FROM judged
 WHERE verdict <> 'unknown'
 GROUP BY population, CASE WHEN verdict = 'invalid' THEN COALESCE(failed_ops, ops) ELSE ops END
-ORDER BY population, ops

@@ -24,4 +24,3 @@ SELECT j.population, j.day, j.code,
 FROM judged j
 LEFT JOIN down d ON d.run = j.run
 GROUP BY j.population, j.day, j.code
-ORDER BY j.population, COALESCE(j.day, ''), COALESCE(j.code, '')

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from harness.case import Case
 from harness.ops import HARNESS, History, Op, OpType
+from results.schema import schema
 from tests.run_folders import keep_run
 
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")
@@ -90,20 +91,25 @@ def foreign_parquet(path):
 def rows_of(checked, *, without=("wall_ns", "cpu_ns")):
     """The sorted rows of all tables, times left out."""
     found = {}
-    for name, paths in checked.tables.items():
-        table = pa.concat_tables([pq.read_table(path) for path in paths])
+    for name in checked.tables:
+        table = table_in(checked, name)
         names = [column for column in table.column_names if column not in without]
         found[name] = sorted(map(repr, table.select(names).to_pylist()))
     return found
 
 
+def table_in(checked, name):
+    """One table of what was found, with the columns that it is to have: files may have more."""
+    paths, columns = checked.tables[name], schema(name).names
+    return pa.concat_tables(
+        [pq.read_table(path, columns=columns, partitioning=None) for path in paths]
+    )
+
+
 def verdicts(checked):
     """(run, checker, key) -> verdict."""
-    (path,) = checked.tables["verdicts"]
-    return {
-        (row["run"], row["checker"], row["key"]): row["verdict"]
-        for row in pq.read_table(path).to_pylist()
-    }
+    table = table_in(checked, "verdicts")
+    return {(row["run"], row["checker"], row["key"]): row["verdict"] for row in table.to_pylist()}
 
 
 def store_with_a_killer(folder):

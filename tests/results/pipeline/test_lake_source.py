@@ -3,7 +3,6 @@
 import contextlib
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
 from checkers.linearizable import RegisterLinearizable
@@ -32,6 +31,7 @@ from tests.results.pipeline.stores import (
     register_ops,
     rows_of,
     store_with_a_killer,
+    table_in,
 )
 
 pytestmark = pytest.mark.lake
@@ -93,7 +93,7 @@ def plain(table):
 
 
 def plain_tables(checked):
-    return {name: plain(pq.read_table(path)) for name, (path,) in checked.tables.items()}
+    return {name: plain(table_in(checked, name)) for name in checked.tables}
 
 
 @pytest.mark.parametrize("runs_in_a_unit", [1, 1_000])
@@ -283,7 +283,7 @@ def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
     with opened(uri, checkers=names) as source:
         checked = check(source, executor="pool", jobs=2)
-        found = pq.read_table(checked.tables["verdicts"][0]).to_pylist()
+        found = table_in(checked, "verdicts").to_pylist()
     rows = {(row["run"].partition("@")[0], row["checker"]): row for row in found}
     assert len(rows) == len(found) == 4 * 3
     for (run, name), row in rows.items():

@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results import aggregate, facts, manifest, units
-from results.engines import BASES
+from results.engines import BASES, query_names
 from results.executors import pool
 from results.executors.cluster import SparkExecutor
 from results.manifest import FACTS_MODULES
@@ -39,7 +39,8 @@ def report(store, *, whole=False):
     Unless it is to be whole, no questions are asked but those whose answers are looked at here, and
     nothing stands on the page.
     """
-    asked = [*BASES, *aggregate._NEEDED]
+    asked = [*BASES, "run_cells", "digest_cells", *aggregate._NEEDED, "totals"]
+    asked.sort(key=query_names().index)
     with pytest.MonkeyPatch.context() as patch:
         if not whole:
             patch.setattr(aggregate, "query_names", lambda: asked)

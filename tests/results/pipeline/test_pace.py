@@ -3,8 +3,10 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from results.pace import Pace
+from results.pace import Pace, Schedule
 from results.pipeline import Progress
 
 
@@ -15,11 +17,17 @@ class Clock:
         return self.now_s
 
 
-def progress(done, units, *, stage="check", cost=None, cost_done=None):
+def progress(done, units, *, stage="check", cost=None, cost_done=None, time_part=None):
     cost = 100 * units if cost is None else cost
     done_cost = 100 * done if cost_done is None else cost_done
     return Progress(
-        stage=stage, done=done, units=units, cost_done=done_cost, cost=cost, noun="runs"
+        stage=stage,
+        done=done,
+        units=units,
+        cost_done=done_cost,
+        cost=cost,
+        noun="runs",
+        time_part=time_part,
     )
 
 
@@ -82,6 +90,57 @@ def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
             break
     said_s = clock.now_s - begin_s + float(_seconds(pace.line(found)))
     assert max(free) / 1.5 <= said_s <= max(free) * 1.5
+
+
+def in_order(costs, slots, speed):
+    """(end, cost) of tasks done in this order on so many slots; `speed` says how long one takes."""
+    free, ends = [0.0] * slots, []
+    for cost in costs:
+        at = free.index(min(free))
+        free[at] += speed(cost)
+        ends.append((free[at], cost))
+    return sorted(ends)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
+    """Work that is seen when its task ends: a few giants, first, hold most of it."""
+    draw = random.Random(seed)
+    slots = draw.choice([2, 8, 32])
+    small = [draw.randint(80, 120) for _ in range(slots * 12)]
+    giants = [round(sum(small) * draw.uniform(0.02, 0.5) / slots) for _ in range(slots // 2 + 1)]
+    costs = sorted(small + giants, reverse=True)
+    pace_s = draw.uniform(0.01, 10.0)
+    ends = in_order(costs, slots, lambda cost: pace_s * cost * draw.uniform(0.8, 1.25))
+    schedule, clock, total, done = Schedule(costs, slots), Clock(), sum(costs), 0
+    pace, begin_s = Pace(clock), Clock.now_s
+    pace.line(progress(0, len(costs), cost=total, cost_done=0))
+    for number, (end_s, cost) in enumerate(ends, 1):
+        done += cost
+        clock.now_s = begin_s + end_s
+        found = progress(
+            number, len(costs), cost=total, cost_done=done, time_part=schedule.part(done)
+        )
+        line = pace.line(found)
+        if done / total >= 0.1:
+            break
+    said_s = clock.now_s - begin_s + float(_seconds(line))
+    assert ends[-1][0] / 1.5 <= said_s <= ends[-1][0] * 1.5
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
+)
+def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
+    """By hand: where tasks end, as much of the time has passed as had then; in between, more."""
+    schedule, total = Schedule(costs, slots), 0
+    ends = in_order(costs, slots, lambda cost: cost)
+    for place, (end, cost) in enumerate(ends):
+        total += cost
+        if place + 1 < len(ends) and ends[place + 1][1] and ends[-1][0]:
+            assert schedule.part(total) == pytest.approx(end / ends[-1][0])
+    assert schedule.part(total) == 1.0
+    assert 0.0 <= schedule.part(done) <= schedule.part(done + 1) <= 1.0
 
 
 def _seconds(line):

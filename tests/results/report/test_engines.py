@@ -11,7 +11,16 @@ import pytest
 
 from harness.errors import UsageError
 from results.aggregate import aggregate
-from results.engines import BASES, DuckEngine, SparkEngine, open_engine, query, query_names
+from results.engines import (
+    BASES,
+    DuckEngine,
+    SparkEngine,
+    kind_of,
+    open_engine,
+    query,
+    query_names,
+    unordered,
+)
 from results.schema import COLUMNS, schema
 from tests.programs import python
 from tests.spark_support import spark_test
@@ -29,9 +38,20 @@ def registered(engine, store):
 def answers_of(engine, store):
     """Every answer, at once: other tests close engines of the same session, and its views go."""
     registered(engine, store)
-    found = {name: engine.sql(query(name)) for name in query_names()}
+    found, driver = {}, DuckEngine()
+    for name in query_names():
+        asked = driver if kind_of(name) == "of cells" else engine
+        found[name] = asked.sql(query(name))
+        driver.take(name, found[name])
     engine.close()
+    driver.close()
     return found
+
+
+def told(name, table):
+    """The rows of an answer; those of cells come in any order."""
+    rows = table.to_pylist()
+    return sorted(rows, key=repr) if kind_of(name) == "cells" else rows
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +72,7 @@ def test_both_engines_give_equal_tables(spark, duck, name):
     mine, theirs = duck[name], spark[name]
 
     assert mine.schema.equals(theirs.schema)
-    assert mine.to_pylist() == theirs.to_pylist()
+    assert told(name, mine) == told(name, theirs)
     assert mine.num_rows or name in {"changed_verdicts", "permitted", "flakes"}
 
 
@@ -61,12 +81,14 @@ def of_no_run(engine):
         engine.register(name, ())
     found = aggregate(engine, baseline=None, label=None)
     engine.close()
-    assert {table.num_rows for table in found.tables.values()} == {0}
+    rows = {name: table.num_rows for name, table in found.tables.items() if table.num_rows}
+    assert rows == {"digest_cells": 1, "totals": 1}
     return {name: table.schema.names for name, table in found.tables.items()}
 
 
 def test_a_report_of_no_run_has_all_answers():
-    assert set(query_names()) <= of_no_run(DuckEngine()).keys() | set(BASES)
+    answered = of_no_run(DuckEngine()).keys()
+    assert set(query_names()) - answered == {"slowest", "baseline_runs"}
 
 
 @pytest.mark.nightly
@@ -82,9 +104,9 @@ import json, sys
 from pathlib import Path
 from results.engines import SparkEngine
 from results.spark import get_spark
-from tests.results.report.test_engines import answers_of
+from tests.results.report.test_engines import answers_of, told
 found = answers_of(SparkEngine(get_spark("local[2]")), Path(sys.argv[1]))
-print(json.dumps({name: table.to_pylist() for name, table in found.items()}))
+print(json.dumps({name: told(name, table) for name, table in found.items()}, default=str))
 """
 
 
@@ -94,7 +116,8 @@ def test_spark_as_it_is_delivered_gives_the_same(duck, store):
     """By day its expressions are not compiled, see `tests.spark_support`."""
     said = python(AS_DELIVERED, store, cwd=ROOT, SPARK_SUBMIT_OPTS="")
     found = json.loads(said.splitlines()[-1])
-    assert found == {name: table.to_pylist() for name, table in duck.items()}
+    mine = {name: told(name, table) for name, table in duck.items()}
+    assert found == json.loads(json.dumps(mine, default=str))
 
 
 @pytest.mark.parametrize("name", query_names())
@@ -105,11 +128,26 @@ def test_queries_keep_to_what_both_engines_understand_alike(name):
 
     assert text.startswith("-- ")
     assert "/" not in code
+    code = code.replace("DECIMAL(19, 0)", "")
     inexact = r"\b(?:DOUBLE|FLOAT|DECIMAL|AVG|STDDEV|LOG|POW|ROUND)\b"
     assert not re.search(inexact, code, re.IGNORECASE)
     assert not re.search(r"\b\d+\.\d", code)
-    assert "ORDER BY" in code.rsplit("FROM", 1)[1]
+    assert ("ORDER BY" in code.rsplit("FROM", 1)[1]) == (kind_of(name) != "cells")
     assert ";" not in code
+
+
+@pytest.mark.parametrize("name", query_names())
+def test_a_question_reads_tables_or_what_was_gathered_from_them(name):
+    """Never both: an engine has no cells, and the driver no tables."""
+    code = re.sub(r"--[^\n]*|'[^']*'", "", query(name))
+    read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", code))
+    own = set(re.findall(r"(\w+) AS \(", code))
+    kinds = {kind_of(other) if other in query_names() and other not in COLUMNS else "table"
+             for other in read - own}  # fmt: skip
+    if kind_of(name) == "of cells":
+        assert kinds <= {"cells", "question", "of cells"}
+    else:
+        assert kinds <= {"table", "base"}
 
 
 def test_the_bases_come_first_and_all_files_are_queries():
@@ -161,7 +199,8 @@ def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
     engine = DuckEngine()
     engine.register("ops", [tmp_path / "ops.parquet"])
     register_run(engine, tmp_path)
-    for name in BASES:
+    engine.keep("judged", unordered(query("judged"))[0])
+    for name in ("latency_cells", "percentiles"):
         engine.keep(name, query(name))
     many, two = engine.sql(query("latency_by_f")).to_pylist()
     engine.close()

@@ -62,23 +62,48 @@ def told(both):
     return code, json.loads(out.getvalue())
 
 
-def test_every_table_and_every_answer_is_that_of_the_store(both, told):
+def test_every_answer_is_that_of_the_store(both, told):
     root, answers = both
     code, summary = told
     assert code == summary["exit_code"] == 1  # of the runs with bugs
     assert summary["runs"] == len(SPECS)
     assert summary["problems_total"] == 0
-    for folder in ("tables", "answers"):
-        names = sorted(path.name for path in (root / "store" / ".report" / folder).iterdir())
-        there = sorted(path.name for path in (root / "lake" / ".report" / folder).iterdir())
-        assert there == names
-        for name in names:
-            ours = pq.read_table(root / "lake" / ".report" / folder / name)
-            theirs = pq.read_table(root / "store" / ".report" / folder / name)
-            assert ours.schema.names == theirs.schema.names
-            assert ours.schema.types == theirs.schema.types, name
-            assert plain(ours) == plain(theirs), name
+    assert not (root / "lake" / ".report" / "tables").exists()  # the lake has them
+    names = sorted(path.name for path in (root / "store" / ".report" / "answers").iterdir())
+    there = sorted(path.name for path in (root / "lake" / ".report" / "answers").iterdir())
+    assert there == names
+    for name in names:
+        ours = pq.read_table(root / "lake" / ".report" / "answers" / name)
+        theirs = pq.read_table(root / "store" / ".report" / "answers" / name)
+        assert ours.schema.names == theirs.schema.names
+        assert ours.schema.types == theirs.schema.types, name
+        assert plain(ours) == plain(theirs), name
     assert len(answers.tables["judged"]) == len(SPECS)
+
+
+def test_what_lists_runs_is_cut_and_nothing_else(both, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("results.report_lake.ROWS_OF_RUNS_MAX", 2)
+    lake, output = str(both[0] / "lake"), str(tmp_path / "cut")
+    assert main(["report", lake, "--json", "--output", output]) == told[0]
+    cut, whole = json.loads(capsys.readouterr().out), told[1]
+    lists = {name: len(whole["answers"][name]) for name in ("judged", "failing_runs")}
+    left_out = {name: n for name, n in cut["rows_not_shown"].items() if name in lists}
+    assert left_out == {name: n - 2 for name, n in lists.items() if n > 2}
+    assert lists["judged"] == len(SPECS)
+    others = [each["rows_not_shown"].keys() - lists for each in (cut, whole)]
+    assert others[0] == others[1]  # cells, in any order
+    for name, rows in whole["answers"].items():
+        lists = name in {"judged", "failing_runs", "changed_verdicts"}
+        if name != "latency_by_run" and name not in others[0]:
+            assert cut["answers"][name] == (rows[:2] if lists else rows), name
+    longest = sorted(whole["answers"]["latency_by_run"], key=lambda row: -row["max_ns"])[:2]
+    by_run = cut["answers"]["latency_by_run"]
+    assert [row["max_ns"] for row in sorted(by_run, key=lambda row: -row["max_ns"])] == [
+        row["max_ns"] for row in longest
+    ]
+    assert all(row in whole["answers"]["latency_by_run"] for row in by_run)
+    page = (tmp_path / "cut" / "report.html").read_text()
+    assert "2 longest operations" in page
 
 
 def test_a_report_says_which_engine_answers_and_why(told):

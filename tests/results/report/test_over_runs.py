@@ -227,13 +227,30 @@ def test_chi_square_of_even_degrees_is_a_sum_of_poisson(x, half):
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
     """A row of `signature_cells`; `place` is that of its last run among `of` of the setting."""
     return {
-        "verdict": "invalid", "target": "kudu", "bugs": "", "signature": signature,
-        "population": population, "setting": setting, "runs": runs, "setting_runs": of,
-        "last_place": place, "first_run": f"n/{population}", "first_seed": population,
-        "checker": "c", "rule": "r", "reason": "why", "first_started": "2026-01-01T", "first_day":
-        "2026-01-01", "first_code": "a", "last_started": f"2026-01-0{place % 9 + 1}T", "last_day":
-        f"2026-01-0{place % 9 + 1}", "last_code": "b", "last_run": f"n/{population}", **more,
-    }  # fmt: skip
+        "verdict": "invalid",
+        "target": "kudu",
+        "bugs": "",
+        "signature": signature,
+        "population": population,
+        "setting": setting,
+        "runs": runs,
+        "setting_runs": of,
+        "last_place": place,
+        "first_run": f"n/{population}",
+        "first_seed": population,
+        "environment": "sim",
+        "checker": "c",
+        "rule": "r",
+        "reason": "why",
+        "first_started": "2026-01-01T",
+        "first_day": "2026-01-01",
+        "first_code": "a",
+        "last_started": f"2026-01-0{place % 9 + 1}T",
+        "last_day": f"2026-01-0{place % 9 + 1}",
+        "last_code": "b",
+        "last_run": f"n/{population}",
+        **more,
+    }
 
 
 def test_runs_since_a_failure_are_of_its_settings_whatever_the_label():

@@ -165,3 +165,43 @@ def test_every_id_of_the_page_is_there_once(reported):
 def test_a_drawing_says_how_many_rows_it_leaves_out(draw):
     assert (draw(plots.ROWS_MAX).not_shown, len(draw(plots.ROWS_MAX).rows)) == (0, plots.ROWS_MAX)
     assert (draw(plots.ROWS_MAX + 3).not_shown, len(draw(43).rows)) == (3, plots.ROWS_MAX)
+
+
+def ends(path):
+    """The points of a path: pairs of numbers after M and L."""
+    return [tuple(map(float, point.split())) for point in re.split("[ML]", path.rstrip("Z"))[1:]]
+
+
+def test_curves_are_drawn_within_their_frame_and_say_what_they_leave_out():
+    points = [(1, 0.1, 0.0, 0.3), (10, 0.5, 0.2, 0.9), (100, 1.0, 0.8, 1.0)]
+    chart = plots.curves("x", [plots.Curve("row", points)] * 6, "seeds", logarithmic=True)
+
+    assert (len(chart.lines), chart.not_shown) == (plots.CURVES_MAX, 2)
+    line, band = ends(chart.lines[0].path), ends(chart.lines[0].band)
+    middle = (chart.left + chart.right) / 2
+    assert [x for x, _ in line] == pytest.approx([chart.left, middle, chart.right])
+    heights = [tick.x for tick in chart.y_ticks]  # of 0 %, 25 %, ... 100 %
+    assert [y for _, y in line][1:] == pytest.approx([heights[2], heights[4]])
+    assert len(band) == 2 * len(points)
+    assert all(heights[4] <= y <= heights[0] for _, y in (*line, *band))
+
+
+def test_a_step_goes_on_level_and_then_down():
+    chart = plots.curves(
+        "x", [plots.Curve("row", [(0, 1.0, 1.0, 1.0), (4, 0.5, None, None)])], "ops", steps=True
+    )
+    (x, top), corner, bottom = ends(chart.lines[0].path)
+    assert x < corner[0] == bottom[0]
+    assert corner[1] == top < bottom[1]
+    assert len({*ends(chart.lines[0].band)}) == 1  # beyond, no interval is known
+
+
+def test_a_curve_of_many_points_is_bounded():
+    points = [(n, 1 - n / 10_000, 0.0, 1.0) for n in range(5_000)]
+    chart = plots.curves("x", [plots.Curve("row", points)], "ops")
+    assert len(ends(chart.lines[0].path)) == plots.POINTS_MAX + 1
+    assert ends(chart.lines[0].path)[-1][0] == pytest.approx(chart.right)
+
+
+def test_a_chart_of_nothing_is_empty():
+    assert plots.curves("x", [plots.Curve("row", [])], "ops").lines == []

@@ -40,6 +40,8 @@ def engine(tmp_path):
         pq.write_table(table, tmp_path / f"{name}.parquet")
         found.register(name, [tmp_path / f"{name}.parquet"])
     found.keep("judged", query("judged"))
+    for name in ("run_cells", "verdict_cells"):
+        found.keep(name, query(name))
     yield found
     found.close()
 

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import statistics as stdlib
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -176,6 +177,27 @@ def test_what_has_no_interval_says_why(rows, why):
 
     assert found.interval is None
     assert found.why == why
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.integers(0, 10**6), st.integers(10**6, 10**13)] * 2), min_size=2, max_size=30
+    )
+)
+def test_sums_over_runs_say_of_the_spread_what_the_runs_themselves_say(rows):
+    """As a sum of squares of each run's residual, which needs all runs; sums come in any order."""
+    sums = Sums.of(rows)
+    assert Sums.of(rows[::-1]) == sums
+    parts = Sums(*map(sum, zip(Sums.of(rows[:1]), Sums.of(rows[1:]), strict=True)))
+    assert parts == sums
+    found = risk_ratio(sums)
+    if found.interval is None:
+        return
+    a, n, b, m = (Fraction(sum(row[at] for row in rows)) for at in range(4))
+    residuals = [row[0] / a - row[1] / n - row[2] / b + row[3] / m for row in rows]
+    spread = math.sqrt(len(rows) / (len(rows) - 1) * float(sum(one * one for one in residuals)))
+    half = min(student_quantile(0.975, len(rows) - 1) * spread, 700)
+    assert math.log(found.interval.high / found.interval.low) == pytest.approx(2 * half, rel=1e-6)
 
 
 def test_intervals_of_risk_ratios_cover_the_truth_though_operations_come_in_clusters():

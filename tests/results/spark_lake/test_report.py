@@ -36,6 +36,8 @@ pytestmark = [
 
 BUDGETS = (Budget(), Budget().larger())
 TIMES = ("wall_ns", "cpu_ns")
+MOST = 3
+"""Rows of what lists runs."""
 GONE = 1
 """Results that are wanted and that nobody can make."""
 
@@ -64,7 +66,7 @@ def on_spark(uri):
         with contextlib.closing(engine):
             for name in COLUMNS:
                 engine.register(name, ())
-            answers = aggregate(engine, baseline=None, label=None)
+            answers = aggregate(engine, baseline=None, label=None, most=MOST)
             return checked, tables_of(engine), answers.tables
 
 
@@ -76,7 +78,7 @@ def on_duckdb(uri):
         checked = check(source, executor="inline")
         for name in COLUMNS:
             engine.register(name, checked.tables[name])
-        answers = aggregate(engine, baseline=None, label=None)
+        answers = aggregate(engine, baseline=None, label=None, most=MOST)
         return checked, tables_of(engine), answers.tables
 
 

@@ -1,0 +1,314 @@
+"""What a report on a lake costs on DuckDB and on Spark, and from which size on Spark pays.
+
+    python -m bench.lake_report                         # a soak of 40 seeds; 200 and 1,000 runs
+    python -m bench.lake_report LAKE --checks 40,400 --known 2000,100000
+
+`LAKE` is a lake of real runs (it is only read). Lakes of other sizes are made of its rows, repeated
+under other names (`again-00001-...`), with their results where these are to be known: so all runs
+have real histories, results of real checks and the sizes of both, but no two hundred are distinct.
+Lakes for `--known` have the tables `runs` and the results alone: such a report reads no other.
+
+* **checks**: nothing is known. A plain loop (read a run, judge it, take its facts; nothing is
+  planned or stored), the pool, Spark.
+* **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
+
+Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
+it: what they leave behind is adopted and waited for. Peaks are those of the process that was
+started (the driver), and of Java where there is one, which with `local[2]` is all executors too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from bench.measure import ROOT, machine  # noqa: E402
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MASTER: Final = "local[2]"
+SET_CHILD_SUBREAPER: Final = 36  # of prctl(2)
+RUNS_AN_APPEND: Final = 5_000
+CHILD: Final = """
+import sys
+from harness.soak.memory import memory_bytes_max
+from bench import lake_report
+getattr(lake_report, sys.argv[1])(*sys.argv[2:])
+sys.stderr.write(f"\\npeak {memory_bytes_max()}\\n")
+"""
+
+
+class Cost(NamedTuple):
+    """What a command took."""
+
+    wall_s: float
+    cpu_s: float
+    driver_mb: float
+    java_mb: float
+
+
+def cost_of(*words: str) -> Cost:
+    """Run a function of this module in a process of its own, and wait for all that it started."""
+    begin_s = time.monotonic()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, *words], cwd=ROOT, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    said = child.stderr.read()
+    cpu_s, java_mb, wall_s, code = 0.0, 0.0, 0.0, 0
+    while True:
+        try:
+            pid, status, used = os.wait4(-1, 0)
+        except ChildProcessError:
+            break
+        cpu_s += used.ru_utime + used.ru_stime
+        if pid == child.pid:
+            wall_s, code = time.monotonic() - begin_s, os.waitstatus_to_exitcode(status)
+        else:
+            java_mb = max(java_mb, used.ru_maxrss / 1024)
+    peak = [line for line in said.splitlines() if line.startswith("peak ")]
+    if code or not peak:
+        raise SystemExit(f"{' '.join(words)} failed:\n{said[-4000:]}")
+    return Cost(wall_s, cpu_s, int(peak[-1].split()[1]) / 2**20, java_mb)
+
+
+# What is measured, each in a process of its own --------------------------------------------------
+
+
+def plain_loop(uri: str) -> None:
+    """Every run judged by all its checkers, and its facts taken: nothing else."""
+    from results.budgets import Budget
+    from results.facts import extract
+    from results.lake.files import MAIN
+    from results.lake.reading import runs_in
+    from results.lake.rebuild import HISTORY_TABLES, history_of
+    from results.manifest import Registry
+    from results.sources.lake_found import run_of
+    from results.units import Checkers, judge_history
+
+    snapshot = opened(uri).snapshot()
+    tables = (MAIN, *HISTORY_TABLES)
+    files = {name: tuple(file.name for file in snapshot.files(name)) for name in tables}
+    registry, checkers, budget = Registry(), Checkers(), Budget()
+    schemas = {name: snapshot.schemas[name] for name in tables}
+    for _, rows in runs_in(snapshot.place, schemas, files, sorted(snapshot.known())):
+        (row,) = rows[MAIN].to_pylist()
+        run = run_of(row)
+        history = history_of({name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"])
+        for name in registry.checkers_of(run.case):
+            judge_history(name, history, run.case, budget, checkers)
+        extract(run, history)
+
+
+def checks(uri: str, executor: str) -> None:
+    """Judge what is new of a lake, and store it."""
+    from results.budgets import Budget
+    from results.pipeline import check
+    from results.sources.lake import LakeSource
+    from results.spark import get_spark
+    from results.spark_lake.driver import SparkLake
+
+    lake = opened(uri)
+    snapshot, budgets = lake.snapshot(), (Budget(), Budget().larger())
+    if executor == "spark":
+        work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
+        found = work.check()
+        work.close()
+    else:
+        source = LakeSource(lake, snapshot, budgets=budgets, slots=2)
+        found = check(source, executor=executor, jobs=2)
+        source.close()
+    assert found.results_new, found
+    assert not found.problems_total, found
+
+
+def report(uri: str, engine: str, output: str) -> None:
+    """`harness report` of a lake, of which all is known."""
+    from harness.cli import main as harness
+
+    words = ["--spark-master", MASTER] if engine == "spark" else []
+    harness(["report", uri, "--engine", engine, "--output", output, *words])
+
+
+# Lakes -------------------------------------------------------------------------------------------
+
+
+def opened(uri: str) -> Any:
+    from results.lake import SCHEMA_VERSION, schemas
+    from results.lake.lake import Lake
+
+    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+
+
+def repeat(source: str, uri: str, count: str, results: str) -> None:
+    """A lake of so many runs, which are those of `source` again; "yes": with their results."""
+    from results.lake.judged import ResultLake
+
+    with_results = results == "yes"
+    lake, origin = opened(uri), opened(source).snapshot()
+    names = ["runs"] if with_results else [*origin.tables]
+    append(lake, {name: origin.dataset(name).to_table() for name in names}, int(count), {})
+    lake.compact()
+    if not with_results:
+        return
+    found = ResultLake.beside(source, {})
+    assert found is not None, "the source has no results yet"
+    known = found.snapshot()
+    there = lake.snapshot().dataset("runs").to_table(["run", "batch"])
+    batches = dict(zip(there["run"].to_pylist(), there["batch"].to_pylist(), strict=True))
+    beside = ResultLake.beside(uri, {}, create=True)
+    assert beside is not None
+    append(beside, whole({name: known.dataset(name).to_table() for name in known.tables}),
+           int(count), batches)  # fmt: skip
+    beside.compact()
+
+
+def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Results with a row a run in their main table, as if all of a run had been found at once."""
+    import pyarrow as pa
+
+    rows: dict[str, dict[str, Any]] = {}
+    for row in tables["runs"].to_pylist():
+        own = rows.setdefault(row["run"], {**row, "results": [], "marks": []})
+        own["results"] += row["results"]
+        own["marks"] += row["marks"]
+    return {**tables, "runs": pa.Table.from_pylist([*rows.values()], tables["runs"].schema)}
+
+
+def append(
+    lake: Any, tables: Mapping[str, pa.Table], count: int, batches: Mapping[str, str]
+) -> None:
+    """The rows of these runs so often that there are `count` runs; `batches` are those judged."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    distinct = tables["runs"]["run"].to_pylist()
+    parts: dict[str, list[pa.Table]] = {name: [] for name in tables}
+    waiting = 0
+    for number, begin in enumerate(range(0, count, len(distinct))):
+        kept = pa.array(distinct[: count - begin])
+        prefix = f"again-{number:05}-"
+        for name, table in tables.items():
+            own = table.filter(pc.is_in(table["run"], kept)) if len(kept) < len(distinct) else table
+            own = own.drop_columns(["batch"])
+            for column in {"run", "name"} & {*own.column_names}:
+                made = pc.binary_join_element_wise(prefix, own[column], "")
+                own = own.set_column(own.column_names.index(column), column, made)
+            if name == "runs" and batches:
+                judged = pa.array([batches[run] for run in own["run"].to_pylist()])
+                own = own.set_column(own.column_names.index("run_batch"), "run_batch", judged)
+            parts[name].append(own)
+        waiting += len(kept)
+        if waiting >= RUNS_AN_APPEND or begin + len(kept) >= count:
+            lake.append({name: pa.concat_tables(some) for name, some in parts.items()})
+            parts, waiting = {name: [] for name in tables}, 0
+
+
+def soaked(scratch: Path, seeds: int) -> str:
+    """A lake of simulated runs of ten seconds, all of them judged."""
+    harness = [sys.executable, "-m", "harness"]
+    words = ("--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
+    more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--quiet")
+    places = ("--store", str(scratch / "store"), "--lake", str(scratch / "lake"))
+    subprocess.run([*harness, "soak", *words, *more, *places], cwd=ROOT, check=False)
+    words = ("--executor", "inline", "--output", str(scratch / "report"))
+    subprocess.run([*harness, "report", str(scratch / "lake"), *words], cwd=ROOT,
+                   stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+    return str(scratch / "lake")
+
+
+# The table ---------------------------------------------------------------------------------------
+
+
+def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, int, str, Cost]]:
+    """What was measured: of what, of how many runs, by whom, and what it took."""
+    origin = options.lake or soaked(scratch, options.seeds)
+    for count in options.checks:
+        for who in ("loop", "pool", "spark"):
+            uri = str(scratch / f"checks-{count}-{who}")
+            cost_of("repeat", origin, uri, str(count), "no")
+            words = ("plain_loop", uri) if who == "loop" else ("checks", uri, who)
+            yield "checks, all new", count, who, cost_of(*words)
+    for count in options.known:
+        uri = str(scratch / f"known-{count}")
+        cost_of("repeat", origin, uri, str(count), "yes")
+        for who in ("duckdb", "spark"):
+            output = str(scratch / f"report-{count}-{who}")
+            yield "report, all known", count, who, cost_of("report", uri, who, output)
+
+
+def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
+    """From which size on Spark takes less CPU: both are a start and so much a run."""
+    sizes = sorted(duckdb)
+    if len(sizes) < 2:
+        return "two sizes tell a break-even"
+    less, more = sizes[0], sizes[-1]
+    slope = {
+        name: (found[more].cpu_s - found[less].cpu_s) / (more - less)
+        for name, found in (("duckdb", duckdb), ("spark", spark))
+    }
+    start = {
+        name: found[less].cpu_s - slope[name] * less
+        for name, found in (("duckdb", duckdb), ("spark", spark))
+    }
+    told = ", ".join(
+        f"{name} {start[name]:.1f} s and {1e6 * slope[name]:.0f} us a run" for name in slope
+    )
+    if slope["spark"] >= slope["duckdb"]:
+        more_cores = slope["spark"] / slope["duckdb"]
+        return (
+            f"{told}: never on one machine; with {more_cores:.1f} times the cores in the long run"
+        )
+    at = (start["spark"] - start["duckdb"]) / (slope["duckdb"] - slope["spark"])
+    return f"{told}: break-even at {at:,.0f} runs"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+    def sizes(text: str) -> list[int]:
+        return [int(word) for word in text.split(",") if word]
+
+    parser.add_argument("lake", nargs="?", help="of real runs (default: of a new soak)")
+    parser.add_argument("--seeds", type=int, default=40, help="of the new soak")
+    parser.add_argument("--checks", type=sizes, default=[40], help="sizes (default: 40)")
+    parser.add_argument("--known", type=sizes, default=[200, 1000], help="(default: 200,1000)")
+    parser.add_argument("--scratch", type=Path, help="where lakes go, and go away again")
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    if ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise SystemExit("prctl(2) refuses to make this process the one that waits for orphans")
+    print(machine())
+    print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
+    found: dict[str, dict[int, Cost]] = {}
+    first: dict[tuple[str, int], float] = {}
+    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="lake-report-") as made:
+        for what, runs, who, cost in measured(options, Path(made)):
+            found.setdefault(who, {})[runs] = cost
+            ratio = cost.cpu_s / first.setdefault((what, runs), cost.cpu_s)
+            print(
+                f"{what:18}{runs:8,} {who:8}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}"
+                f"{cost.driver_mb:11.0f}{cost.java_mb:9.0f}   {ratio:.2f} x", flush=True,
+            )  # fmt: skip
+    known = {who: {n: found[who][n] for n in options.known} for who in ("duckdb", "spark")
+             if options.known}  # fmt: skip
+    print(f"{break_even(**known) if known else ''}\n{machine()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+-- The longest acknowledged operation of each run and kind, the longest of all first.
+-- A base table: later files read it under the name `slowest`; of a lake it has the first few only.
+SELECT run, f, MAX(lat_bucket) AS lat_bucket
+FROM ops
+WHERE type = 'ok' AND lat_bucket IS NOT NULL
+GROUP BY run, f
+ORDER BY lat_bucket DESC, run, f
