@@ -19,10 +19,10 @@ _REST_BYTES_MIN: Final = 200
 
 
 class Answers(NamedTuple):
-    """What the operations of some runs were answered; `run` rises."""
+    """What the operations of some runs were answered; `runs` rise."""
 
-    run: Ints
-    index: Ints
+    runs: Ints
+    indices: Ints
     table_ids: pa.Array
     rests: pa.Array
 

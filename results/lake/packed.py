@@ -149,9 +149,9 @@ def _tokens(joined: bytes, lengths: Sequence[int]) -> _Tokens:
     begins, apart = begins[some], apart[some]
     digits = np.lib.stride_tricks.sliding_window_view(codes, _ID)[begins]
     digits[apart == _DIGEST, _DIGEST:] = ord("0")
-    some = is_hex[digits].all(axis=1)
+    whole: Flags = np.logical_and.reduce(is_hex[digits], axis=1)
     digits[apart == _DIGEST, _DIGEST:] = 0
-    begins, apart, digits = begins[some], apart[some], digits[some]
+    begins, apart, digits = begins[whole], apart[whole], digits[whole]
     return _Tokens(
         begins,
         apart,
@@ -246,7 +246,8 @@ class _Short:
         note: dict[str, Any] = _members(text)
         for name, group in note.items():
             if memoryview(group)[0] == _OBJECT:
-                note[name] = nodes = _members(group)
+                nodes: dict[str, Any] = _members(group)
+                note[name] = nodes
                 said = _Said({}, {})
                 for node, content in nodes.items():
                     if memoryview(content)[0] == _OBJECT:
