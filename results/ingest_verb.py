@@ -10,10 +10,11 @@ from typing import Final
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.status_line import StatusLine
-from harness.errors import EXIT_UNKNOWN, EXIT_VALID, counted
+from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
 from results.lake.folders import writer_to
 from results.lake.ingest import Ingested, ingest
 from results.lake.lake import Lake
+from results.lake.place import Place
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.store_scan import problem_lines
 
@@ -46,6 +47,12 @@ def main(arguments: Sequence[str]) -> int:
         help="take runs without a run.json as well: those that were cut short, or still go on",
     )
     parsed = parser.parse_args(list(arguments))
+    place = Place(parsed.lake)
+    if place.local and parsed.store.resolve() in Path(place.uri).resolve().parents:
+        raise UsageError(
+            f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
+            "are runs; keep them apart"
+        )
     lake = Lake.create_or_open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
     status = _Status()
     found, problems = ingest(

@@ -124,6 +124,13 @@ def test_another_run_of_the_same_id_is_not_written_over(store, tmp_path, capsys)
     assert column(opened(uri), "runs", "id") == ["r1", "r1", "r2", "r3"]
 
 
+def test_a_lake_within_the_store_would_be_taken_for_runs(store, monkeypatch):
+    monkeypatch.chdir(store.parent)
+    with pytest.raises(UsageError, match="keep them apart"):
+        ingest_verb(["store", "--lake", "store/lake"])
+    assert not (store / "lake").exists()
+
+
 @pytest.mark.parametrize("other", [{"label": "v2"}, {"started": "2026-01-02T00:00:00+00:00"}])
 def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsys, other):
     uri = str(tmp_path / "lake")
