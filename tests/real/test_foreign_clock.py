@@ -82,10 +82,13 @@ def test_who_does_not_hear_it_is_told_why(printed, words):
 
 
 class FakeNode:
-    """A node that sees the time as it is told, if it `hears`, and reads it when it `asks`."""
+    """A node that sees the time as it is told, if it `hears`, and reads it when it `asks`.
 
-    def __init__(self, *, hears=True, asks=True, answer=None, begins=0):
-        self.hears, self.asks, self.answer = hears, asks, answer
+    `serves`: it asks to answer who asks whether it is ready.
+    """
+
+    def __init__(self, *, hears=True, asks=True, serves=False, answer=None, begins=0):
+        self.hears, self.asks, self.serves, self.answer = hears, asks, serves, answer
         self.begins = begins  # looks at its processes that find one which has loaded nothing yet
         self.line = setting(ClockError())
         self.read = self.hangs = False
@@ -96,6 +99,10 @@ class FakeNode:
     async def was_read(self):
         self.read = self.read or self.asks
         return self.read
+
+    async def wait_ready(self, name):
+        assert name == "x"
+        self.read = self.read or self.serves
 
     async def processes(self):
         self.begins -= 1
@@ -122,6 +129,7 @@ def clock_of(node, *, probe=True):
     [
         (FakeNode(), True, None),
         (FakeNode(), False, None),
+        (FakeNode(asks=False, serves=True), False, None),
         (FakeNode(begins=2), True, None),
         (FakeNode(begins=99), True, "x has not loaded libfaketime"),
         (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* found to be [+-]0.000 s off"),
@@ -136,10 +144,10 @@ async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, w
     monkeypatch.setattr(foreignclock, "_BEGINS_S", 0.0)
     clock = clock_of(node, probe=probe)
     if words is None:
-        await clock.prove()
+        await clock.prove(node.wait_ready)
     else:
         with pytest.raises(UsageError, match=f"a clock fault cannot reach x: .*{words}"):
-            await clock.prove()
+            await clock.prove(node.wait_ready)
     assert node.line == setting(ClockError())
 
 

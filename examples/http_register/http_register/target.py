@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from harness.cluster import NodeSpec
+from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address
 from harness.plugins import Convergence, Deployment, NodeRole, Option, Request, Roles
 from harness.plugins import TargetSettings as Settings
@@ -38,7 +38,11 @@ class HttpRegister:
         command += ["--host", "{host}", "--port", f"{{port:{PORT}}}", "--data", "{data}"]
         follow = ["--primary", f"{{peer:r1:{PORT}}}"] + ["--stale"] * settings.options["stale"]
         words = {name: tuple(command + (follow if name != "r1" else [])) for name in NAMES}
-        return [NodeSpec(name=n, role="register", ports=(PORT,), command=words[n]) for n in NAMES]
+        ready = ReadyHttp(PORT, "/")
+        return [
+            NodeSpec(name=n, role="register", ports=(PORT,), command=words[n], ready=ready)
+            for n in NAMES
+        ]
 
     def open(self, deployment: Deployment) -> "HttpSystem":
         return HttpSystem(deployment)

@@ -175,7 +175,7 @@ class DockerCluster(RealCluster[DockerNode]):
         for what, why in self._missing.items():
             _log.warning("docker: the engine's kernel cannot do %r: %s", what.value, why)
         await start_in_order(self.nodes, self.start, self._require_ready)
-        await prove_clocks(node.control for node in self._nodes.values())
+        await prove_clocks((node.control for node in self._nodes.values()), self.wait_ready)
         return endpoints
 
     async def _create_node(self, name: str) -> dict[str, tuple[str, int]]:

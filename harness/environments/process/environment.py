@@ -221,7 +221,10 @@ class _Run(RealRun):
             lambda name: self._nodes[name].start(),
             lambda name: self._nodes[name].require_ready(),
         )
-        await prove_clocks(node.control for node in self._nodes.values())
+        await prove_clocks(
+            (node.control for node in self._nodes.values()),
+            lambda name: self._nodes[name].wait_ready(),
+        )
         cluster = ProcessCluster(
             self._nodes, plan.ends, links, self._bus, real_toxiproxy=not proxy.ours
         )

@@ -299,13 +299,15 @@ class NodeControl:
         return True
 
 
-async def prove_clocks(controls: Iterable[NodeControl]) -> None:
+async def prove_clocks(
+    controls: Iterable[NodeControl], wait_ready: Callable[[str], Awaitable[object]]
+) -> None:
     """See that faults of clocks reach the foreign programs that are started for them.
 
     Raises the error of the first that they do not reach, once all have been looked into.
     """
     clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
-    await gather_all(clock.prove() for clock in clocks)
+    await gather_all(clock.prove(wait_ready) for clock in clocks)
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:

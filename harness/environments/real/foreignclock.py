@@ -12,7 +12,8 @@ there would be none, so before the run begins each node that may be hit is looke
    clock is moved and the shift measured by it.
 3. Else the file with the setting must be read, by which a program gives itself away that asks for
    the time: the kernel notes when a file was read first after it was written (`relatime`). This
-   says that somebody asked and what he was told, not what he did with it.
+   says that somebody asked and what he was told, not what he did with it. Many ask only when they
+   are asked something themselves: so the node's readiness is asked for once more meanwhile.
 
 In the run each change is measured in the same way, and counts as far as it was felt.
 """
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from harness.cluster import NodeSpec, NodeState, check_clock
@@ -122,8 +123,11 @@ class ForeignClock:
         self._unfelt_ns = 0  # a change that nobody had read when it was made
         self._last: _Seen | None = None  # what the probe found after the last change
 
-    async def prove(self) -> None:
-        """See that the node hears libfaketime, once it is ready; raises `UsageError` if not."""
+    async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
+        """See that the node hears libfaketime, once it is ready; raises `UsageError` if not.
+
+        `wait_ready`: see `harness.cluster.Cluster`.
+        """
         reason = why_deaf(await self._reach.processes())
         for _ in range(_BEGINS):
             if reason is None:
@@ -132,7 +136,7 @@ class ForeignClock:
             reason = why_deaf(await self._reach.processes())
         if reason is None:
             by_probe = bool(self._spec.clock_probe)
-            reason = await (self._why_unmoved() if by_probe else self._why_unasked())
+            reason = await (self._why_unmoved() if by_probe else self._why_unasked(wait_ready))
         if reason is not None:
             raise UsageError(
                 f"a clock fault cannot reach {self._spec.name}: {reason}; leave that fault out, or "
@@ -156,8 +160,9 @@ class ForeignClock:
         trial_s = _TRIAL_NS / _NS_PER_S
         return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {said}"
 
-    async def _why_unasked(self) -> str | None:
+    async def _why_unasked(self, wait_ready: Callable[[str], Awaitable[object]]) -> str | None:
         await self._reach.write(setting(self._error))
+        await wait_ready(self._spec.name)
         if await self._read_within(_ASKS_WITHIN_S):
             return None
         return (
