@@ -67,7 +67,7 @@ class LakeIndex:
         self._lake = lake
         self._lock = lock
         self._blocks: dict[str, pa.Table] = {}
-        self._version = -1
+        self.version = -1
         self._table = _table_of([])
         self._looking = threading.Lock()
         self._looked = threading.Event()
@@ -106,7 +106,7 @@ class LakeIndex:
 
         with self._lock:
             state = QUICK.call(f"read {self._lake.main.uri}", self._state)
-        if state.version != self._version:
+        if state.version != self.version:
             new = [file for name, file in state.files.items() if name not in self._blocks]
             kept = {name: block for name, block in self._blocks.items() if name in state.files}
             if new or len(kept) != len(self._blocks):
@@ -114,7 +114,7 @@ class LakeIndex:
                 self._table = _table_of(list(blocks.values()))
                 self._blocks = blocks
                 pa.default_memory_pool().release_unused()  # a quarter of what was needed
-            self._version = state.version
+            self.version = state.version
         self._table = self._table.noting()
 
     def _state(self) -> State:

@@ -16,6 +16,7 @@ import shlex
 import shutil
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["LakeLibrary"]
 
 FOLDERS_KEPT: Final = 64
+HOLD_S: Final = 2.0
 LINES_MAX: Final = 1_000_000
 """Lines of a history that is made again: about 1 GB of memory meanwhile."""
 CHECKS_MAX: Final = 1_000
@@ -80,6 +82,7 @@ class LakeLibrary(Library):
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-serve-"))
         self._folders: OrderedDict[str, Path] = OrderedDict()
         self._exporting = threading.Lock()
+        self._held: tuple[float, int, Snapshot] | None = None
         self._made = 0
         self._recorded: OrderedDict[str, tuple[CheckResult, ...]] = OrderedDict()
 
@@ -142,9 +145,13 @@ class LakeLibrary(Library):
 
     # --- one run -----------------------------------------------------------------------------
 
-    def _snapshot(self, lake: Lake) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
+        """All tables, at most a moment older than the index: two runs side by side need one."""
         with self._using:
-            return lake.snapshot()
+            now_s, version = time.monotonic(), self._index.version
+            if self._held is None or now_s >= self._held[0] or version != self._held[1]:
+                self._held = (now_s + HOLD_S, version, self._lake.snapshot())
+            return self._held[2]
 
     def _rows_of(
         self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None
@@ -169,7 +176,7 @@ class LakeLibrary(Library):
 
     def _export(self, row: RunRow) -> Path:
         """Make the folder of a run."""
-        snapshot = self._snapshot(self._lake)
+        snapshot = self._snapshot()
         found = self._rows_of(snapshot, MAIN, row).to_pylist()
         if not found:
             raise NotThere
@@ -253,7 +260,7 @@ class LakeLibrary(Library):
         """Verdicts that the run recorded, or else those of the last `harness report`."""
         checks = self._recorded.get(row.key)
         if checks is None:
-            recorded = self._rows_of(self._snapshot(self._lake), "verdicts", row)
+            recorded = self._rows_of(self._snapshot(), "verdicts", row)
             checks = self._recorded[row.key] = _checks(recorded.to_pylist())
             while len(self._recorded) > RECORDED_KEPT:
                 self._recorded.popitem(last=False)
@@ -265,10 +272,10 @@ class LakeLibrary(Library):
         """What reports found: of each checker the newest result that is settled."""
         with self._using:
             results = ResultLake.beside(self.place, self._lake.place.options)
-        if results is None:
+            snapshot = None if results is None else results.snapshot()
+        if snapshot is None:
             return ()
-        snapshot = self._snapshot(results)
-        batches = self._rows_of(self._snapshot(self._lake), MAIN, row)[BATCH].to_pylist()
+        batches = self._rows_of(self._snapshot(), MAIN, row)[BATCH].to_pylist()
         order: dict[tuple[str, str], tuple[bool, Any]] = {}
         for found in self._rows_of(snapshot, MAIN, row).to_pylist():
             if found[RUN_BATCH] in batches:
