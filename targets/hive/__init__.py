@@ -1,0 +1,1 @@
+"""The bundled Hive Metastore: stateless metastores over one transactional database, on `Env`."""
