@@ -394,10 +394,9 @@ async def test_serializable_transactions_add_up(database):
             async with transaction(database, SERIALIZABLE) as session:
                 with contextlib.suppress(SerializationError, DeadlockError):
                     number = await next_id(session)
-                    await session.insert(PARAMETERS, {
-                        "TBL_ID": number, "PARAM_KEY": "k", "PARAM_VALUE": "v",
-                    })  # fmt: skip
                     await session.update(SEQUENCE, {"NEXT_EVENT_ID": number + 1}, ONE)
+                    row = {"TBL_ID": number, "PARAM_KEY": "k", "PARAM_VALUE": "v"}
+                    await session.insert(PARAMETERS, row)
                     await session.commit()
                     return
 

@@ -3,7 +3,8 @@
 `config`: `port`, `databases` (of the first start), `fsync`, `idle_s`: a session whose transaction
 is open and asks for nothing for so long is ended, as by PostgreSQL's setting
 `idle_in_transaction_session_timeout`. Without it a paused metastore would keep its locks, and stop
-all others, for as long as it is paused.
+all others, for as long as it is paused. It is less than a client waits for an answer, so that a
+call which waited for such a lock is still in time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     databases: tuple[str, ...]
     fsync: bool = True
-    idle_s: float = 3.0
+    idle_s: float = 1.0
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
