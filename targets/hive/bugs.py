@@ -51,7 +51,7 @@ class Bug(enum.Enum):
         fixed="open by design",
         profiles=HIVE,
         where=(_CLIENT,),
-        find=Find("--nemesis pause-metastore --time-limit 30", "hms-failover", 1),
+        find=Find("--fault 'pause node:hms1' --time-limit 20", "hms-failover", 1),
     )
     HIVE_15424 = Row(
         title="a create that finds its table rolls back by dropping it",
@@ -80,14 +80,16 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=HIVE,
         where=("targets.hive.metastore.events",),
-        find=Find("--fault 'clock one@hms offset=5s' --time-limit 20", "hms-events", 1),
+        find=Find(
+            "--selection random --fault 'clock one@hms offset=5s' --time-limit 20", "hms-events", 1
+        ),
     )
     HIVE_25144 = Row(
         title="a create is sent again after a lost answer, and what the second says is believed",
         upstream="the client is told AlreadyExists of its own success",
         fixed="2021 (4.0)",
         where=(_SERVICE, _CLIENT),
-        find=Find("--nemesis kill-metastore --time-limit 30", "linearizable-hms", 1),
+        find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 1),
     )
     HIVE_26016 = Row(
         title="a create looks for the table in a transaction of its own, before that of the insert",
@@ -103,7 +105,7 @@ class Bug(enum.Enum):
         "metastore acknowledged is not visible at the other",
         fixed="open by design",
         where=(_SERVICE,),
-        find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
+        find=Find("--selection random --nemesis none --time-limit 20", "linearizable-hms", 1),
     )
 
     NO_REQUEST_IDS = Row(

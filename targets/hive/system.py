@@ -27,8 +27,8 @@ __all__ = [
     "DATABASE",
     "DATABASE_NODE",
     "DATABASE_PORT",
-    "METASTORES",
     "METASTORE_PORT",
+    "SERVICE",
     "HiveSystem",
     "Layout",
 ]
@@ -37,8 +37,10 @@ METASTORE_PORT: Final = 9083
 DATABASE_PORT: Final = 5432
 DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
-METASTORES: Final = "metastores"
-"""Groups: one that leads alone, and those that are all active."""
+SERVICE: Final = "metastore"
+"""Groups. All nodes are one service, led by its database: without that nothing is served. The
+database is alone in the other, so that no fault may destroy what it has synced.
+"""
 DATABASES: Final = ("default", "db1", "db2")
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
@@ -100,12 +102,16 @@ class HiveSystem:
         return [rng.choice(self._layout.metastores).node, DATABASE_NODE]
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The database leads where it answers; metastores are all alike."""
+        """The database leads where it answers; metastores follow, and are all alike."""
         answers = await self._ask_all(api.GetStatus())
-        active = {name: NodeRole("active") for name, answer in answers.items() if answer == "ALIVE"}
+        alive = [name for name, answer in answers.items() if answer == "ALIVE"]
+        active = {name: NodeRole("follower") for name in alive}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._dump() is not None else {}
         every = tuple(address.node for address in self._layout.metastores)
-        return {DATABASE: Roles(leads, (DATABASE_NODE,)), METASTORES: Roles(active, every)}
+        return {
+            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE)),
+            DATABASE: Roles(leads, (DATABASE_NODE,)),
+        }
 
     async def ready(self) -> Convergence:
         """Whether every metastore reaches the database, and which event was the last then."""

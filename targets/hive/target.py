@@ -15,7 +15,7 @@ from targets.hive.system import (
     DATABASE_NODE,
     DATABASE_PORT,
     METASTORE_PORT,
-    METASTORES,
+    SERVICE,
     HiveSystem,
     Layout,
 )
@@ -34,7 +34,7 @@ class HiveTarget:
     vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
-    groups: ClassVar[tuple[str, ...]] = (DATABASE, METASTORES)
+    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = (
         "kill-metastore",
         "pause-metastore",
