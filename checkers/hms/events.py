@@ -76,7 +76,8 @@ class EventsChecker:
             _check_poll(found, poll)
             _check_unique(found, seen, _events_of(poll.completion), poll.invoke.index)
         _check_unique(found, seen, log.events, log.op)
-        events = [event for _, (event, _) in sorted(seen.items())]
+        every = [event for poll in polls for event in _events_of(poll.completion)]
+        events = sorted(dict.fromkeys([*every, *log.events]), key=lambda event: event.ident)
         for one, later in itertools.pairwise(events):
             text = f"In the log {later} is of {one.time_ms - later.time_ms} ms before {one}."
             found.look("times", later.time_ms >= one.time_ms, text)

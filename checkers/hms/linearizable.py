@@ -18,6 +18,7 @@ from msgspec.structs import replace as replace_result
 
 from checkers._permitted import permit_rules, permitted_result
 from checkers.history_models.engine import OPERATIONS_MAX, Told, judged
+from checkers.hms.hints import hinted
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
 from checkers.hms.words import sentence
 from checkers.linearizability import (
@@ -42,6 +43,8 @@ from harness.vocabularies.hms import READS
 __all__ = ["HmsLinearizable"]
 
 CORE_SHOWN_MAX: Final = 9
+HINTED_SHARE: Final = 0.3
+"""Of time and steps, for the search with hints."""
 EXPLAINING: Final = (DROP_TWICE, DROP_RENAMED, DDL_TWICE)
 
 
@@ -67,9 +70,12 @@ class HmsLinearizable:
         end_s = time.monotonic() + time_limit_s
         converted = metastore_history(history)
         model = Metastore()
-        outcome = check_operations(
-            model, converted.operations, timeout_s=time_limit_s, limits=self._limits
-        )
+        outcome = self._hinted(history, converted, time_limit_s * HINTED_SHARE)
+        if outcome is None:
+            left_s = max(0.0, end_s - time.monotonic())
+            outcome = check_operations(
+                model, converted.operations, timeout_s=left_s, limits=self._limits
+            )
 
         def tell(failure: Failure, proof: Certificate) -> Told:
             del proof
@@ -81,6 +87,21 @@ class HmsLinearizable:
         if found.verdict is not Verdict.INVALID:
             return found
         return self._under_permits(history, found, converted, end_s)
+
+    def _hinted(
+        self, history: History, converted: MetastoreHistory, timeout_s: float
+    ) -> CheckOutcome | None:
+        """An order that the log of events leads to; `None` where it leads to none."""
+        if not any(operation.is_unknown for operation in converted.operations):
+            return None
+        operations = hinted(converted, history)
+        if not operations:
+            return None
+        limits = replace(self._limits, steps=max(1, int(self._limits.steps * HINTED_SHARE)))
+        found = check_operations(
+            Metastore(), operations, timeout_s=timeout_s, limits=limits, explained=False
+        )
+        return found if found.result is Result.OK else None
 
     def _under_permits(
         self, history: History, strict: CheckResult, converted: MetastoreHistory, end_s: float
@@ -183,8 +204,9 @@ def _counts(
             and _is_done(operation)
             and not any(operation.input.name in dict(state) for state in states)
         ):
-            moved = operation.input.others and DROP_RENAMED in allowed
-            counts[DROP_RENAMED if moved else DROP_TWICE] += 1
+            there = {name for state in states for name, _ in state}
+            moved = not there.isdisjoint(operation.input.others)
+            counts[DROP_RENAMED if moved or DROP_TWICE not in allowed else DROP_TWICE] += 1
         _, states = model.step(states, operation.input, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
 

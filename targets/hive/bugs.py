@@ -57,7 +57,7 @@ class Bug(enum.Enum):
         title="a create that finds its table rolls back by dropping it",
         upstream="what the roll-back removed was somebody else's table",
         fixed="2017 (2.2)",
-        where=(_DDL,),
+        where=(_SERVICE,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
     )
     HIVE_16886 = Row(

@@ -6,7 +6,7 @@ puts another one first, drawn: of two, always the other.
 
 So a sequential client returns at once to a first metastore that accepts connections and answers
 nothing, and to no other as long as that lasts. In `strict` one that lost a call is tried last for a
-while; switch FAILBACK-FLAP is Hive's own way.
+while, of several the one that lost its call longest ago first; switch FAILBACK-FLAP is Hive's way.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class Uris:
     def in_order(self, now_ns: int) -> tuple[Address, ...]:
         """In the order in which an opening tries them."""
 
-        def is_avoided(uri: Address) -> bool:
-            return uri in self._lost_ns and now_ns - self._lost_ns[uri] < AVOIDED_NS
+        def lost_lately_ns(uri: Address) -> int:
+            lost_ns = self._lost_ns.get(uri, -AVOIDED_NS)
+            return lost_ns if now_ns - lost_ns < AVOIDED_NS else -1
 
-        return tuple(sorted(self._uris, key=is_avoided))
+        return tuple(sorted(self._uris, key=lost_lately_ns))
 
     def lost(self, uri: Address, now_ns: int) -> None:
         """A call to it was lost."""
