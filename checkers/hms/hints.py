@@ -41,7 +41,7 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
     for operation in converted.operations:
         change = operation
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
-        ident = idents.get(nonce) if operation.input.f != "drop" else None
+        ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None:
             # Lost drops are told apart by number alone: all, or none where all are accounted for.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
