@@ -34,6 +34,7 @@ class HiveTarget:
     vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
+    workload: ClassVar[str] = "hms-ddl"
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = (
         "kill-metastore",
