@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -23,6 +24,13 @@ from targets.hive.system import (
 __all__ = ["HiveTarget"]
 
 METASTORES_MAX: Final = 8
+DRAWN: Final[Mapping[str, Sequence[Any]]] = {
+    "metastores": (2, 2, 2, 3),
+    "selection": ("", "", "random"),
+    "socket_lifetime_ms": (0, 0, 500),
+}
+"""Drawn in soaks: who is tried next, and clients that reconnect without need. New ones stand last:
+the others are drawn as before."""
 
 
 class HiveTarget:
@@ -101,6 +109,11 @@ class HiveTarget:
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""
         return permits_of_profile(settings.profile)
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a seed of a soak runs with: what is `given`, and drawn values beside it."""
+        drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
+        return {**drawn, **given}
 
     def open(self, deployment: Deployment) -> HiveSystem:
         """What was just deployed; its connections are kept as long as it lasts."""

@@ -47,6 +47,19 @@ def test_the_target_names_its_workload_and_kudu_keeps_its_own():
         plan_case(case("--target", "hive", "--workload", "ddl"), SimEnvironment())
 
 
+def test_soaks_draw_what_nobody_gave():
+    target = HiveTarget()
+    seen = {}
+    for seed in range(40):
+        drawn = target.draw_options(random.Random(seed), {"metastores": 5, "fsync": False})
+        assert (drawn.pop("metastores"), drawn.pop("fsync")) == (5, False)
+        for name, value in drawn.items():
+            seen.setdefault(name, set()).add(value)
+        given = with_defaults("target", "hive", target.options, drawn)
+        target.nodes(TargetSettings(profile="strict", bugs=(), options=given))
+    assert seen == {"selection": {"", "random"}, "socket_lifetime_ms": {0, 500}}
+
+
 @pytest.mark.parametrize("nemesis", HiveTarget.nemeses)
 def test_every_nemesis_of_the_target_can_be_planned(nemesis):
     plan = plan_case(case_of(f"--nemesis {nemesis}", 1), SimEnvironment())
