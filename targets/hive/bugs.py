@@ -50,7 +50,7 @@ class Bug(enum.Enum):
         "call wait for its time-out, and no other metastore is tried",
         fixed="open by design",
         profiles=HIVE,
-        where=(_CLIENT,),
+        where=(_CLIENT, "targets.hive.system"),
         find=Find("--fault 'pause node:hms1' --time-limit 20", "hms-failover", 1),
     )
     HIVE_15424 = Row(

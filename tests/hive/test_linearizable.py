@@ -302,6 +302,7 @@ def finish(draw, h, pairs, open_ones, process, nonces):
     pairs.append((value, f, nonce, answer, index, at))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(histories())
 def test_the_checker_agrees_with_trying_every_order(made):
@@ -312,6 +313,7 @@ def test_the_checker_agrees_with_trying_every_order(made):
     assert check(h).verdict is wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(histories(), st.lists(st.integers(0, 6), max_size=6), st.integers(0, 3))
 def test_what_a_log_says_changes_no_verdict(made, logged, drops):
@@ -354,6 +356,7 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert hinted(metastore_history(cleaned), cleaned) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
@@ -365,6 +368,7 @@ def test_permits_never_convict(made):
     assert lax is strict or (strict, lax) == (Verdict.INVALID, Verdict.PERMITTED)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(histories())
 def test_the_model_is_consistent(made):

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from harness.case import Case
@@ -13,6 +14,7 @@ from harness.options import with_defaults
 from harness.planning import plan_case
 from harness.plugins import TargetSettings
 from targets.hive import HiveTarget
+from targets.hive.system import HiveSystem, Layout
 from tests.async_tests import on
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.runs import case_of
@@ -47,6 +49,17 @@ def test_the_target_names_its_workload_and_kudu_keeps_its_own():
         plan_case(case("--target", "hive", "--workload", "ddl"), SimEnvironment())
 
 
+def test_a_lost_call_is_tried_at_every_metastore_in_strict_alone():
+    def retries(profile, **options):
+        asked = msgspec.structs.replace(settings(**options), profile=profile)
+        return Layout(asked).client.retries
+
+    assert [retries("strict", metastores=n) for n in (1, 2, 3, 5)] == [1, 1, 2, 4]
+    assert [retries("hive4", metastores=n) for n in (1, 2, 3, 5)] == [1, 1, 1, 1]
+    assert retries("strict", metastores=3, failure_retries=0) == 0
+    assert retries("strict", metastores=2, failure_retries=3) == 3
+
+
 def test_soaks_draw_what_nobody_gave():
     target = HiveTarget()
     seen = {}
@@ -75,6 +88,8 @@ async def test_the_database_leads_and_a_core_is_it_with_any_metastore(hms: Deplo
     assert [*groups] == ["metastore", "database"] == [*HiveTarget.groups]
     cores = {tuple(hms.system.core(random.Random(seed))) for seed in range(20)}
     assert cores == {("hms1", "db"), ("hms2", "db")}
+    five = HiveSystem(hms.session.env, Layout(settings(metastores=5)))
+    assert {len(five.core(random.Random(seed))) for seed in range(20)} == {4}
     await hms.cluster.kill("db")
     assert (await hms.system.groups())["metastore"].leader is None
     assert (await hms.system.snapshot())["rows"] is None
