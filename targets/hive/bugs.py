@@ -56,21 +56,21 @@ class Bug(enum.Enum):
     HIVE_15424 = Row(
         title="a create that finds its table rolls back by dropping it",
         upstream="what the roll-back removed was somebody else's table",
-        fixed="2017 (2.2)",
+        fixed="later, release not checked",
         where=(_SERVICE,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
     )
     HIVE_16886 = Row(
         title="the next event id is read without a lock",
         upstream="two metastores gave two events the same id, and readers skipped one of them",
-        fixed="2017 (3.0)",
+        fixed="later, release not checked",
         where=(_DDL, "targets.hive.metastore.events"),
         find=Find("--nemesis none --time-limit 20", "hms-events", 1),
     )
     HIVE_19219 = Row(
         title="a reader of events does not look whether some were removed before it came",
         upstream="the cleaner ran ahead of a slow reader, which missed drops and renames silently",
-        fixed="2018 (3.1)",
+        fixed="later, release not checked",
         where=(_CLIENT,),
         find=Find("--nemesis none --event-ttl-ms 500 --time-limit 20", "hms-events", 1),
     )
@@ -87,7 +87,7 @@ class Bug(enum.Enum):
     HIVE_25144 = Row(
         title="a create is sent again after a lost answer, and what the second says is believed",
         upstream="the client is told AlreadyExists of its own success",
-        fixed="2021 (4.0)",
+        fixed="open, a fix was proposed 2021-05-20",
         where=(_SERVICE, _CLIENT),
         find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 1),
     )
@@ -95,7 +95,7 @@ class Bug(enum.Enum):
         title="a create looks for the table in a transaction of its own, before that of the insert",
         upstream="existence was checked twice, apart: a wider race, whose loser is told of a "
         "duplicate key instead of AlreadyExists",
-        fixed="2022 (4.0)",
+        fixed="later, release not checked",
         where=(_DDL, _SERVICE),
         find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
     )

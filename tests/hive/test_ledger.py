@@ -47,7 +47,7 @@ def test_rows_are_complete():
         row = bug.value
         assert row.title, bug.id
         assert row.upstream, bug.id
-        assert re.fullmatch(r"open.*|20\d\d.*", row.fixed), bug.id
+        assert re.fullmatch(r"open.*|later.*", row.fixed), bug.id
         assert set(row.profiles) <= {"hive2.3", "hive4"}, bug.id
 
 
