@@ -17,6 +17,8 @@ again as it was.
 | dirty-create         | a table shows while its create is under way, also if that then fails      |
 | ddl-twice            | a change that was sent twice acts twice                                   |
 | lost-after-power-cut | a power cut takes back what was acknowledged before it                    |
+| drop-twice           | of drops of one table at once, more than one is acknowledged              |
+| drop-renamed         | a drop takes a table that is renamed meanwhile, under its new name        |
 
 Checkers know these. Any permit may also name log lines (`signs`) of processes that may end, and
 whole `rules` of checkers, which then prove nothing: the last resort, for defects that show in many
@@ -37,6 +39,8 @@ from harness.timeline import power_cuts
 __all__ = [
     "DDL_TWICE",
     "DIRTY_CREATE",
+    "DROP_RENAMED",
+    "DROP_TWICE",
     "LOST_AFTER_POWER_CUT",
     "NAME_GAP",
     "PERMITTED",
@@ -57,6 +61,8 @@ NAME_GAP: Final = "name-gap"
 DIRTY_CREATE: Final = "dirty-create"
 DDL_TWICE: Final = "ddl-twice"
 LOST_AFTER_POWER_CUT: Final = "lost-after-power-cut"
+DROP_TWICE: Final = "drop-twice"
+DROP_RENAMED: Final = "drop-renamed"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"

@@ -137,6 +137,34 @@ PAUSE = AimedNemesis(
     "pause leader", "pause follower", "pause one", "pause majority", "pause all", suits_all=False,
 )  # fmt: skip
 
+# --- metastores over one database ------------------------------------------------------------
+
+KILL_METASTORE = AimedNemesis(
+    "kill-metastore", "kill one metastore (SIGKILL), start it again later",
+    "kill one@hms", suits_all=False,
+)  # fmt: skip
+PAUSE_METASTORE = AimedNemesis(
+    "pause-metastore", "freeze one metastore (SIGSTOP), thaw it later",
+    "pause one@hms", suits_all=False,
+)  # fmt: skip
+PARTITION_METASTORE = AimedNemesis(
+    "partition-metastore", "cut one metastore off from the database, or clients from one",
+    "cut one@hms from role:db", "cut client from one@hms", "cut half@clients from one@hms",
+    suits_all=False,
+)  # fmt: skip
+KILL_DATABASE = AimedNemesis(
+    "kill-database", "kill the database (SIGKILL), start it again later on its disk",
+    "kill role:db", suits_all=False,
+)  # fmt: skip
+PAUSE_DATABASE = AimedNemesis(
+    "pause-database", "freeze the database (SIGSTOP), thaw it later",
+    "pause role:db", suits_all=False,
+)  # fmt: skip
+POWER_CUT_DATABASE = AimedNemesis(
+    "power-cut-database", "kill the database and lose what it had not synced, start it later",
+    "power-cut role:db", suits_all=False,
+)  # fmt: skip
+
 # --- bad links -------------------------------------------------------------------------------
 
 SLOW_LINKS = AimedNemesis(

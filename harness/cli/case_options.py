@@ -151,7 +151,9 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
         "--target", metavar="NAME", help=f"system under test (default: {_DEFAULTS.target})"
     )
     group.add_argument(
-        "--workload", metavar="NAME", help=f"what clients do (default: {_DEFAULTS.workload})"
+        "--workload",
+        metavar="NAME",
+        help=f"what clients do (default: the target's own, or {_DEFAULTS.workload})",
     )
     group.add_argument(
         "--nemesis",
@@ -210,7 +212,13 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
     if parsed.case is not None:
         case = load_case(parsed.case)
         return case.target, case.workload
-    return parsed.target or _DEFAULTS.target, parsed.workload or _DEFAULTS.workload
+    target = parsed.target or _DEFAULTS.target
+    return target, parsed.workload or _usual_workload(target)
+
+
+def _usual_workload(target: str) -> str:
+    """What clients do where nobody says it: the target's own choice."""
+    return str(getattr(load_plugin("targets", target), "workload", _DEFAULTS.workload))
 
 
 def _add_option(group: Any, owner: str, option: Option) -> None:
@@ -260,7 +268,8 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    workload = load_plugin("workloads", fields.get("workload", _DEFAULTS.workload))
+    fields.setdefault("workload", _usual_workload(fields.get("target", _DEFAULTS.target)))
+    workload = load_plugin("workloads", fields["workload"])
     fields = {**getattr(workload, "usual", {}), **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.ops import Op
-from harness.vocabularies import ddl, follower_reads, members, names_of, register, rows
+from harness.vocabularies import ddl, follower_reads, hms, members, names_of, register, rows
 from harness.vocabularies.transactions import Txn, only_reads
 
 __all__ = ["READS", "kind_of"]
@@ -14,6 +14,7 @@ _READING_TXN: Final = f"{Txn.f} r"
 READS: Final = (
     ddl.READS
     | rows.READS
+    | hms.READS
     | names_of((*register.CALLS, *follower_reads.CALLS, *members.CALLS), mutates=False)
     | {_READING_TXN}
 )

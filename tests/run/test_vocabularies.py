@@ -4,7 +4,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import Op, OpType
-from harness.vocabularies import ddl, follower_reads, register, rows
+from harness.vocabularies import ddl, follower_reads, hms, register, rows
 from harness.vocabularies.kinds import READS, kind_of
 from harness.vocabularies.transactions import Txn
 
@@ -40,7 +40,9 @@ def test_every_operation_changes_something_or_looks():
     assert {"create", "alter", "rename", "delete"} == ddl.MUTATIONS
     assert set(ddl.BY_NAME) == ddl.MUTATIONS | ddl.READS
     assert not ddl.MUTATIONS & ddl.READS
-    others = follower_reads.FRESH.keys() | rows.READS | {"list-masters"}
+    assert {"create", "alter", "rename", "drop"} == hms.MUTATIONS
+    assert {"get", "list", "poll"} == hms.READS
+    others = follower_reads.FRESH.keys() | rows.READS | hms.READS | {"list-masters"}
     assert ddl.READS | others | {"read", "txn r"} == READS
     assert not READS & (rows.BY_NAME.keys() - rows.READS)
 

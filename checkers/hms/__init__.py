@@ -1,0 +1,1 @@
+"""Checkers of histories in the vocabulary `hms`: tables of a metastore, and its events."""

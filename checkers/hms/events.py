@@ -1,0 +1,215 @@
+"""The checker of the notification log: what readers saw, and what is there in the end.
+
+| rule   | what it says                                                                       |
+|--------|------------------------------------------------------------------------------------|
+| unique | an id is that of one event, wherever it is seen                                    |
+| gaps   | ids follow one another, in what a reader is given and in a log that nobody cleaned |
+| order  | a change that began after another was acknowledged has the higher id               |
+| times  | times do not fall while ids rise                                                   |
+| lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
+| phantom| what is in the log was done: it was not refused                                    |
+| twice  | a change is in the log once                                                        |
+| replay | played from the beginning, the log makes the tables that are there in the end      |
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from checkers.hms.findings import Findings
+from checkers.hms.words import fields_of, sentence
+from harness.errors import HistoryError, counted
+from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+
+__all__ = ["EventsChecker"]
+
+WITH_NONCE: Final = ("create", "alter", "rename")
+
+
+class _Event(NamedTuple):
+    """As `harness.vocabularies.hms.Poll` answers it."""
+
+    ident: int
+    time_ms: int
+    kind: str
+    before: str | None
+    after: str | None
+    nonce_before: str | None
+    nonce_after: str | None
+
+    def __str__(self) -> str:
+        words = " to ".join(name for name in (self.before, self.after) if name is not None)
+        return f"event {self.ident} ({self.kind} {words})"
+
+
+class _Log(NamedTuple):
+    """The log in the end; `whole` where it goes back to the first event."""
+
+    events: tuple[_Event, ...]
+    whole: bool
+    tables: dict[str, str | None]
+    op: int  # the snapshot
+
+
+class EventsChecker:
+    """Events have unique ids without gaps, in order, and tell what was done."""
+
+    api_version = 1
+    name = "hms-events"
+    doc = "the notification log has every change once, in order, with unique ids and no gaps"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; a few passes over the events, so `time_limit_s` is not needed."""
+        del case, time_limit_s
+        polls = [p for p in history.pairs if p.invoke.f == "poll" and p.type is OpType.OK]
+        log = _final_log(history)
+        if log is None:
+            reason = "the database did not show its log in the end"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "no-log"})
+        found = Findings()
+        seen: dict[int, tuple[_Event, int]] = {}
+        for poll in polls:
+            _check_poll(found, poll)
+            _check_unique(found, seen, _events_of(poll.completion), poll.invoke.index)
+        _check_unique(found, seen, log.events, log.op)
+        every = [event for poll in polls for event in _events_of(poll.completion)]
+        events = sorted(dict.fromkeys([*every, *log.events]), key=lambda event: event.ident)
+        for one, later in itertools.pairwise(events):
+            text = f"In the log {later} is of {one.time_ms - later.time_ms} ms before {one}."
+            found.look("times", later.time_ms >= one.time_ms, text)
+        _check_changes(found, history, events, log)
+        if log.whole:
+            _check_whole(found, log)
+        missing = sum(bool(fields_of(poll.completion).get("missing")) for poll in polls)
+        return found.result(
+            self.name,
+            history,
+            valid=f"{counted(len(events), 'event')} in order, {counted(len(polls), 'poll')}",
+            details={"events": len(events), "polls": len(polls), "told_to_start_anew": missing},
+        )
+
+
+def _events_of(op: Op | None) -> list[_Event]:
+    assert op is not None, "it was answered"
+    return _converted(op, fields_of(op).get("events"))
+
+
+def _converted(op: Op, given: Any) -> list[_Event]:
+    try:
+        return msgspec.convert(given, list[_Event])
+    except msgspec.ValidationError as error:
+        raise HistoryError(f"op {op.index} ({op.f}) has events that are none: {error}") from error
+
+
+def _final_log(history: History) -> _Log | None:
+    """From the last snapshot, if the database answered."""
+    op = next(iter([*history.facts("snapshot")][::-1]), None)
+    rows = fields_of(op).get("rows")
+    if op is None or not isinstance(rows, dict):
+        return None
+    events = tuple(_converted(op, rows["events"]))
+    is_whole = rows["next_event"] == 1 or any(event.ident == 1 for event in events)
+    return _Log(events, is_whole, {name: nonce for name, _, nonce in rows["tables"]}, op.index)
+
+
+def _check_poll(found: Findings, poll: Pair) -> None:
+    value = fields_of(poll.completion)
+    idents = [event.ident for event in _events_of(poll.completion)]
+    for one, later in itertools.pairwise([value.get("after", 0), *idents]):
+        text = f"{sentence(poll)} and was given event {later} after {one}: {later - one - 1} lost."
+        found.look("gaps", later <= one + 1, text, (poll.invoke.index,))
+
+
+def _check_unique(
+    found: Findings,
+    seen: dict[int, tuple[_Event, int]],
+    events: Iterable[_Event],
+    where: int,
+) -> None:
+    for event in events:
+        known, first = seen.setdefault(event.ident, (event, where))
+        text = f"Op {first} shows {known}, and op {where} shows {event} with the same id."
+        found.look("unique", known == event, text, (first, where))
+
+
+def _check_changes(found: Findings, history: History, events: list[_Event], log: _Log) -> None:
+    """What changes say of themselves against what the log says of them, by their nonces."""
+    idents: dict[str, list[int]] = {}
+    for event in events:
+        if event.nonce_after is not None:
+            idents.setdefault(event.nonce_after, []).append(event.ident)
+    changes = {
+        str(fields_of(pair.invoke).get("nonce")): pair
+        for pair in history.pairs
+        if pair.invoke.f in WITH_NONCE
+    }
+    for nonce, numbers in idents.items():
+        change = changes.get(nonce)
+        text = f"The change {nonce} is in the log {len(numbers)} times: events {numbers}."
+        blamed = () if change is None else (change.invoke.index,)
+        found.look("twice", len(numbers) == 1, text, blamed)
+        refused = change is None or change.type is OpType.FAIL
+        told = f"nobody asked for the change {nonce}" if change is None else sentence(change)
+        found.look("phantom", not refused, f"Event {numbers[0]} tells of it, but {told}.", blamed)
+    for nonce, pair in changes.items():
+        if log.whole and pair.type is OpType.OK:
+            text = f"{sentence(pair)}, and no event tells of it."
+            found.look("lost", nonce in idents, text, (pair.invoke.index,))
+    for earlier, later, at in _in_real_time(changes, idents):
+        text = (
+            f"{sentence(later)}, after this was acknowledged: {sentence(earlier)}; but event "
+            f"{at[1]} of the later one comes before event {at[0]} of the earlier one."
+        )
+        found.look("order", at[0] < at[1], text, (earlier.invoke.index, later.invoke.index))
+
+
+def _in_real_time(
+    changes: dict[str, Pair], idents: dict[str, list[int]]
+) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
+    """For each change the one with the highest id that had been acknowledged before it began."""
+    known = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
+    edges = [(pair.invoke.index, False, pair, number) for pair, number in known]
+    edges += [
+        (pair.completion.index, True, pair, number)
+        for pair, number in known
+        if pair.completion is not None and pair.type is OpType.OK
+    ]
+    highest: tuple[int, Pair] | None = None
+    for _, is_end, pair, number in sorted(edges, key=lambda edge: edge[0]):
+        if is_end:
+            if highest is None or number > highest[0]:
+                highest = number, pair
+        elif highest is not None:
+            yield highest[1], pair, (highest[0], number)
+
+
+def _check_whole(found: Findings, log: _Log) -> None:
+    """Play a log that nobody cleaned."""
+    ordered = sorted(log.events, key=lambda event: event.ident)
+    for one, later in itertools.pairwise(ordered):
+        text = f"In the end the log has {one}, and {later} after it."
+        found.look("gaps", later.ident <= one.ident + 1, text, (log.op,))
+        found.look("unique", later.ident != one.ident, text, (log.op,))
+    tables: dict[str, str | None] = {}
+    for event in ordered:
+        is_legal = event.before is None or (
+            event.before in tables and tables[event.before] == event.nonce_before
+        )
+        if event.before is not None:
+            tables.pop(event.before, None)
+        if event.after is not None:
+            is_legal = is_legal and event.after not in tables
+            tables[event.after] = event.nonce_after
+        text = f"In the log {event} does not go with the events before it."
+        found.look("replay", is_legal, text, (log.op,))
+    same = tables == log.tables
+    text = f"The log makes {_shown(tables)}, but in the end there is {_shown(log.tables)}."
+    found.look("replay", same, text, (log.op,))
+
+
+def _shown(tables: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} ({nonce})" for name, nonce in sorted(tables.items())) or "no table"

@@ -1,0 +1,111 @@
+"""The checker of clients' failover: how soon, and whether to one that serves.
+
+| rule            | what it says                                                               |
+|-----------------|----------------------------------------------------------------------------|
+| bound           | after a lost call the next one is sent within rounds x metastores x the    |
+|                 | time to connect, the delays in between, and a second                       |
+| other-not-tried | an operation that was sent twice and not served was sent to more than one  |
+|                 | metastore, if there was another one that no fault touched all that time    |
+
+The bound is the client's, and stands in the snapshot. What happened while the harness or its host
+was disturbed is left out, and so is what began when the workload had ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+from checkers._disturbances import Disturbance, disturbances_of
+from checkers.hms.findings import Findings
+from checkers.hms.words import fields_of, sentence
+from harness.errors import counted
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.timeline import Fault, faults_of
+from harness.vocabularies.hms import NOT_SENT, times_sent
+
+__all__ = ["FailoverChecker"]
+
+NS_PER_S: Final = 1_000_000_000
+AFTER_S: Final = 5.0
+"""For so long after its end a fault may still be felt: nodes start, connections are found dead."""
+ALONE: Final = "db"
+"""The node that all metastores need."""
+
+
+class FailoverChecker:
+    """Clients find another metastore, and soon."""
+
+    api_version = 1
+    name = "hms-failover"
+    doc = "clients of a metastore go to another one after a failure, within their bound"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; operations times faults, so `time_limit_s` is not needed."""
+        del case, time_limit_s
+        snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
+        bound_s, metastores = snapshot.get("failover_s"), snapshot.get("metastores")
+        if not isinstance(bound_s, int | float) or not isinstance(metastores, dict):
+            reason = "the run ended before it was known which metastores there are"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
+        ends = [op.time for op in history.facts("phase") if op.value.get("phase") == "heal-core"]
+        end_ns = min(ends, default=1 << 62)
+        faults = faults_of(history.of_process(NEMESIS), most=None)
+        disturbances = disturbances_of(history)
+        found = Findings()
+        moved = 0
+        for pair in history.pairs:
+            done = pair.completion
+            if done is None or done.time > end_ns or _is_disturbed(pair, disturbances):
+                continue
+            sent = [one for one in done.attempts if not one.outcome.startswith(NOT_SENT)]
+            moved += sum(one.node != other.node for one, other in itertools.pairwise(sent))
+            _check_bound(found, pair, bound_s)
+            served = done.type is OpType.OK or "result" in fields_of(done)
+            others = [] if served else _untried(pair, list(metastores), faults)
+            text = f"{sentence(pair)}: it went to {done.node} alone, and {others} served."
+            found.look("other-not-tried", not others, text, (pair.invoke.index,))
+        return found.result(
+            self.name,
+            history,
+            valid=f"{counted(moved, 'failover')} within {bound_s:g} s",
+            details={"failovers": moved, "bound_s": bound_s},
+        )
+
+
+def _check_bound(found: Findings, pair: Pair, bound_s: float) -> None:
+    assert pair.completion is not None, "it has attempts"
+    sent = [one for one in pair.completion.attempts if not one.outcome.startswith(NOT_SENT)]
+    for one, other in itertools.pairwise(sent):
+        took_s = (other.start - one.end) / NS_PER_S
+        text = f"{sentence(pair)}: {took_s:.1f} s from one attempt to the next; {bound_s:g} s are"
+        blamed = (pair.invoke.index,)
+        found.look("bound", took_s <= bound_s, f"{text} the bound.", blamed)
+
+
+def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
+    assert pair.completion is not None, "it is done"
+    begin_ns, end_ns = pair.invoke.time, pair.completion.time
+    return any(each.overlaps(begin_ns, end_ns) for each in disturbances)
+
+
+def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
+    """The metastores that no fault touched and nobody tried, though a call was sent twice."""
+    done = pair.completion
+    assert done is not None, "it is done"
+    if times_sent(done.attempts) < 2:
+        return []
+    tried = {attempt.node for attempt in done.attempts}
+    touched = {
+        node
+        for fault in faults
+        if fault.start <= done.time
+        and (fault.end is None or pair.invoke.time <= fault.end + AFTER_S * NS_PER_S)
+        for node in fault.targets
+    }
+    if ALONE in touched:
+        return []
+    if len(tried) > 1:
+        return []
+    return [node for node in metastores if node not in tried and node not in touched]

@@ -1,0 +1,79 @@
+"""What the notification log says about operations whose answers were lost: hints for a search.
+
+The log tells which changes took effect and in which order. If it is right, a lost change that it
+does not have may be left out, and others took effect between their neighbours in it. Whether it is
+right is another checker's question, so a hint convicts nobody: an order that is found with hints is
+one without them, as changes of unknown outcome may never take effect, and intervals only shrink;
+where none is found, the search begins again without them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checkers.hms.reading import MetastoreHistory
+from checkers.hms.words import fields_of
+from checkers.linearizability.models.metastore import MetastoreOperation, MetastoreOutput
+from harness.ops import History
+
+__all__ = ["hinted"]
+
+
+def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
+    """The operations as the final log has them; `None` where it is not whole, or contradicts them.
+
+    Rows of the log are as `harness.vocabularies.hms.Poll` answers them.
+    """
+    snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
+    rows = fields_of(snapshot).get("rows")
+    events = rows.get("events") if isinstance(rows, dict) else None
+    if not isinstance(events, list) or [row[0] for row in events[:1]] != [1]:
+        return None
+    idents = {row[6]: row[0] for row in events if isinstance(row[6], str)}
+    dropped = Counter(row[3] for row in events if row[4] is None)
+    for operation in converted.operations:
+        if operation.input.f == "drop" and _is_ok(operation):
+            dropped[operation.input.name] -= 1
+    kept: list[MetastoreOperation] = []
+    places: list[tuple[int, int]] = []
+    for operation in converted.operations:
+        change = operation
+        nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
+        ident = None if operation.input.f == "drop" else idents.get(str(nonce))
+        if operation.is_unknown and ident is None:
+            # Lost drops are told apart by number alone: all, or none where all are accounted for.
+            if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
+                continue
+        elif ident is not None and (operation.is_unknown or _is_ok(operation)):
+            change = replace(operation, output=MetastoreOutput("ok"))
+            places.append((ident, len(kept)))
+        kept.append(change)
+    return _between(kept, sorted(places))
+
+
+def _is_ok(operation: MetastoreOperation) -> bool:
+    said = operation.said
+    return isinstance(said, MetastoreOutput) and said.result == "ok"
+
+
+def _between(
+    operations: list[MetastoreOperation], places: Sequence[tuple[int, int]]
+) -> list[MetastoreOperation] | None:
+    """Changes take effect after what has a lower id, and before what has a higher one."""
+    infinity = float("inf")
+    latest = -infinity
+    for _, place in places:
+        latest = max(latest, operations[place].call)
+        operations[place] = replace(operations[place], call=latest)
+    earliest = infinity
+    for _, place in reversed(places):
+        operation = operations[place]
+        own = infinity if operation.return_time is None else operation.return_time
+        earliest = min(earliest, own)
+        if earliest < operation.call:
+            return None
+        if earliest < infinity:
+            operations[place] = replace(operation, return_time=earliest)
+    return operations

@@ -1,0 +1,88 @@
+"""The checker of what metastores hold and say, whatever the order of operations.
+
+| rule        | what it says                                                                   |
+|-------------|--------------------------------------------------------------------------------|
+| names       | in the end no two tables have one name                                         |
+| orphans     | in the end there are no parameters without a table                             |
+| origins     | in the end each table is what some change that was not refused made it         |
+| instances   | at rest each metastore shows the tables that the database has (I11)            |
+| wrong-error | a refusal is the exception that its call has for it                            |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from checkers.hms.findings import Findings
+from checkers.hms.words import fields_of, sentence
+from harness.errors import counted
+from harness.ops import CheckResult, History, OpType, Verdict
+
+__all__ = ["InvariantsChecker"]
+
+ERRORS: Final[dict[str, tuple[str, ...]]] = {
+    "create": ("already-exists", "invalid-object"),
+    "alter": ("invalid-operation", "no-such-object"),
+    "rename": ("invalid-operation", "no-such-object"),
+    "drop": ("no-such-object",),
+}
+"""By which exceptions each call may refuse."""
+
+
+class InvariantsChecker:
+    """The rows, the metastores' views of them, and the exceptions."""
+
+    api_version = 1
+    name = "hms-invariants"
+    doc = "rows of a metastore's database are whole, all metastores show them, errors are right"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; linear in the history, so `time_limit_s` is not needed."""
+        del case, time_limit_s
+        found = Findings()
+        for pair in history.pairs:
+            result = fields_of(pair.completion).get("result")
+            if pair.type is OpType.FAIL and pair.invoke.f in ERRORS and isinstance(result, str):
+                text = f"{sentence(pair)}: {pair.completion and pair.completion.error}."
+                ok = result in ERRORS[pair.invoke.f]
+                found.look("wrong-error", ok, text, (pair.invoke.index,))
+        op = next(iter([*history.facts("snapshot")][::-1]), None)
+        snapshot = fields_of(op)
+        rows = snapshot.get("rows")
+        if op is None or not isinstance(rows, dict):
+            result = found.result(self.name, history, valid="the database did not answer at last")
+            return (
+                result
+                if result.verdict is not Verdict.VALID
+                else CheckResult(
+                    self.name, Verdict.UNKNOWN, result.reason, details={"rule": "no-rows"}
+                )
+            )
+        _check_rows(found, history, rows, op.index)
+        settled = next(iter([*history.facts("converged")][::-1]), None)
+        is_at_rest = bool(fields_of(settled).get("ok"))
+        names = sorted(name for name, *_ in rows["tables"])
+        for node, shown in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
+            if shown is not None:
+                text = f"At rest {node} shows {shown}, but the database has {names}."
+                found.look("instances", sorted(shown) == names, text, (op.index,))
+        total = sum(found.looked.values())
+        return found.result(self.name, history, valid=f"{counted(total, 'check')} hold")
+
+
+def _check_rows(found: Findings, history: History, rows: dict[str, Any], at: int) -> None:
+    names = Counter(name for name, *_ in rows["tables"])
+    twice = [name for name, count in names.items() if count > 1]
+    found.look("names", not twice, f"In the end these names are taken twice: {twice}.", (at,))
+    orphans = rows["orphans"]
+    text = f"In the end there are parameters of tables {orphans}, which are not there."
+    found.look("orphans", not orphans, text, (at,))
+    refused = {
+        str(fields_of(pair.invoke).get("nonce")): pair.type is OpType.FAIL
+        for pair in history.pairs
+        if pair.invoke.f in ERRORS
+    }
+    for name, _, nonce in rows["tables"]:
+        text = f"In the end {name} is what {nonce} made it, which was refused or never asked for."
+        found.look("origins", refused.get(str(nonce)) is False, text, (at,))

@@ -1,0 +1,244 @@
+"""The checker of linearizability over the tables of a metastore, renames and lists included.
+
+What is not linearizable is judged again under what the profile permits: drops that find nothing
+because another came first, drops that take a table under its new name, changes that were sent twice
+and act twice. The smallest set of permits that explains all is what is reported.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from msgspec.structs import replace as replace_result
+
+from checkers._permitted import permit_rules, permitted_result
+from checkers.history_models.engine import OPERATIONS_MAX, Told, judged
+from checkers.hms.hints import hinted
+from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
+from checkers.hms.words import sentence
+from checkers.linearizability import (
+    UNKNOWN,
+    CheckOutcome,
+    Failure,
+    Limits,
+    Result,
+    check_operations,
+)
+from checkers.linearizability.certificate import Certificate
+from checkers.linearizability.models.metastore import (
+    LaxMetastore,
+    Metastore,
+    MetastoreInput,
+    MetastoreOperation,
+)
+from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, permits_of
+from harness.vocabularies.hms import READS
+
+__all__ = ["HmsLinearizable"]
+
+CORE_SHOWN_MAX: Final = 9
+HINTED_SHARE: Final = 0.3
+"""Of time and steps, for the search with hints."""
+EXPLAINING: Final = (DROP_TWICE, DROP_RENAMED, DDL_TWICE)
+
+
+class HmsLinearizable:
+    """All tables are one linearizable object."""
+
+    api_version = 1
+    name = "linearizable-hms"
+    doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` bounds the search; its time comes from `check`."""
+        self._limits = limits or Limits()
+
+    def bounded(self, *, steps: int, configurations: int) -> HmsLinearizable:
+        """The same with other bounds of the search."""
+        limits = replace(self._limits, steps=steps, configurations=configurations)
+        return HmsLinearizable(limits=limits)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for a history that is not in the vocabulary "hms"."""
+        del case
+        end_s = time.monotonic() + time_limit_s
+        converted = metastore_history(history)
+        model = Metastore()
+        outcome = self._hinted(history, converted, time_limit_s * HINTED_SHARE)
+        if outcome is None:
+            left_s = max(0.0, end_s - time.monotonic())
+            outcome = check_operations(
+                model, converted.operations, timeout_s=left_s, limits=self._limits
+            )
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            return _told(failure, converted)
+
+        found = judged(
+            self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
+        )
+        if found.verdict is not Verdict.INVALID:
+            return found
+        return self._under_permits(history, found, converted, end_s)
+
+    def _hinted(
+        self, history: History, converted: MetastoreHistory, timeout_s: float
+    ) -> CheckOutcome | None:
+        """An order that the log of events leads to; `None` where it leads to none."""
+        if not any(operation.is_unknown for operation in converted.operations):
+            return None
+        operations = hinted(converted, history)
+        if not operations:
+            return None
+        limits = replace(self._limits, steps=max(1, int(self._limits.steps * HINTED_SHARE)))
+        found = check_operations(
+            Metastore(), operations, timeout_s=timeout_s, limits=limits, explained=False
+        )
+        return found if found.result is Result.OK else None
+
+    def _under_permits(
+        self, history: History, strict: CheckResult, converted: MetastoreHistory, end_s: float
+    ) -> CheckResult:
+        permits = permits_of(history)
+        able = [name for name in EXPLAINING if name in permits]
+        undecided = False
+        for allowed in _subsets(able):
+            operations = list(_relaxed(converted, allowed))
+            model = LaxMetastore().to_model()
+            left_s = max(0.0, end_s - time.monotonic())
+            outcome = check_operations(
+                model, operations, timeout_s=left_s, limits=self._limits, explained=False
+            )
+            if outcome.result is Result.OK:
+                counts = _counts(operations, outcome, allowed)
+                return permitted_result(strict, permits, counts, (), strict.details)
+            undecided = undecided or outcome.result is Result.UNKNOWN
+        if undecided:
+            reason = f"{strict.reason}; whether the profile permits that could not be decided"
+            details = {**strict.details, "rule": "undecided", "limited": True}
+            return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
+        if able:
+            text = f"Nor does what the profile permits ({', '.join(able)}) explain it."
+            strict = replace_result(strict, explanation=(*strict.explanation, text))
+        return permit_rules(strict, permits)
+
+
+def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """All but the empty one, small ones first."""
+    for size in range(1, len(names) + 1):
+        yield from itertools.combinations(names, size)
+
+
+# --- what permits allow ------------------------------------------------------------------------
+
+
+def _end(operation: MetastoreOperation) -> float:
+    return float("inf") if operation.return_time is None else operation.return_time
+
+
+def _overlapping(
+    one: MetastoreOperation, others: Sequence[MetastoreOperation]
+) -> Iterator[MetastoreOperation]:
+    return (
+        other
+        for other in others
+        if other.id != one.id and other.call < _end(one) and one.call < _end(other)
+    )
+
+
+def _relaxed(converted: MetastoreHistory, allowed: Sequence[str]) -> Iterator[MetastoreOperation]:
+    """The operations, each with what it may do besides."""
+    every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
+    model = Metastore()
+    changes = [one for one in every if not model.read_only(one.input, one.said)]
+    drops = [one for one in changes if one.input.f == "drop"]
+    renames = [one for one in changes if one.input.f == "rename"]
+    for operation in every:
+        given = operation.input
+        if operation in drops:
+            idle = DROP_TWICE in allowed and any(True for _ in _overlapping(operation, drops))
+            others: tuple[str, ...] = ()
+            if DROP_RENAMED in allowed:
+                others = _new_names(given, list(_overlapping(operation, renames)))
+            yield replace(operation, input=given._replace(idle=idle, others=others))
+        else:
+            yield operation
+
+
+def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> tuple[str, ...]:
+    """What the table may be called by then: renames of renamed tables, too."""
+    names = [given.name]
+    for name in names:  # it grows meanwhile
+        for rename in renames:
+            if rename.input.name == name and rename.input.new_name not in names:
+                names.append(rename.input.new_name)
+    return tuple(names[1:])
+
+
+def _is_done(operation: MetastoreOperation) -> bool:
+    """Whether it was acknowledged."""
+    return operation.said is not UNKNOWN and operation.said.result == "ok"
+
+
+def _counts(
+    operations: Sequence[MetastoreOperation], outcome: CheckOutcome, allowed: Sequence[str]
+) -> dict[str, int]:
+    """How often each permit was needed in the order that was found: once at least."""
+    by_id = {operation.id: operation for operation in operations}
+    model = LaxMetastore().to_model()
+    states: frozenset[Any] = model.init()
+    counts: Counter[str] = Counter(dict.fromkeys(allowed, 0))
+    for number in (outcome.witness or ((),))[0]:
+        operation = by_id[number]
+        if number >= COPY:
+            counts[DDL_TWICE] += 1
+        elif (
+            operation.input.f == "drop"
+            and _is_done(operation)
+            and not any(operation.input.name in dict(state) for state in states)
+        ):
+            there = {name for state in states for name, _ in state}
+            moved = not there.isdisjoint(operation.input.others)
+            counts[DROP_RENAMED if moved or DROP_TWICE not in allowed else DROP_TWICE] += 1
+        _, states = model.step(states, operation.input, operation.said)
+    return {name: max(1, counts[name]) for name in allowed}
+
+
+# --- words -----------------------------------------------------------------------------------
+
+
+def _rule(pair: Pair) -> str:
+    """The short name of what the failing operation broke; reports group failures by it."""
+    value = pair.completion.value if pair.completion is not None else None
+    result = value.get("result", "ok") if isinstance(value, dict) else "ok"
+    if pair.invoke.f in READS:
+        return "missing" if result != "ok" else "stale-read"
+    return f"{pair.invoke.f}-{'acknowledged' if pair.type is OpType.OK else result}"
+
+
+def _told(failure: Failure, converted: MetastoreHistory) -> Told:
+    pairs = converted.pairs
+    failing = pairs[failure.operation]
+    text = [
+        f"{sentence(failing)}, but no order of the operations that respects real time allows it."
+    ]
+    states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
+    if states:
+        text.append(f"By then: {' or '.join(states[:3])}.")
+    core = [index for index in failure.core if index != failure.operation]
+    if core:
+        small = "" if failure.core_minimal else " (not proven minimal)"
+        text.append(f"With these it is a contradiction, whatever the others did{small}:")
+        text.extend(f"{sentence(pairs[index])}." for index in core[:CORE_SHOWN_MAX])
+        if len(core) > CORE_SHOWN_MAX:
+            text.append(f"{len(core) - CORE_SHOWN_MAX} more are not shown.")
+    if len(core) >= OPERATIONS_MAX:
+        core = [] if failure.previous is None else [failure.previous]
+    return Told(sentence(failing), text, (failure.operation, *core), _rule(failing))

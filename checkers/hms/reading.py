@@ -1,0 +1,133 @@
+"""From a history in the vocabulary "hms" to operations on the model of a metastore.
+
+* a change of unknown outcome may take effect at any time after its call, or never; one whose nonce
+  a get showed did take effect, before that get returned.
+* nonces that no get shows are all alike, and an alter among the unknown ones that nobody saw may as
+  well not have happened: no answer could tell.
+* a refusal that says what was there must be explained; any other says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from checkers.hms.words import fields_of, name_of, new_name_of
+from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.linearizability.models.metastore import (
+    OBSERVED,
+    MetastoreInput,
+    MetastoreOperation,
+    MetastoreOutput,
+)
+from harness.errors import HistoryError
+from harness.ops import History, OpType, Pair
+from harness.vocabularies.hms import BY_NAME, MUTATIONS, times_sent
+
+__all__ = ["COPY", "MetastoreHistory", "metastore_history"]
+
+COPY: Final = 1_000_000_000
+"""What is added to the id of an operation for that of its second effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetastoreHistory:
+    """Operations, whose ids are the indices of invocations; `resent` are those sent twice."""
+
+    operations: tuple[MetastoreOperation, ...]
+    pairs: Mapping[int, Pair]
+    resent: tuple[int, ...]
+
+    def with_copies(self) -> tuple[MetastoreOperation, ...]:
+        """The operations, and for each that was sent twice one more, which nobody saw return."""
+        found = {operation.id: operation for operation in self.operations}
+        copies = [
+            replace(found[index], output=UNKNOWN, return_time=None, id=COPY + index)
+            for index in self.resent
+            if index in found
+        ]
+        return (*self.operations, *copies)
+
+
+def metastore_history(history: History) -> MetastoreHistory:
+    """Convert; raises `HistoryError` for what is not in the vocabulary."""
+    pairs = {pair.invoke.index: pair for pair in history.pairs}
+    sights = _sights(history)
+    operations = [found for pair in history.pairs if (found := _operation(pair, sights))]
+    resent = tuple(
+        index
+        for index, pair in pairs.items()
+        if pair.invoke.f in MUTATIONS
+        and pair.completion is not None
+        and pair.type is not OpType.FAIL
+        and times_sent(pair.completion.attempts) > 1
+    )
+    return MetastoreHistory(tuple(operations), pairs, resent)
+
+
+def _sights(history: History) -> dict[str, int]:
+    """Nonce -> the earliest completion of a get that shows it."""
+    found: dict[str, int] = {}
+    for pair in history.pairs:
+        done = pair.completion
+        if pair.invoke.f != "get" or done is None or done.type is not OpType.OK:
+            continue
+        nonce = fields_of(done).get("nonce")
+        if isinstance(nonce, str):
+            found[nonce] = min(done.index, found.get(nonce, done.index))
+    return found
+
+
+def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
+    """What a pair says, if it says anything."""
+    call, done = pair.invoke, pair.completion
+    if call.f not in BY_NAME:
+        raise HistoryError(
+            f"op {call.index} invokes {call.f!r}, which is not in the vocabulary 'hms': "
+            f"{', '.join(sorted(BY_NAME))}"
+        )
+    if call.f == "poll":
+        return None
+    nonce = fields_of(call).get("nonce")
+    given = MetastoreInput(
+        call.f,
+        "" if call.f == "list" else name_of(call),
+        new_name_of(call) if call.f == "rename" else "",
+        nonce if isinstance(nonce, str) and nonce in sights and call.f != "drop" else "",
+    )
+    returned: int | None = None
+    answer: MetastoreOutput | Unknown = UNKNOWN
+    if done is None or done.type is OpType.INFO:
+        if call.f not in MUTATIONS:
+            return None
+        if given.nonce and sights[given.nonce] > call.index:
+            answer, returned = MetastoreOutput("ok"), sights[given.nonce]
+        elif call.f == "alter":
+            return None
+    else:
+        if done.f != call.f:
+            raise HistoryError(f"op {done.index} completes {done.f!r}, but {call.f!r} was invoked")
+        found = _answer(pair)
+        if found is None:
+            return None
+        answer, returned = found, done.index
+    assert isinstance(call.process, int), "pairs are of clients only"
+    return Operation(call.process, given, call.index, answer, returned, call.index)
+
+
+def _answer(pair: Pair) -> MetastoreOutput | None:
+    """What was answered; `None` where that says nothing of what was there."""
+    done = pair.completion
+    assert done is not None, "it was answered"
+    value: Mapping[str, Any] = fields_of(done)
+    result = value.get("result", "ok" if done.type is OpType.OK else None)
+    if result != "ok":
+        return MetastoreOutput(result) if result in OBSERVED else None
+    if done.f == "list":
+        names = value.get("tables")
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+            raise HistoryError(f"op {done.index} is an ok list without 'tables': {done.value!r}")
+        return MetastoreOutput("ok", names=tuple(names))
+    nonce = value.get("nonce") if done.f == "get" else None
+    return MetastoreOutput("ok", nonce if isinstance(nonce, str) else None)

@@ -1,0 +1,22 @@
+"""The bundled Hive Metastore: stateless metastores over one transactional database, on `Env`.
+
+`HiveTarget` is loaded when it is asked for: the node processes import this package too and have no
+need of the plug-in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from targets.hive.target import HiveTarget
+
+__all__ = ["HiveTarget"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HiveTarget":
+        from targets.hive.target import HiveTarget
+
+        return HiveTarget
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,183 @@
+"""The metastore's calls and exceptions, by the names of Hive's Thrift interface.
+
+A call is a struct whose tag is the method; its answer is a `Reply`. A table is given and got whole:
+an alter replaces it, and one that names it otherwise renames it (`hive_metastore.thrift`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "ALREADY_EXISTS",
+    "INVALID_OBJECT",
+    "INVALID_OPERATION",
+    "META",
+    "NO_SUCH_OBJECT",
+    "REFUSALS",
+    "AlterTable",
+    "ApiCall",
+    "CreateDatabase",
+    "CreateTable",
+    "DropDatabase",
+    "DropTable",
+    "Event",
+    "GetAllDatabases",
+    "GetAllTables",
+    "GetCurrentEventId",
+    "GetEventsCount",
+    "GetNextEvents",
+    "GetStatus",
+    "GetTable",
+    "GetTableMeta",
+    "MetaTable",
+    "MetastoreError",
+    "Reply",
+]
+
+ALREADY_EXISTS: Final = "AlreadyExistsException"
+NO_SUCH_OBJECT: Final = "NoSuchObjectException"
+INVALID_OPERATION: Final = "InvalidOperationException"
+INVALID_OBJECT: Final = "InvalidObjectException"
+META: Final = "MetaException"
+REFUSALS: Final = (ALREADY_EXISTS, NO_SUCH_OBJECT, INVALID_OPERATION, INVALID_OBJECT)
+"""What says that nothing was done; a `META` says nothing."""
+
+
+class MetastoreError(Exception):
+    """An exception of the metastore's; `kind` is its name in Thrift."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class MetaTable(msgspec.Struct, frozen=True):
+    """A table, as far as it matters here; `ident` is the row's, and ignored where it is given."""
+
+    database: str
+    name: str
+    columns: tuple[str, ...] = ()
+    parameters: dict[str, str] = {}
+    ident: int | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`database.name`."""
+        return f"{self.database}.{self.name}"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An entry of the notification log; the time is in ms here, in seconds at Hive."""
+
+    ident: int
+    time_ms: int
+    kind: str  # CREATE_TABLE, ALTER_TABLE, DROP_TABLE
+    before: MetaTable | None
+    after: MetaTable | None
+
+
+class GetStatus(msgspec.Struct, frozen=True, tag="getStatus"):
+    """Answers "ALIVE"."""
+
+
+class GetAllDatabases(msgspec.Struct, frozen=True, tag="get_all_databases"):
+    """Answers names, sorted."""
+
+
+class CreateDatabase(msgspec.Struct, frozen=True, tag="create_database"):
+    """Refused where it exists."""
+
+    name: str
+
+
+class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
+    """Refused where it is not there, or holds tables."""
+
+    name: str
+
+
+class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
+    """`request_id` is what the environment context carries for the profile `strict`."""
+
+    table: MetaTable
+    request_id: str = ""
+
+
+class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
+    """Replaces the table under this name by the one given, whose name may be another."""
+
+    database: str
+    name: str
+    table: MetaTable
+    request_id: str = ""
+
+
+class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_context"):
+    """Refused where it is not there."""
+
+    database: str
+    name: str
+    request_id: str = ""
+
+
+class GetTable(msgspec.Struct, frozen=True, tag="get_table_req"):
+    """Answers a table."""
+
+    database: str
+    name: str
+
+
+class GetAllTables(msgspec.Struct, frozen=True, tag="get_all_tables"):
+    """Answers names in one database, sorted."""
+
+    database: str
+
+
+class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
+    """Answers [database, name] of all tables of all databases, sorted."""
+
+
+class GetCurrentEventId(msgspec.Struct, frozen=True, tag="get_current_notificationEventId"):
+    """Answers the id of the newest event."""
+
+
+class GetNextEvents(msgspec.Struct, frozen=True, tag="get_next_notification"):
+    """Answers events after `last_event`, in order, `max_events` at most."""
+
+    last_event: int
+    max_events: int
+
+
+class GetEventsCount(msgspec.Struct, frozen=True, tag="get_notification_events_count"):
+    """Answers how many events after `from_event` there are."""
+
+    from_event: int
+
+
+ApiCall = (
+    GetStatus
+    | GetAllDatabases
+    | CreateDatabase
+    | DropDatabase
+    | CreateTable
+    | AlterTable
+    | DropTable
+    | GetTable
+    | GetAllTables
+    | GetTableMeta
+    | GetCurrentEventId
+    | GetNextEvents
+    | GetEventsCount
+)
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """What a call answered, or the exception."""
+
+    result: Any = None
+    error: str = ""
+    message: str = ""

@@ -1,0 +1,8 @@
+"""A client of the metastores, with the algorithm of Hive's own."""
+
+from __future__ import annotations
+
+from targets.hive.client.client import MetastoreClient
+from targets.hive.client.settings import ClientSettings, Selection
+
+__all__ = ["ClientSettings", "MetastoreClient", "Selection"]

@@ -1,0 +1,66 @@
+"""From an operation of the vocabulary `hms` to a call of the metastore, and its answer back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from harness.vocabularies import hms
+from targets.hive import api
+
+__all__ = ["COLUMNS", "NONCE", "event_row", "plan", "read_answer"]
+
+NONCE: Final = "harness.nonce"
+"""The parameter of a table that holds the nonce of its last change."""
+COLUMNS: Final = ("v0", "v1")
+_STRINGS: Final = list[tuple[str, str]]
+
+
+def _table(database: str, name: str, nonce: str) -> api.MetaTable:
+    return api.MetaTable(database, name, COLUMNS, {NONCE: nonce})
+
+
+def plan(call: hms.HmsCall, request_id: str) -> api.ApiCall:
+    """What is sent; a poll is more than one call, and planned by the client."""
+    match call:
+        case hms.Create(database, name, nonce):
+            return api.CreateTable(_table(database, name, nonce), request_id)
+        case hms.Alter(database, name, nonce):
+            return api.AlterTable(database, name, _table(database, name, nonce), request_id)
+        case hms.Rename():
+            table = _table(call.new_database, call.new_name, call.nonce)
+            return api.AlterTable(call.database, call.name, table, request_id)
+        case hms.Drop(database, name):
+            return api.DropTable(database, name, request_id)
+        case hms.Get(database, name):
+            return api.GetTable(database, name)
+        case hms.List():
+            return api.GetTableMeta()
+        case hms.Poll():
+            return api.GetCurrentEventId()
+
+
+def read_answer(call: hms.HmsCall, result: Any) -> dict[str, Any]:
+    """The value of an ok completion."""
+    value: dict[str, Any] = {"result": "ok"}
+    if isinstance(call, hms.Get):
+        table = msgspec.convert(result, api.MetaTable)
+        value["nonce"] = table.parameters.get(NONCE)
+        value["table_id"] = table.ident
+    elif isinstance(call, hms.List):
+        names = msgspec.convert(result, _STRINGS)
+        value["tables"] = [hms.full_name(*name) for name in names]
+    return value
+
+
+def event_row(event: api.Event) -> list[Any]:
+    """An event as `hms.Poll` answers it."""
+    sides = (event.before, event.after)
+    return [
+        event.ident,
+        event.time_ms,
+        event.kind,
+        *(None if side is None else side.full_name for side in sides),
+        *(None if side is None else side.parameters.get(NONCE) for side in sides),
+    ]

@@ -1,0 +1,58 @@
+"""What one outcome of a call proves about the operation, as pure functions.
+
+| outcome of a change                                                     | class            |
+|-------------------------------------------------------------------------|------------------|
+| answered                                                                | ok               |
+| AlreadyExists, NoSuchObject, InvalidOperation, InvalidObject at first    | fail             |
+| the same after an attempt that may have been carried out                | info             |
+| MetaException, no answer                                                | info             |
+| MetaException that tells of a duplicate key                             | fail             |
+| no connection                                                           | fail             |
+
+Where requests have ids that the metastore knows, a refusal is final whatever came before it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final
+
+from targets.hive.api import META, REFUSALS, MetastoreError
+
+__all__ = ["RESULTS", "Proof", "proof_of", "result_of", "retries"]
+
+_RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
+_DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
+RESULTS: Final = {
+    "AlreadyExistsException": "already-exists",
+    "NoSuchObjectException": "no-such-object",
+    "InvalidOperationException": "invalid-operation",
+    "InvalidObjectException": "invalid-object",
+    "MetaException": "meta-exception",
+}
+
+
+class Proof(enum.Enum):
+    """What an attempt that brought an exception did."""
+
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+
+
+def retries(error: MetastoreError) -> bool:
+    """Whether `RetryingMetaStoreClient` sends the call once more."""
+    is_duplicate = _DUPLICATE.search(error.message) is not None
+    return error.kind == META and not is_duplicate and bool(_RETRIED.search(error.message))
+
+
+def proof_of(error: MetastoreError) -> Proof:
+    """What the attempt that was answered with this exception did."""
+    if error.kind in REFUSALS or _DUPLICATE.search(error.message):
+        return Proof.NOTHING
+    return Proof.UNKNOWN
+
+
+def result_of(error: MetastoreError) -> str:
+    """The word of the vocabulary for an exception."""
+    return RESULTS.get(error.kind, error.kind)

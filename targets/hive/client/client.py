@@ -1,0 +1,253 @@
+"""One client process: Hive's `RetryingMetaStoreClient` around its `HiveMetaStoreClient`.
+
+* A client opens one connection, and stays with it while it lives. To open it, it goes over its list
+  of metastores from the beginning, in a few rounds.
+* A call that is lost, or refused by a MetaException that tells of the database or of transport, is
+  sent once more, after a delay and over a new connection. Changes are, too, though they are not
+  idempotent: every one that was sent is an attempt in the history.
+* A connection that is older than its lifetime is replaced before the next call.
+
+What the outcome proves is in `classify`. An operation ends within its deadline, and is `info` then
+if anything that may have changed something was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Address, Env
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Request
+from harness.vocabularies import hms
+from targets.hive import api
+from targets.hive.bugs import Bug
+from targets.hive.client.calls import event_row, plan, read_answer
+from targets.hive.client.classify import Proof, proof_of, result_of, retries
+from targets.hive.client.settings import ClientSettings
+from targets.hive.client.uris import Uris
+from targets.hive.wire import Channel, ChannelError
+
+__all__ = ["MetastoreClient", "NoMetastoreError"]
+
+_reply: Final = msgspec.msgpack.Decoder(api.Reply)
+EVENTS_PER_POLL: Final = 100
+MUTATING: Final = (api.CreateTable, api.AlterTable, api.DropTable)
+
+
+class NoMetastoreError(Exception):
+    """No metastore accepted a connection, in any round."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Operation:
+    """What is known of an operation under way."""
+
+    attempts: list[Attempt] = dataclasses.field(default_factory=list)
+    maybe_done: bool = False  # an attempt to change something has an unknown outcome
+    node: str | None = None
+    error: str = "NO_METASTORE: none accepted a connection"
+
+
+class MetastoreClient:
+    """See the module; sends one operation at a time (`harness.plugins.Client`)."""
+
+    def __init__(
+        self,
+        env: Env,
+        metastores: Sequence[Address],
+        settings: ClientSettings,
+        *,
+        process: int,
+        bugs: frozenset[Bug],
+    ) -> None:
+        """Speak to `metastores`, in the order in which the deployment lists them."""
+        self._env = env
+        self._settings = settings
+        self._bugs = bugs
+        self._uris = Uris(
+            metastores,
+            settings.selection,
+            env.random,
+            remembers=Bug.FAILBACK_FLAP not in bugs,
+        )
+        self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
+        self._count = 0
+        self._channel: Channel | None = None
+        self._address: Address | None = None
+        self._opened_ns = 0
+        self._was_opened = False
+        self._position: int | None = None  # in the log of events
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Do one operation. Raises `UsageError` for what is not in the vocabulary."""
+        call = hms.call_of(request.f, request.value)
+        operation = _Operation()
+        try:
+            async with asyncio.timeout(timeout_s):
+                if isinstance(call, hms.Poll):
+                    value = await self._poll(operation)
+                else:
+                    self._count += 1
+                    planned = plan(call, f"{self._client_id}-{self._count}")
+                    value = read_answer(call, await self._call(operation, planned))
+        except api.MetastoreError as error:
+            return self._refused(call, operation, error)
+        except (NoMetastoreError, ChannelError, TimeoutError):
+            kind = OpType.INFO if call.mutates and operation.maybe_done else OpType.FAIL
+            return self._end(operation, kind, None, operation.error)
+        return self._end(operation, OpType.OK, value, None)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    # --- endings -----------------------------------------------------------------------------
+
+    def _refused(
+        self, call: hms.HmsCall, operation: _Operation, error: api.MetastoreError
+    ) -> Completion:
+        value = {"result": result_of(error)}
+        if not call.mutates:
+            absent = isinstance(call, hms.Get) and error.kind == api.NO_SUCH_OBJECT
+            if absent:
+                return self._end(operation, OpType.OK, value, None)
+            return self._end(operation, OpType.FAIL, None, operation.error)
+        if operation.maybe_done and not self._is_final(call):
+            return self._end(operation, OpType.INFO, None, operation.error)
+        if proof_of(error) is Proof.UNKNOWN:
+            return self._end(operation, OpType.INFO, None, operation.error)
+        return self._end(operation, OpType.FAIL, value, operation.error)
+
+    def _is_final(self, call: hms.HmsCall) -> bool:
+        """Whether a refusal holds for all attempts before it as well."""
+        if Bug.HIVE_25144 in self._bugs and isinstance(call, hms.Create):
+            return True
+        return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
+
+    def _end(
+        self, operation: _Operation, kind: OpType, value: Any, error: str | None
+    ) -> Completion:
+        return Completion(kind, value, error, operation.node, tuple(operation.attempts))
+
+    # --- calls -------------------------------------------------------------------------------
+
+    async def _poll(self, operation: _Operation) -> dict[str, Any]:
+        """Read on in the log. A gap means that events were removed before they were read."""
+        if self._position is None:
+            self._position = int(await self._call(operation, api.GetCurrentEventId()))
+        after = self._position
+        result = await self._call(operation, api.GetNextEvents(after, EVENTS_PER_POLL))
+        events = msgspec.convert(result, list[api.Event])
+        idents = [after, *(event.ident for event in events)]
+        has_gap = any(later > one + 1 for one, later in itertools.pairwise(idents))
+        if has_gap and Bug.HIVE_19219 not in self._bugs:
+            self._position = int(await self._call(operation, api.GetCurrentEventId()))
+            return {"result": "ok", "after": after, "events": [], "missing": True}
+        if events:
+            self._position = events[-1].ident
+        return {"result": "ok", "after": after, "events": [event_row(one) for one in events]}
+
+    async def _call(self, operation: _Operation, call: api.ApiCall) -> Any:
+        """The answer, after as many attempts as the settings allow.
+
+        Raises `MetastoreError`, `ChannelError` where the last one was lost, `NoMetastoreError`.
+        """
+        made = 0
+        while True:
+            try:
+                channel = await self._connected(operation, again=made > 0)
+                return await self._attempt(operation, channel, call)
+            except api.MetastoreError as error:
+                if not retries(error) or made >= self._settings.retries:
+                    raise
+            except ChannelError:
+                if made >= self._settings.retries:
+                    self._avoid()
+                    raise
+            made += 1
+            self._avoid()
+            await asyncio.sleep(self._settings.retry_delay_s)
+
+    def _avoid(self) -> None:
+        """The metastore that was asked last did not serve."""
+        if self._address is not None:
+            self._uris.lost(self._address, self._env.clock.monotonic_ns())
+
+    async def _attempt(self, operation: _Operation, channel: Channel, call: api.ApiCall) -> Any:
+        assert self._address is not None, "there is a connection"
+        node, start_ns = self._address.node, self._env.clock.monotonic_ns()
+        operation.node, outcome = node, "TIMED_OUT: the operation's deadline passed"
+        changes = isinstance(call, MUTATING)
+        before, operation.maybe_done = operation.maybe_done, operation.maybe_done or changes
+        try:
+            raw = await channel.call(call, timeout_s=self._settings.socket_s)
+            reply = _reply.decode(raw)
+            if reply.error:
+                error = api.MetastoreError(reply.error, reply.message)
+                outcome = str(error)
+                if proof_of(error) is Proof.NOTHING:
+                    operation.maybe_done = before
+                raise error
+            outcome = "ok"
+        except ChannelError as lost:
+            outcome = f"TTransportException: {lost}"
+            raise
+        else:
+            return reply.result
+        finally:
+            self._record(operation, node, start_ns, outcome)
+
+    def _record(self, operation: _Operation, node: str, start_ns: int, outcome: str) -> None:
+        end_ns = self._env.clock.monotonic_ns()
+        operation.attempts.append(Attempt(node, start_ns, end_ns, outcome))
+        operation.error = outcome
+
+    # --- connections -------------------------------------------------------------------------
+
+    async def _connected(self, operation: _Operation, *, again: bool) -> Channel:
+        """The connection; a new one `again`, after its lifetime, or where there is none."""
+        channel = self._channel
+        if channel is not None and not (again or channel.broken or self._is_old()):
+            return channel
+        await self.close()
+        if self._was_opened:
+            self._uris.promote()
+        self._was_opened = True
+        return await self._open(operation)
+
+    def _is_old(self) -> bool:
+        age_ns = self._env.clock.monotonic_ns() - self._opened_ns
+        return 0 < self._settings.lifetime_s * 1e9 <= age_ns
+
+    async def _open(self, operation: _Operation) -> Channel:
+        """Rounds over the list, from its beginning. Raises `NoMetastoreError`."""
+        for number in range(self._settings.connect_rounds):
+            if number:
+                await asyncio.sleep(self._settings.connect_delay_s)
+            for address in self._uris.in_order(self._env.clock.monotonic_ns()):
+                start_ns = self._env.clock.monotonic_ns()
+                outcome = "TIMED_OUT: the operation's deadline passed"
+                try:
+                    channel = await Channel.open(
+                        self._env, address, timeout_s=self._settings.connect_s
+                    )
+                    outcome = ""
+                except ChannelError as error:
+                    outcome = str(error)
+                    continue
+                finally:
+                    if outcome:
+                        refused = f"{hms.NOT_SENT}: {outcome}"
+                        self._record(operation, address.node, start_ns, refused)
+                self._channel, self._address = channel, address
+                self._opened_ns = self._env.clock.monotonic_ns()
+                return channel
+        raise NoMetastoreError

@@ -1,0 +1,46 @@
+"""How a client chooses among metastores and how patient it is, by the names of Hive's settings.
+
+| here            | in Hive                                 | there by default |
+|-----------------|-----------------------------------------|------------------|
+| selection       | metastore.thrift.uri.selection          | RANDOM           |
+| connect_rounds  | metastore.connect.retries               | 3                |
+| connect_delay_s | metastore.client.connect.retry.delay    | 1 s              |
+| retries         | metastore.failure.retries               | 1                |
+| retry_delay_s   | as connect_delay_s                      | 1 s              |
+| connect_s       | metastore.client.connection.timeout     | 600 s            |
+| socket_s        | metastore.client.socket.timeout         | 600 s            |
+| lifetime_s      | metastore.client.socket.lifetime        | 0 s: no limit    |
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["ClientSettings", "Selection"]
+
+
+class Selection(enum.StrEnum):
+    """In which order a client tries the URIs that it was given."""
+
+    SEQUENTIAL = "sequential"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """See the module's table."""
+
+    selection: Selection
+    connect_rounds: int = 3
+    connect_delay_s: float = 1.0
+    retries: int = 1
+    retry_delay_s: float = 1.0
+    connect_s: float = 1.0
+    socket_s: float = 2.0
+    lifetime_s: float = 0.0
+
+    def failover_s(self, uris: int) -> float:
+        """How long it may take at most from a failed call to the next one that is sent."""
+        rounds = self.connect_rounds * uris * self.connect_s
+        return rounds + (self.connect_rounds - 1) * self.connect_delay_s + self.retry_delay_s + 1.0

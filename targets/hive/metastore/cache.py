@@ -1,0 +1,43 @@
+"""Switch CACHED-STORE: all tables in the memory of one metastore, read again once in a while.
+
+Hive's CachedStore is brought up to date every minute by default, from the log of events; a change
+made here is seen here at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from harness.env import Env
+from targets.hive.api import MetaTable
+from targets.hive.metastore.reads import read_tables
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.sql.protocol import Isolation
+
+__all__ = ["Cache"]
+
+REFRESH_S = 1.0
+
+
+class Cache:
+    """Tables by database and name, as of some moment."""
+
+    def __init__(self, env: Env, transactions: Transactions) -> None:
+        """Empty until it is asked for."""
+        self._env = env
+        self._transactions = transactions
+        self._tables: dict[tuple[str, str], MetaTable] | None = None
+        self._read_s = 0.0
+
+    async def tables(self) -> dict[tuple[str, str], MetaTable]:
+        """All tables, as they were up to `REFRESH_S` ago."""
+        now_s = asyncio.get_running_loop().time()
+        if self._tables is None or now_s - self._read_s > REFRESH_S:
+            found = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
+            self._tables = {(table.database, table.name): table for table in found}
+            self._read_s = now_s
+        return self._tables
+
+    def forget(self) -> None:
+        """Something was changed through this metastore."""
+        self._tables = None

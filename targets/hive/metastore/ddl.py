@@ -1,0 +1,144 @@
+"""Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
+
+Create looks and inserts, and the unique key decides; rename reads, looks at the target and updates;
+drop reads and deletes. In `strict` all of that is serializable; read committed is as right, as
+long as what is to be changed is locked and what was changed is counted. Where Hive does neither,
+switches say so. A refusal is raised before anything is written.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from targets.hive.api import (
+    ALREADY_EXISTS,
+    INVALID_OBJECT,
+    INVALID_OPERATION,
+    META,
+    NO_SUCH_OBJECT,
+    AlterTable,
+    CreateTable,
+    DropTable,
+    MetastoreError,
+    MetaTable,
+)
+from targets.hive.bugs import Bug
+from targets.hive.metastore.events import Events
+from targets.hive.metastore.reads import has_database, parameters_of, read_table
+from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
+from targets.hive.sql.schema import PARAMETERS, TABLES
+
+__all__ = ["Ddl"]
+
+_LAX_DROP: Final = frozenset({Bug.DROP_DROP, Bug.DROP_RENAME})
+_READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
+
+
+class Ddl:
+    """What each change does within its transaction."""
+
+    def __init__(self, events: Events, bugs: frozenset[Bug]) -> None:
+        """`bugs` decide how."""
+        self._events = events
+        self._bugs = bugs
+
+    def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
+        """How much its transaction sees of others."""
+        lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
+        return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
+
+    async def run(self, session: Session, call: CreateTable | AlterTable | DropTable) -> None:
+        """Do it. Raises `MetastoreError`."""
+        match call:
+            case CreateTable():
+                await self._create(session, call.table)
+            case AlterTable():
+                await self._alter(session, call)
+            case DropTable():
+                await self._drop(session, call)
+
+    async def check_free(self, session: Session, table: MetaTable) -> None:
+        """Refuse to create what is there."""
+        if await read_table(session, table.database, table.name) is not None:
+            raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
+
+    async def _create(self, session: Session, table: MetaTable) -> None:
+        if not await has_database(session, table.database):
+            raise MetastoreError(INVALID_OBJECT, f"No such database {table.database}")
+        checked_before = Bug.HIVE_26016 in self._bugs
+        if not checked_before:
+            await self.check_free(session, table)
+        try:
+            ident = await session.insert(TABLES, _row_of(table))
+        except UniqueKeyError as error:
+            if checked_before:
+                raise MetastoreError(META, f"JDODataStoreException: {error}") from error
+            message = f"Table {table.full_name} already exists"
+            raise MetastoreError(ALREADY_EXISTS, message) from error
+        assert ident is not None, "tables have a serial column"
+        await _insert_parameters(session, ident, table)
+        await self._events.add(session, None, table)
+
+    async def undo_create(self, session: Session, table: MetaTable) -> None:
+        """The roll-back of a create that was refused (HIVE-15424): it looks at names alone."""
+        found = await read_table(session, table.database, table.name)
+        if found is not None and found.ident is not None:
+            await _delete(session, found.ident)
+            await self._events.add(session, found, None)
+
+    async def _alter(self, session: Session, call: AlterTable) -> None:
+        before = await read_table(session, call.database, call.name, for_update=True)
+        old, table = f"{call.database}.{call.name}", call.table
+        if before is None or before.ident is None:
+            raise MetastoreError(INVALID_OPERATION, f"table {old} doesn't exist")
+        if table.full_name != old:
+            if not await has_database(session, table.database):
+                message = f"Unable to change partition or table. Database {table.database}"
+                raise MetastoreError(INVALID_OPERATION, f"{message} does not exist")
+            if await read_table(session, table.database, table.name) is not None:
+                raise MetastoreError(INVALID_OPERATION, f"new table {table.full_name} exists")
+        try:
+            await session.update(TABLES, _row_of(table), equal(TBL_ID=before.ident))
+        except UniqueKeyError as error:
+            message = f"new table {table.full_name} already exists"
+            raise MetastoreError(INVALID_OPERATION, message) from error
+        await session.delete(PARAMETERS, equal(TBL_ID=before.ident))
+        await _insert_parameters(session, before.ident, table)
+        await self._events.add(session, before, table)
+
+    async def _drop(self, session: Session, call: DropTable) -> None:
+        lax = bool(_LAX_DROP & self._bugs)
+        found = await read_table(session, call.database, call.name, for_update=not lax)
+        message = f"{call.database}.{call.name} table not found"
+        if found is None or found.ident is None:
+            raise MetastoreError(NO_SUCH_OBJECT, message)
+        where = equal(TBL_ID=found.ident)
+        if Bug.DROP_RENAME not in self._bugs:
+            where += equal(DB_NAME=call.database, TBL_NAME=call.name)
+        count = await session.delete(TABLES, where)
+        if count == 0:
+            # Only a drop that reads without a lock comes here.
+            renamed = await session.select(TABLES, equal(TBL_ID=found.ident))
+            if renamed or Bug.DROP_DROP not in self._bugs:
+                raise MetastoreError(NO_SUCH_OBJECT, message)
+        else:
+            await session.delete(PARAMETERS, equal(TBL_ID=found.ident))
+        await self._events.add(session, found, None)
+
+
+def _row_of(table: MetaTable) -> Row:
+    return {
+        "DB_NAME": table.database,
+        "TBL_NAME": table.name,
+        "COLUMNS": ",".join(table.columns),
+    }
+
+
+async def _insert_parameters(session: Session, ident: int, table: MetaTable) -> None:
+    for row in parameters_of(ident, table):
+        await session.insert(PARAMETERS, row)
+
+
+async def _delete(session: Session, ident: int) -> None:
+    await session.delete(TABLES, equal(TBL_ID=ident))
+    await session.delete(PARAMETERS, equal(TBL_ID=ident))

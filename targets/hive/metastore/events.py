@@ -1,0 +1,117 @@
+"""The notification log: written in the transaction of the change, ids from a locked sequence.
+
+`DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in the order
+of commits. In `strict` the times of events rise with them; Hive's are those of each metastore's own
+clock. A cleaner removes what is older than the time to live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.hive.api import Event, MetastoreError, MetaTable
+from targets.hive.bugs import Bug
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.sql.protocol import Isolation, Row, Session, above, below, equal
+from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
+
+__all__ = ["Events", "clean", "event_of"]
+
+_ONE: Final = equal(NNI_ID=1)
+_NS_PER_MS: Final = 1_000_000
+REQUESTS_TTL_MS: Final = 3_600_000
+"""How long request ids are remembered; no copy of a request comes later."""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    before: MetaTable | None
+    after: MetaTable | None
+
+
+_message: Final = msgspec.json.Decoder(_Message)
+
+
+def now_ms(env: Env) -> int:
+    """What the metastore's wall clock shows."""
+    return env.clock.wall_ns() // _NS_PER_MS
+
+
+def event_of(row: Row) -> Event:
+    """The entry in a row of the log."""
+    message = _message.decode(str(row["MESSAGE"]))
+    number, time_ms = row["EVENT_ID"], row["EVENT_TIME"]
+    assert isinstance(number, int), "ids are numbers"
+    assert isinstance(time_ms, int), "times are numbers"
+    return Event(number, time_ms, str(row["EVENT_TYPE"]), message.before, message.after)
+
+
+class Events:
+    """Writes and reads the log, within transactions of others."""
+
+    def __init__(self, env: Env, bugs: frozenset[Bug]) -> None:
+        """`bugs` decide about the lock and the clock."""
+        self._env = env
+        self._bugs = bugs
+
+    async def add(
+        self, session: Session, before: MetaTable | None, after: MetaTable | None
+    ) -> None:
+        """Say what a transaction does to a table; last, since it locks out all other changes."""
+        locked = Bug.HIVE_16886 not in self._bugs
+        (row,) = await session.select(SEQUENCE, _ONE, for_update=locked)
+        number, last_ms = row["NEXT_EVENT_ID"], row["LAST_TIME"]
+        assert isinstance(number, int), "ids are numbers"
+        assert isinstance(last_ms, int), "times are numbers"
+        time_ms = now_ms(self._env)
+        if Bug.HIVE_24468 not in self._bugs:
+            time_ms = max(time_ms, last_ms)
+        kind = "DROP_TABLE" if after is None else "ALTER_TABLE"
+        table = after or before
+        assert table is not None, "a change is one of something"
+        values: Row = {"NEXT_EVENT_ID": number + 1, "LAST_TIME": time_ms}
+        await session.update(SEQUENCE, values, _ONE)
+        entry: Row = {
+            "EVENT_ID": number,
+            "EVENT_TIME": time_ms,
+            "EVENT_TYPE": kind if before else "CREATE_TABLE",
+            "DB_NAME": table.database,
+            "TBL_NAME": table.name,
+            "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
+        }
+        await session.insert(LOG, entry)
+
+    async def current_id(self, session: Session) -> int:
+        """The id of the newest event; 0 where there was none."""
+        (row,) = await session.select(SEQUENCE, _ONE)
+        number = row["NEXT_EVENT_ID"]
+        assert isinstance(number, int), "ids are numbers"
+        return number - 1
+
+    async def after(self, session: Session, last: int, most: int | None) -> Sequence[Event]:
+        """Events after the id `last`, in order."""
+        rows = await session.select(LOG, above("EVENT_ID", last), order="EVENT_ID", limit=most)
+        return [event_of(row) for row in rows]
+
+
+async def clean(env: Env, transactions: Transactions, *, ttl_ms: int, every_s: float) -> None:
+    """Remove old events, and request ids, for ever."""
+    while True:
+        await asyncio.sleep(every_s)
+        limit_ms = now_ms(env) - ttl_ms
+
+        async def remove(session: Session, limit_ms: int = limit_ms) -> int:
+            old = below("MADE_AT", limit_ms + ttl_ms - REQUESTS_TTL_MS)
+            await session.delete(REQUESTS, old)
+            return await session.delete(LOG, below("EVENT_TIME", limit_ms))
+
+        try:
+            removed = await transactions.run(Isolation.READ_COMMITTED, remove)
+        except MetastoreError:
+            continue  # the database is away; the next round may find it
+        if removed:
+            env.event("events-cleaned", count=removed)

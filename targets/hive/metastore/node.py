@@ -1,0 +1,68 @@
+"""The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
+
+`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from harness.env import Address, Conn, Env
+from harness.errors import UsageError
+from targets.hive.bugs import bugs_of
+from targets.hive.metastore.events import clean
+from targets.hive.metastore.service import Service
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.sql.remote import StoreDatabase
+from targets.hive.wire import serve
+
+__all__ = ["MetastoreConfig", "main"]
+
+CONNECTIONS_MAX = 1000
+"""As `hive.metastore.server.max.threads`."""
+
+
+class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a metastore is told at its start."""
+
+    port: int
+    database: tuple[str, int]
+    profile: str = "strict"
+    bugs: tuple[str, ...] = ()
+    event_ttl_ms: int = 86_400_000
+    clean_every_s: float = 0.5
+
+
+async def main(env: Env, config: dict[str, Any]) -> None:
+    """Run a metastore until it is cancelled. Raises `UsageError` for a bad `config`."""
+    try:
+        settings = msgspec.convert(config, MetastoreConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"bad configuration of a metastore: {error}") from error
+    transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
+    service = Service(env, transactions, bugs_of(settings.profile, settings.bugs))
+    connections = 0
+
+    async def converse(conn: Conn) -> None:
+        nonlocal connections
+        if connections >= CONNECTIONS_MAX:
+            conn.close()
+            return
+        connections += 1
+        try:
+            await serve(conn, service.answer)
+        finally:
+            connections -= 1
+
+    listener = await env.net.listen(settings.port, converse)
+    cleaner = clean(env, transactions, ttl_ms=settings.event_ttl_ms, every_s=settings.clean_every_s)
+    env.spawn(cleaner, name="cleaner")
+    env.event("metastore-started", port=settings.port)
+    try:
+        await asyncio.get_running_loop().create_future()  # until the node is stopped
+    finally:
+        listener.close()
+        transactions.close()

@@ -1,0 +1,72 @@
+"""Looks at tables and databases, each of one moment: whatever only reads is serializable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from targets.hive.api import MetaTable
+from targets.hive.sql.protocol import Row, Session, Where, equal
+from targets.hive.sql.schema import DATABASES, PARAMETERS, TABLES
+
+__all__ = [
+    "has_database",
+    "parameters_of",
+    "read_databases",
+    "read_names",
+    "read_table",
+    "read_tables",
+]
+
+
+async def has_database(session: Session, name: str) -> bool:
+    """Whether there is such a database."""
+    return bool(await session.select(DATABASES, equal(NAME=name)))
+
+
+async def read_databases(session: Session) -> list[str]:
+    """Their names, sorted."""
+    return sorted(str(row["NAME"]) for row in await session.select(DATABASES))
+
+
+async def read_table(
+    session: Session, database: str, name: str, *, for_update: bool = False
+) -> MetaTable | None:
+    """The table of this name, whose row is locked on request."""
+    where = equal(DB_NAME=database, TBL_NAME=name)
+    for row in await session.select(TABLES, where, for_update=for_update):
+        parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))
+        return _table_of(row, parameters)
+    return None
+
+
+async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
+    """Database and name of tables, sorted."""
+    rows = await session.select(TABLES, where)
+    return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
+
+
+async def read_tables(session: Session) -> list[MetaTable]:
+    """All tables, whole."""
+    rows = await session.select(TABLES)
+    parameters: dict[object, list[Row]] = {}
+    for row in await session.select(PARAMETERS):
+        parameters.setdefault(row["TBL_ID"], []).append(row)
+    return [_table_of(row, parameters.get(row["TBL_ID"], ())) for row in rows]
+
+
+def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
+    ident, columns = row["TBL_ID"], str(row["COLUMNS"])
+    assert isinstance(ident, int), "ids are numbers"
+    return MetaTable(
+        str(row["DB_NAME"]),
+        str(row["TBL_NAME"]),
+        tuple(columns.split(",")) if columns else (),
+        {str(one["PARAM_KEY"]): str(one["PARAM_VALUE"]) for one in parameters},
+        ident,
+    )
+
+
+def parameters_of(ident: int, table: MetaTable) -> Iterator[Row]:
+    """The rows of its parameters."""
+    for key, value in table.parameters.items():
+        yield {"TBL_ID": ident, "PARAM_KEY": key, "PARAM_VALUE": value}

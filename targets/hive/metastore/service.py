@@ -1,0 +1,218 @@
+"""The calls of a metastore, one method each; all state is in the database.
+
+In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
+itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Env
+from targets.hive.api import (
+    ALREADY_EXISTS,
+    INVALID_OPERATION,
+    NO_SUCH_OBJECT,
+    AlterTable,
+    ApiCall,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    GetAllDatabases,
+    GetAllTables,
+    GetCurrentEventId,
+    GetEventsCount,
+    GetNextEvents,
+    GetStatus,
+    GetTable,
+    GetTableMeta,
+    MetastoreError,
+    MetaTable,
+    Reply,
+)
+from targets.hive.bugs import Bug
+from targets.hive.metastore.cache import Cache
+from targets.hive.metastore.ddl import Ddl
+from targets.hive.metastore.events import Events, now_ms
+from targets.hive.metastore.reads import (
+    has_database,
+    read_databases,
+    read_names,
+    read_table,
+)
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
+from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
+
+__all__ = ["Service"]
+
+_call: Final = msgspec.msgpack.Decoder(ApiCall)
+EVENTS_MAX: Final = 1000
+"""Events in one answer."""
+_WITHOUT_REQUEST_IDS: Final = frozenset({Bug.NO_REQUEST_IDS, Bug.HIVE_25144})
+
+Change = CreateTable | AlterTable | DropTable
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    error: str = ""
+    message: str = ""
+
+
+_outcome: Final = msgspec.json.Decoder(_Outcome)
+
+
+class Service:
+    """Answers calls."""
+
+    def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
+        """`bugs` decide how."""
+        self._env = env
+        self._transactions = transactions
+        self._bugs = bugs
+        self._events = Events(env, bugs)
+        self._ddl = Ddl(self._events, bugs)
+        self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
+
+    async def answer(self, body: msgspec.Raw) -> Reply:
+        """The answer to a request, which may be anything."""
+        try:
+            call = _call.decode(body)
+        except msgspec.MsgspecError as error:
+            return Reply(None, "TApplicationException", f"unknown method: {error}")
+        try:
+            return Reply(await self._do(call))
+        except MetastoreError as error:
+            return Reply(None, error.kind, error.message)
+
+    async def _do(self, call: ApiCall) -> Any:
+        match call:
+            case CreateTable() | AlterTable() | DropTable():
+                return await self._change(call)
+            case GetStatus():
+                return "ALIVE"
+            case CreateDatabase() | DropDatabase():
+                return await self._change_database(call)
+            case _ if self._cache is not None and isinstance(call, GetTable | GetTableMeta):
+                return await self._read_cached(self._cache, call)
+            case _:
+
+                async def read(session: Session) -> Any:
+                    return await self._read(session, call)
+
+                return await self._transactions.run(Isolation.SERIALIZABLE, read)
+
+    # --- reads -------------------------------------------------------------------------------
+
+    async def _read(self, session: Session, call: ApiCall) -> Any:
+        match call:
+            case GetTable():
+                found = await read_table(session, call.database, call.name)
+                return _found(found, call)
+            case GetTableMeta():
+                return await read_names(session)
+            case GetAllTables():
+                return [name for _, name in await read_names(session, equal(DB_NAME=call.database))]
+            case GetAllDatabases():
+                return await read_databases(session)
+            case GetCurrentEventId():
+                return await self._events.current_id(session)
+            case GetNextEvents():
+                most = max(0, min(call.max_events, EVENTS_MAX))
+                return await self._events.after(session, call.last_event, most)
+            case GetEventsCount():
+                return len(await self._events.after(session, call.from_event, None))
+            case _:
+                raise AssertionError(f"{call!r} is no read")
+
+    async def _read_cached(self, cache: Cache, call: GetTable | GetTableMeta) -> Any:
+        tables = await cache.tables()
+        if isinstance(call, GetTableMeta):
+            return sorted(tables)
+        return _found(tables.get((call.database, call.name)), call)
+
+    # --- changes -----------------------------------------------------------------------------
+
+    async def _change(self, call: Change) -> None:
+        if Bug.HIVE_26016 in self._bugs and isinstance(call, CreateTable):
+
+            async def look(session: Session) -> None:
+                await self._ddl.check_free(session, call.table)
+
+            await self._transactions.run(Isolation.SERIALIZABLE, look)
+        try:
+            await self._change_once(call)
+        except MetastoreError as error:
+            lost = Bug.HIVE_15424 in self._bugs and error.kind == ALREADY_EXISTS
+            if lost and isinstance(call, CreateTable):
+                await self._roll_back(call)
+            raise
+        finally:
+            if self._cache is not None:
+                self._cache.forget()
+
+    async def _roll_back(self, call: CreateTable) -> None:
+        async def undo(session: Session) -> None:
+            await self._ddl.undo_create(session, call.table)
+
+        await self._transactions.run(Isolation.SERIALIZABLE, undo)
+
+    async def _change_once(self, call: Change) -> None:
+        """The change, or what became of it when it was asked for before."""
+        isolation = self._ddl.isolation(call)
+        if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
+
+            async def run(session: Session) -> None:
+                await self._ddl.run(session, call)
+
+            await self._transactions.run(isolation, run)
+            return
+
+        async def run_once(session: Session) -> _Outcome:
+            known = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
+            if known:
+                return _outcome.decode(str(known[0]["OUTCOME"]))
+            outcome = _Outcome()
+            try:
+                await self._ddl.run(session, call)
+            except MetastoreError as error:
+                if isinstance(error.__cause__, UniqueKeyError):
+                    raise  # the transaction is over, and its outcome cannot be kept
+                outcome = _Outcome(error.kind, error.message)
+            row: Row = {
+                "REQUEST_ID": call.request_id,
+                "MADE_AT": now_ms(self._env),
+                "OUTCOME": msgspec.json.encode(outcome).decode(),
+            }
+            await session.insert(REQUESTS, row)
+            return outcome
+
+        outcome = await self._transactions.run(isolation, run_once)
+        if outcome.error:
+            raise MetastoreError(outcome.error, outcome.message)
+
+    async def _change_database(self, call: CreateDatabase | DropDatabase) -> None:
+        async def run(session: Session) -> None:
+            there = await has_database(session, call.name)
+            if isinstance(call, CreateDatabase):
+                if there:
+                    raise MetastoreError(ALREADY_EXISTS, f"Database {call.name} already exists")
+                await session.insert(DATABASES, {"NAME": call.name})
+                return
+            if not there:
+                raise MetastoreError(NO_SUCH_OBJECT, f"no such database {call.name}")
+            if await session.select(TABLES, equal(DB_NAME=call.name), limit=1):
+                message = f"Database {call.name} is not empty. One or more tables exist."
+                raise MetastoreError(INVALID_OPERATION, message)
+            await session.delete(DATABASES, equal(NAME=call.name))
+
+        await self._transactions.run(Isolation.SERIALIZABLE, run)
+
+
+def _found(table: MetaTable | None, call: GetTable) -> MetaTable:
+    if table is None:
+        raise MetastoreError(NO_SUCH_OBJECT, f"{call.database}.{call.name} table not found")
+    return table

@@ -1,0 +1,103 @@
+"""Sessions with the database, and transactions that are run again where the database asks for it.
+
+Sessions are pooled, as HikariCP does it for Hive: one that turns out to be dead before anything was
+done is replaced. A database that cannot be reached, or is lost on the way, becomes a MetaException
+whose text says JDO, by which clients know that they may try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from harness.env import Env
+from targets.hive.api import META, MetastoreError
+from targets.hive.sql.protocol import (
+    ConnectionLostError,
+    Database,
+    DeadlockError,
+    Isolation,
+    SerializationError,
+    Session,
+    SqlError,
+)
+
+__all__ = ["Transactions"]
+
+R = TypeVar("R")
+IDLE_MAX: Final = 10  # HikariCP's pool size
+ATTEMPTS_MAX: Final = 50
+"""How often a transaction is run; beyond that, MetaException."""
+BACKOFF_S_MAX: Final = 0.02
+
+
+class Transactions:
+    """All that a metastore does with its database goes through `run`."""
+
+    def __init__(self, env: Env, database: Database) -> None:
+        """No session is open at first."""
+        self._env = env
+        self._database = database
+        self._idle: list[Session] = []
+        self.retried = 0
+
+    async def run(self, isolation: Isolation, body: Callable[[Session], Awaitable[R]]) -> R:
+        """What `body` returns, once it is committed.
+
+        Whatever it raises rolls back. It is run again, from its beginning, where the database
+        could not serialize it. Raises `MetastoreError`.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                self.retried += 1
+                await asyncio.sleep(self._env.random.random() * BACKOFF_S_MAX)
+            try:
+                return await self._once(isolation, body)
+            except (SerializationError, DeadlockError) as error:
+                last: SqlError = error
+            except SqlError as error:
+                raise MetastoreError(META, f"JDODataStoreException: {error}") from error
+        message = f"JDODataStoreException: gave up after {ATTEMPTS_MAX} attempts: {last}"
+        raise MetastoreError(META, message)
+
+    async def _once(self, isolation: Isolation, body: Callable[[Session], Awaitable[R]]) -> R:
+        session = await self._begin(isolation)
+        is_clean = False
+        try:
+            try:
+                result = await body(session)
+                await session.commit()
+            except (SqlError, MetastoreError):
+                await session.rollback()
+                is_clean = True
+                raise
+            is_clean = True
+        except ConnectionLostError:
+            is_clean = False
+            raise
+        finally:
+            if is_clean and len(self._idle) < IDLE_MAX:
+                self._idle.append(session)
+            else:
+                session.close()
+        return result
+
+    async def _begin(self, isolation: Isolation) -> Session:
+        """A session with a transaction; an idle one may be dead, and nothing is lost with it."""
+        while self._idle:
+            session = self._idle.pop()
+            try:
+                await session.begin(isolation)
+            except ConnectionLostError:
+                session.close()
+            else:
+                return session
+        session = await self._database.connect()
+        await session.begin(isolation)
+        return session
+
+    def close(self) -> None:
+        """End all sessions."""
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,46 @@
+"""What a profile of the metastore does not promise (`harness.permits`), from its rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, Permit
+from targets.hive.bugs import PROFILES, Bug
+
+__all__ = ["permits_of_profile"]
+
+EVENTS: Final = "hms-events"
+
+_PERMITS: Final[dict[Bug, Permit]] = {
+    Bug.FAILBACK_FLAP: Permit(
+        name="failback-flap",
+        why="a reconnect begins at the first metastore, whatever came of it",
+        rules={"hms-failover": ("other-not-tried",)},
+    ),
+    Bug.DROP_DROP: Permit(
+        name=DROP_TWICE,
+        why="a drop does not look at how many rows it deleted",
+        rules={EVENTS: ("replay",)},
+    ),
+    Bug.DROP_RENAME: Permit(
+        name=DROP_RENAMED,
+        why="a drop deletes by id what it has read by name",
+        rules={EVENTS: ("replay",)},
+    ),
+    Bug.HIVE_24468: Permit(
+        name="instance-clocks",
+        why="the time of an event is that of the metastore's own clock",
+        rules={EVENTS: ("times",)},
+    ),
+    Bug.NO_REQUEST_IDS: Permit(
+        name=DDL_TWICE,
+        why="DDL has no request ids, and clients send it again",
+        rules={EVENTS: ("twice",)},
+    ),
+}
+
+
+def permits_of_profile(profile: str) -> list[Permit]:
+    """The permits of a profile, by name."""
+    found = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
+    return sorted(found, key=lambda permit: permit.name)

@@ -1,0 +1,142 @@
+"""What the database keeps on its disk: a checkpoint, and a log of the commits since.
+
+    checkpoint  the whole state, in a checked file (`targets.kudu.checked_file`), and which log
+                goes on from it
+    wal-N       records: body length, CRC-32 of that, CRC-32 of the body, body (msgpack)
+
+A commit is acknowledged once its record is synced. A record that the end of the file cuts short was
+not, and is cut off; one that is whole and wrong is damage, on which nothing may start. With
+`fsync=off`, as with PostgreSQL's setting of this name, commits are not synced: kills lose nothing,
+power cuts may.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.env import Disk, File
+from harness.errors import TargetError
+from targets.hive.sql.protocol import Row
+from targets.hive.sql.store import Change, Image, Store
+from targets.kudu import checked_file
+
+__all__ = ["DamagedLogError", "Journal"]
+
+_CHECKPOINT: Final = "checkpoint"
+_MAGIC: Final = b"HIVEDB01"
+_LENGTH: Final = struct.Struct(">Q")
+_CHECKED: Final = struct.Struct(">II")
+LOG_BYTES_MAX: Final = 512 * 1024
+"""A longer log is replaced by a checkpoint."""
+
+
+class DamagedLogError(TargetError):
+    """Durable bytes of the log are wrong; the database must not start on it."""
+
+
+class _Checkpoint(msgspec.Struct, frozen=True):
+    log: int
+    image: Image
+
+
+_Record = tuple[Change, ...]
+_encode: Final = msgspec.msgpack.Encoder().encode
+_checkpoint_of: Final = msgspec.msgpack.Decoder(_Checkpoint, strict=False)
+_record_of: Final = msgspec.msgpack.Decoder(_Record)
+
+
+class Journal:
+    """Opened once; then commits are written one by one."""
+
+    def __init__(self, disk: Disk, *, sync: bool) -> None:
+        """`sync` is PostgreSQL's `fsync`."""
+        self._disk = disk
+        self._sync = sync
+        self._number = 1
+        self._file: File | None = None
+        self.store = Store()
+
+    async def open(self, first: Mapping[str, Sequence[Row]]) -> None:
+        """Recover, or begin with these rows. Raises `DamagedLogError`, `DamagedFileError`."""
+        try:
+            body = await checked_file.read(self._disk, _CHECKPOINT, _MAGIC)
+        except FileNotFoundError:
+            changes = [
+                Change((table, number), None, dict(row))
+                for table, rows in first.items()
+                for number, row in enumerate(rows, start=1)
+            ]
+            self.store.replay(changes)
+            await self._write_checkpoint()
+        else:
+            found = _checkpoint_of.decode(body)
+            self.store, self._number = Store(found.image), found.log
+        await self._recover()
+
+    async def _recover(self) -> None:
+        path = self._path(self._number)
+        for other in await self._disk.list("wal-"):
+            if other != path:  # left by a checkpoint that was not followed by its removal
+                await self._disk.remove(other)
+        self._file = file = await self._disk.open(path)
+        data = await file.read(0, file.size())
+        offset = 0
+        while (record := _next_record(data, offset, path)) is not None:
+            body, offset = record
+            self.store.replay(_record_of.decode(body))
+        if offset < len(data):
+            await file.truncate(offset)
+        # What a killed process wrote but did not sync was read, and counts from here on.
+        await file.sync()
+
+    async def write(self, changes: tuple[Change, ...]) -> None:
+        """Make one commit durable. An `OSError` must end the node."""
+        assert self._file is not None, "open it first"
+        if self._file.size() > LOG_BYTES_MAX:
+            await self._roll()
+        body = _encode(changes)
+        length = _LENGTH.pack(len(body))
+        await self._file.append(length + _CHECKED.pack(zlib.crc32(length), zlib.crc32(body)) + body)
+        if self._sync:
+            await self._file.sync()
+
+    async def _roll(self) -> None:
+        """A checkpoint takes the place of the log; nobody commits meanwhile."""
+        assert self._file is not None, "open it first"
+        old = self._path(self._number)
+        self._number += 1
+        await self._write_checkpoint()
+        self._file.close()
+        self._file = await self._disk.open(self._path(self._number))
+        await self._disk.remove(old)
+
+    async def _write_checkpoint(self) -> None:
+        body = _encode(_Checkpoint(self._number, self.store.image()))
+        await checked_file.write(self._disk, _CHECKPOINT, _MAGIC, body)
+
+    @staticmethod
+    def _path(number: int) -> str:
+        return f"wal-{number:08d}"
+
+
+def _next_record(data: bytes, offset: int, path: str) -> tuple[bytes, int] | None:
+    """The body of the record there and its end; `None` where the file ends within it."""
+    start = offset + _LENGTH.size + _CHECKED.size
+    if start > len(data):
+        return None
+    length = data[offset : offset + _LENGTH.size]
+    length_crc, body_crc = _CHECKED.unpack_from(data, offset + _LENGTH.size)
+    if zlib.crc32(length) != length_crc:
+        raise DamagedLogError(f"{path}: the header of the record at {offset} is damaged")
+    end = start + _LENGTH.unpack(length)[0]
+    if end > len(data):
+        return None
+    body = data[start:end]
+    if zlib.crc32(body) != body_crc:
+        raise DamagedLogError(f"{path}: the record at {offset} is damaged")
+    return body, end

@@ -1,0 +1,81 @@
+"""Locks on rows and unique keys: one owner each, first come first served, deadlocks found at once.
+
+A transaction waits for one lock at a time, so those that wait for each other form a chain; whoever
+would close it to a ring gives way, as PostgreSQL's deadlock detector decides after a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+
+from targets.hive.sql.protocol import DeadlockError
+
+__all__ = ["Locks"]
+
+
+class _Lock:
+    __slots__ = ("owner", "waiters")
+
+    def __init__(self, owner: int) -> None:
+        self.owner = owner
+        self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+
+class Locks:
+    """Owners are numbers of transactions."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, _Lock] = {}
+        self._held: dict[int, list[Hashable]] = {}
+        self._waits: dict[int, Hashable] = {}
+
+    async def acquire(self, owner: int, name: Hashable) -> None:
+        """Own the lock until `release`. Raises `DeadlockError`."""
+        lock = self._locks.get(name)
+        if lock is None:
+            self._locks[name] = _Lock(owner)
+            self._held.setdefault(owner, []).append(name)
+            return
+        if lock.owner == owner:
+            return
+        if self._would_close_a_ring(owner, lock.owner):
+            raise DeadlockError("deadlock detected")
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (owner, granted)
+        lock.waiters.append(entry)
+        self._waits[owner] = name
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if lock.owner == owner:
+                self._pass_on(name)
+            else:
+                lock.waiters.remove(entry)
+            raise
+        finally:
+            self._waits.pop(owner, None)
+        self._held.setdefault(owner, []).append(name)
+
+    def release(self, owner: int) -> None:
+        """Give back all locks of an owner."""
+        for name in self._held.pop(owner, ()):
+            self._pass_on(name)
+
+    def _would_close_a_ring(self, owner: int, other: int) -> bool:
+        while other != owner:
+            name = self._waits.get(other)
+            if name is None:
+                return False
+            other = self._locks[name].owner
+        return True
+
+    def _pass_on(self, name: Hashable) -> None:
+        lock = self._locks[name]
+        if not lock.waiters:
+            del self._locks[name]
+            return
+        lock.owner, granted = lock.waiters.popleft()
+        self._waits.pop(lock.owner, None)
+        granted.set_result(None)

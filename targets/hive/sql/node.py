@@ -1,0 +1,86 @@
+"""The node `db`: the store as a server. A connection is a session, and ends its transaction.
+
+`config`: `port`, `databases` (of the first start), `fsync`, `idle_s`: a session whose transaction
+is open and asks for nothing for so long is ended, as by PostgreSQL's setting
+`idle_in_transaction_session_timeout`. Without it a paused metastore would keep its locks, and stop
+all others, for as long as it is paused. It is less than a client waits for an answer, so that a
+call which waited for such a lock is still in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Conn, Env
+from harness.errors import UsageError
+from targets.hive.sql.engine import Engine, SessionState
+from targets.hive.sql.journal import Journal
+from targets.hive.sql.protocol import RefusedStatementError, SqlError, Statement
+from targets.hive.sql.remote import Reply
+from targets.hive.sql.schema import first_rows
+from targets.hive.wire import IdleError, serve
+
+__all__ = ["StoreConfig", "main"]
+
+_statement: Final = msgspec.msgpack.Decoder(Statement)
+SESSIONS_MAX: Final = 100
+"""As PostgreSQL's `max_connections`."""
+
+
+class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the node is told at its start."""
+
+    port: int
+    databases: tuple[str, ...]
+    fsync: bool = True
+    idle_s: float = 1.0
+
+
+async def main(env: Env, config: dict[str, Any]) -> None:
+    """Run the database until it is cancelled. Raises `UsageError` for a bad `config`."""
+    try:
+        settings = msgspec.convert(config, StoreConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"bad configuration of the database: {error}") from error
+    journal = Journal(env.disk, sync=settings.fsync)
+    await journal.open(first_rows(settings.databases))
+    engine = Engine(journal.store, journal.write)
+    sessions = 0
+
+    async def converse(conn: Conn) -> None:
+        nonlocal sessions
+        if sessions >= SESSIONS_MAX:
+            conn.close()
+            return
+        sessions += 1
+        session = SessionState()
+        try:
+            await serve(
+                conn,
+                lambda body: _answer(engine, session, body),
+                idle_s=lambda: settings.idle_s if session.transaction else None,
+            )
+        except IdleError:
+            env.event("session-idle", peer=conn.peer)
+        finally:
+            engine.abort(session)
+            sessions -= 1
+
+    listener = await env.net.listen(settings.port, converse)
+    env.event("database-started", rows=sum(map(len, journal.store.rows.values())))
+    try:
+        await asyncio.get_running_loop().create_future()  # until the node is stopped
+    finally:
+        listener.close()
+
+
+async def _answer(engine: Engine, session: SessionState, body: msgspec.Raw) -> Reply:
+    try:
+        return Reply(await engine.execute(session, _statement.decode(body)))
+    except SqlError as error:
+        return Reply(None, error.code, str(error))
+    except msgspec.MsgspecError as error:
+        return Reply(None, RefusedStatementError.code, f"not a statement: {error}")

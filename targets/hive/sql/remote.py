@@ -1,0 +1,122 @@
+"""Sessions with the database node, over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Address, Env
+from targets.hive.sql.protocol import (
+    Begin,
+    Commit,
+    ConnectionLostError,
+    Delete,
+    Insert,
+    Isolation,
+    Rollback,
+    Row,
+    Select,
+    Statement,
+    Update,
+    Where,
+    error_of,
+)
+from targets.hive.wire import Channel, ChannelError
+
+__all__ = ["Reply", "StoreDatabase", "StoreSession"]
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """What a statement answered, or its error as SQLSTATE and text."""
+
+    answer: Any = None
+    code: str = ""
+    message: str = ""
+
+
+_reply: Final = msgspec.msgpack.Decoder(Reply)
+
+
+class StoreDatabase:
+    """The `Database` of a metastore."""
+
+    def __init__(
+        self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
+    ) -> None:
+        """A session waits `answer_s` for each answer, and is lost then."""
+        self._env = env
+        self._address = address
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+
+    async def connect(self) -> StoreSession:
+        """A new session. Raises `ConnectionLostError`."""
+        try:
+            channel = await Channel.open(self._env, self._address, timeout_s=self._connect_s)
+        except ChannelError as error:
+            raise ConnectionLostError(str(error)) from error
+        return StoreSession(channel, self._answer_s)
+
+
+class StoreSession:
+    """See `Session`."""
+
+    def __init__(self, channel: Channel, answer_s: float) -> None:
+        self._channel = channel
+        self._answer_s = answer_s
+
+    async def _do(self, statement: Statement) -> Any:
+        if self._channel.broken:
+            raise ConnectionLostError("the connection is closed")
+        try:
+            raw = await self._channel.call(statement, timeout_s=self._answer_s)
+        except ChannelError as error:
+            raise ConnectionLostError(str(error)) from error
+        reply = _reply.decode(raw)
+        if reply.code:
+            raise error_of(reply.code, reply.message)
+        return reply.answer
+
+    async def begin(self, isolation: Isolation) -> None:
+        """Start a transaction."""
+        await self._do(Begin(isolation))
+
+    async def select(
+        self,
+        table: str,
+        where: Where = (),
+        *,
+        order: str = "",
+        limit: int | None = None,
+        for_update: bool = False,
+    ) -> Sequence[Row]:
+        """Rows."""
+        rows: list[Row] = await self._do(Select(table, where, order, limit, for_update))
+        return rows
+
+    async def insert(self, table: str, row: Row) -> int | None:
+        """Add a row."""
+        serial: int | None = await self._do(Insert(table, row))
+        return serial
+
+    async def update(self, table: str, values: Row, where: Where) -> int:
+        """Change rows; how many."""
+        return int(await self._do(Update(table, values, where)))
+
+    async def delete(self, table: str, where: Where) -> int:
+        """Remove rows; how many."""
+        return int(await self._do(Delete(table, where)))
+
+    async def commit(self) -> None:
+        """Make it durable and visible."""
+        await self._do(Commit())
+
+    async def rollback(self) -> None:
+        """Take it back."""
+        await self._do(Rollback())
+
+    def close(self) -> None:
+        """End the connection."""
+        self._channel.close()

@@ -1,0 +1,67 @@
+"""The tables of the metastore's database, by the names that Hive gives them.
+
+Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
+that DDL, its notification log and its exactly-once bookkeeping need. `REQUESTS` is ours: the
+request ids of the profile `strict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = [
+    "DATABASES",
+    "LOG",
+    "PARAMETERS",
+    "REQUESTS",
+    "SCHEMA",
+    "SEQUENCE",
+    "TABLES",
+    "Table",
+    "first_rows",
+]
+
+DATABASES: Final = "DBS"
+TABLES: Final = "TBLS"
+PARAMETERS: Final = "TABLE_PARAMS"
+LOG: Final = "NOTIFICATION_LOG"
+SEQUENCE: Final = "NOTIFICATION_SEQUENCE"
+REQUESTS: Final = "REQUESTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns in order; `serial` is filled in by the database where it is left out."""
+
+    columns: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...]
+    serial: str = ""
+
+
+SCHEMA: Final[Mapping[str, Table]] = {
+    DATABASES: Table(("DB_ID", "NAME"), (("DB_ID",), ("NAME",)), "DB_ID"),
+    TABLES: Table(
+        ("TBL_ID", "DB_NAME", "TBL_NAME", "COLUMNS"),
+        (("TBL_ID",), ("DB_NAME", "TBL_NAME")),
+        "TBL_ID",
+    ),
+    PARAMETERS: Table(("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),)),
+    # EVENT_ID is not unique in Hive's schema either, or HIVE-16886 could not have happened.
+    LOG: Table(
+        ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
+        (("NL_ID",),),
+        "NL_ID",
+    ),
+    SEQUENCE: Table(("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"), (("NNI_ID",),)),
+    REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),)),
+}
+
+
+def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    """What `schematool -initSchema` leaves, and the databases of the deployment."""
+    return {
+        DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
+        SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],
+    }

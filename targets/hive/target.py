@@ -1,0 +1,120 @@
+"""The target plug-in of the bundled metastores: nodes `hms1`..`hmsN` on port 9083, and `db`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from harness.cluster import NodeSpec
+from harness.permits import Permit
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from targets.hive.bugs import BUGS, PROFILES
+from targets.hive.permits import permits_of_profile
+from targets.hive.system import (
+    DATABASE,
+    DATABASE_NODE,
+    DATABASE_PORT,
+    METASTORE_PORT,
+    SERVICE,
+    HiveSystem,
+    Layout,
+)
+
+__all__ = ["HiveTarget"]
+
+METASTORES_MAX: Final = 8
+DRAWN: Final[Mapping[str, Sequence[Any]]] = {
+    "metastores": (2, 2, 2, 3),
+    "selection": ("", "", "random"),
+    "socket_lifetime_ms": (0, 0, 500),
+}
+"""Drawn in soaks: who is tried next, and clients that reconnect without need. New ones stand last:
+the others are drawn as before."""
+
+
+class HiveTarget:
+    """Stateless metastores, all active, over one database."""
+
+    api_version: ClassVar[int] = TARGET_API_VERSION
+    name: ClassVar[str] = "hive"
+    doc: ClassVar[str] = "the bundled Hive Metastores, all active over one database"
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
+    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
+    bugs: ClassVar[Mapping[str, str]] = BUGS
+    workload: ClassVar[str] = "hms-ddl"
+    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
+    nemeses: ClassVar[tuple[str, ...]] = (
+        "kill-metastore",
+        "pause-metastore",
+        "partition-metastore",
+        "kill-database",
+        "pause-database",
+        "power-cut-database",
+        "kill-random",
+        "pause-random",
+        "partition-random-node",
+        "restart-random",
+    )
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),
+        Option(
+            "selection",
+            "",
+            "sequential or random: which metastore clients try first; by default as the profile",
+        ),
+        Option("socket-timeout-ms", 2000, "how long clients wait for an answer", (50, 600_000)),
+        Option("connect-timeout-ms", 1000, "how long they wait for a connection", (50, 600_000)),
+        Option("connect-retries", 3, "rounds over the metastores to connect", within=(1, 100)),
+        Option("retry-delay-ms", 1000, "before calls and rounds are tried again", (0, 60_000)),
+        Option("failure-retries", 1, "how often a lost call is sent again", within=(0, 10)),
+        Option("socket-lifetime-ms", 0, "clients reconnect after it; 0: never", (0, 3_600_000)),
+        Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
+        Option("fsync", True, "the database syncs its log before it acknowledges"),
+    )
+
+    def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
+        """Declare the database, then metastores; raises `UsageError` for impossible settings."""
+        layout = Layout(settings)
+        database = NodeSpec(
+            name=DATABASE_NODE,
+            role="db",
+            ports=(DATABASE_PORT,),
+            entry="targets.hive.sql.node:main",
+            config={
+                "port": DATABASE_PORT,
+                "databases": list(layout.databases),
+                "fsync": settings.options["fsync"],
+            },
+        )
+        config: dict[str, Any] = {
+            "port": METASTORE_PORT,
+            "database": [DATABASE_NODE, DATABASE_PORT],
+            "profile": settings.profile,
+            "bugs": sorted(settings.bugs),
+            "event_ttl_ms": settings.options["event_ttl_ms"],
+        }
+        metastores = [
+            NodeSpec(
+                name=address.node,
+                role="hms",
+                ports=(METASTORE_PORT,),
+                entry="targets.hive.metastore.node:main",
+                config=config,
+            )
+            for address in layout.metastores
+        ]
+        return [*metastores, database]
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """What the profile does not promise."""
+        return permits_of_profile(settings.profile)
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a seed of a soak runs with: what is `given`, and drawn values beside it."""
+        drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
+        return {**drawn, **given}
+
+    def open(self, deployment: Deployment) -> HiveSystem:
+        """What was just deployed; its connections are kept as long as it lasts."""
+        return HiveSystem(deployment.env, Layout(deployment.settings))

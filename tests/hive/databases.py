@@ -1,0 +1,54 @@
+"""A database by itself, and how its sessions are spoken to in a test."""
+
+import asyncio
+import contextlib
+
+from harness.cluster import NodeSpec
+from harness.env import Address
+from harness.plugins import DeploymentPlan
+from harness.registry import load_plugin
+from targets.hive.sql.protocol import ConnectionLostError, Isolation
+from targets.hive.sql.remote import StoreDatabase
+
+PORT = 5432
+READ_COMMITTED, SERIALIZABLE = Isolation.READ_COMMITTED, Isolation.SERIALIZABLE
+
+
+def with_store(body, *, seed=1, environment="sim", **config):
+    """Run `body(database)` against the store as a node, or `body(database, session)`."""
+    spec = NodeSpec(
+        name="db",
+        role="db",
+        ports=(PORT,),
+        entry="targets.hive.sql.node:main",
+        config={"port": PORT, "databases": ["d1", "d2"], **config},
+    )
+    plan = DeploymentPlan(run_id="sql", nodes=(spec,), seed=seed, knobs={}, folder=None)
+
+    async def main(session):
+        database = StoreDatabase(session.env, Address("db", PORT))
+        await answers(database)
+        return await body(database, session)
+
+    return load_plugin("environments", environment).execute(plan, main)
+
+
+async def answers(database):
+    """Wait until it serves (again)."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(ConnectionLostError):
+                async with transaction(database):
+                    return
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def transaction(database, isolation=READ_COMMITTED):
+    """A session with a transaction, which the body may end; closed in the end."""
+    session = await database.connect()
+    try:
+        await session.begin(isolation)
+        yield session
+    finally:
+        session.close()

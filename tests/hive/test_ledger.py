@@ -1,0 +1,111 @@
+"""The ledger tells the truth about our own code, and every switch is found."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UsageError
+from harness.plugins import TargetSettings
+from targets.hive import HiveTarget
+from targets.hive.bugs import BUGS, PROFILES, Bug, bugs_of
+from tests.hive.runs import run, verdicts
+
+ROOT = Path(__file__).parent.parent.parent
+FOUND = [bug for bug in Bug if bug.value.find is not None]
+
+
+def asked():
+    """Switch -> the modules whose code asks for it."""
+    found = {}
+    for path in sorted((ROOT / "targets/hive").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if module in {"targets.hive.bugs", "targets.hive.permits"}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "Bug"
+            ):
+                found.setdefault(node.attr, set()).add(module)
+    return found
+
+
+def test_every_row_says_where_it_is_in_our_code():
+    assert {bug.name: set(bug.value.where) for bug in Bug} == asked()
+    for bug in Bug:
+        for module in bug.value.where:
+            importlib.import_module(module)
+
+
+def test_rows_are_complete():
+    assert len({bug.value for bug in Bug}) == len(Bug.__members__) == len(BUGS)
+    for bug in Bug:
+        row = bug.value
+        assert row.title, bug.id
+        assert row.upstream, bug.id
+        assert re.fullmatch(r"open.*|later.*", row.fixed), bug.id
+        assert set(row.profiles) <= {"hive2.3", "hive4"}, bug.id
+
+
+def test_profiles_are_sets_of_rows():
+    assert PROFILES["strict"] == frozenset()
+    assert PROFILES["hive4"] < PROFILES["hive2.3"]
+    assert PROFILES["hive2.3"] - PROFILES["hive4"] == {Bug.DROP_RENAME}
+    assert bugs_of("strict", ("DROP-DROP",)) == {Bug.DROP_DROP}
+    assert tuple(PROFILES) == HiveTarget.profiles
+    for profile, ids in (("ancient", ()), ("strict", ("DROP_DROP",))):
+        with pytest.raises(UsageError):
+            bugs_of(profile, ids)
+
+
+@pytest.mark.parametrize(
+    ("profile", "permitted"),
+    [
+        ("strict", []),
+        ("hive2.3", ["ddl-twice", "drop-renamed", "drop-twice", "failback-flap",
+                     "instance-clocks"]),
+        ("hive4", ["ddl-twice", "drop-twice", "failback-flap", "instance-clocks"]),
+    ],
+)  # fmt: skip
+def test_permits_are_those_of_the_profile_alone(profile, permitted):
+    settings = TargetSettings(profile=profile, bugs=("HIVE-15424", "DROP-RENAME"), options={})
+    assert [permit.name for permit in HiveTarget().permits(settings)] == permitted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", FOUND, ids=lambda bug: bug.id)
+def test_every_switch_is_found_and_its_case_is_clean_without(bug):
+    find = bug.value.find
+    found = run(f"--bug {bug.id} {find.words}", find.seed)
+    assert verdicts(found)[find.checker] == "invalid"
+    assert run(find.words, find.seed).verdict == "valid"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "permits"), [("hive2.3", {"drop-twice", "drop-renamed"}), ("hive4", {"drop-twice"})]
+)
+def test_what_a_profile_does_is_reported_as_permitted(profile, permits):
+    found = run(f"--profile {profile} --time-limit 20")
+    assert found.verdict == "permitted"
+    assert {*found.permitted} <= permits
+    assert "drop-twice" in found.permitted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [Bug.HIVE_15424, Bug.CACHED_STORE], ids=lambda bug: bug.id)
+def test_a_profile_excuses_no_switch(bug):
+    words = f"--profile hive2.3 --bug {bug.id} --time-limit 10"
+    assert verdicts(run(words))["linearizable-hms"] == "invalid"
+
+
+@pytest.mark.slow
+def test_without_fsync_a_power_cut_convicts():
+    words = "--nemesis power-cut-database --interval 4 --duration 1 --time-limit 30"
+    assert run(words, 2).verdict == "valid"
+    lost = run(f"--no-fsync {words}", 2)
+    assert verdicts(lost)["linearizable-hms"] == "invalid"

@@ -1,0 +1,388 @@
+"""The checker of linearizability: good and bad histories, permits, and a brute-force oracle."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.hms.hints import hinted
+from checkers.hms.linearizable import HmsLinearizable
+from checkers.hms.reading import metastore_history
+from checkers.linearizability import UNKNOWN
+from checkers.linearizability.models.metastore import Metastore
+from harness.errors import HistoryError
+from harness.ops import History, OpType, Verdict
+from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, permitted_in
+from tests.hive.histories import HmsWriter, event, sent_to, table
+
+
+def check(writer):
+    return HmsLinearizable().check(History(writer.lines), None, time_limit_s=20.0)
+
+
+def verdict(writer):
+    return check(writer).verdict
+
+
+# --- by hand -----------------------------------------------------------------------------------
+
+
+def life(h):
+    """Everything once, one after another."""
+    h.done(0, "create", "d.x", "a")
+    h.saw(1, "d.x", "a")
+    h.refused(1, "create", "d.x", "b", "already-exists")
+    h.done(0, "alter", "d.x", "c")
+    h.done(0, "create", "e.y", "d")
+    h.refused(1, "rename", "d.x", "e", "invalid-operation", "e.y")
+    h.refused(1, "rename", "d.none", "f", "invalid-operation", "e.z")
+    h.refused(1, "alter", "d.none", "g", "invalid-operation")
+    h.done(0, "rename", "d.x", "h", "e.x")
+    h.saw(1, "d.x", None)
+    h.saw(1, "e.x", "h")
+    h.listed(1, "e.x", "e.y")
+    h.done(0, "drop", "e.x", "i")
+    h.refused(1, "drop", "e.x", "j", "no-such-object")
+    h.listed(1, "e.y")
+
+
+def test_a_life_is_linearizable():
+    h = HmsWriter()
+    life(h)
+    assert verdict(h) is Verdict.VALID
+
+
+WRONG = {
+    "the nonce of another change": lambda h: h.saw(2, "e.y", "a"),
+    "a nonce nobody wrote": lambda h: h.saw(2, "e.y", "zzz"),
+    "a nonce whose change was refused": lambda h: h.saw(2, "e.y", "b"),
+    "a table that was dropped": lambda h: h.saw(2, "e.x", "h"),
+    "nothing where there is a table": lambda h: h.saw(2, "e.y", None),
+    "a list with too many": lambda h: h.listed(2, "e.x", "e.y"),
+    "a list with too few": lambda h: h.listed(2),
+    "a create over a table": lambda h: h.done(2, "create", "e.y", "q"),
+    "a drop of nothing": lambda h: h.done(2, "drop", "e.x", "q"),
+    "an alter of nothing": lambda h: h.done(2, "alter", "e.x", "q"),
+    "a rename of nothing": lambda h: h.done(2, "rename", "e.x", "q", "d.x"),
+    "a rename onto a table": lambda h: (
+        h.done(2, "create", "d.x", "p"), h.done(2, "rename", "d.x", "q", "e.y"),
+    ),
+    "already there, but not": lambda h: h.refused(2, "create", "e.x", "q", "already-exists"),
+    "not there, but is": lambda h: h.refused(2, "drop", "e.y", "q", "no-such-object"),
+    "a rename refused for nothing": lambda h: h.refused(
+        2, "rename", "e.y", "q", "invalid-operation", "d.x"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_found_and_told(wrong):
+    h = HmsWriter()
+    life(h)
+    wrong(h)
+    found = check(h)
+    assert found.verdict is Verdict.INVALID
+    assert found.operations
+    assert found.details["rule"]
+    assert "no order" in found.explanation[0]
+
+
+def test_lost_answers_explain_what_they_can():
+    h = HmsWriter()
+    h.gone(0, "create", "d.x", "a")
+    h.saw(1, "d.x", None)
+    h.saw(1, "d.x", "a")
+    h.gone(2, "rename", "d.x", "b", "d.y")
+    h.gone(3, "drop", "d.x", "c")
+    h.saw(1, "d.x", None)
+    h.saw(1, "d.y", None)  # so it was dropped, or is yet to be renamed
+    assert verdict(h) is Verdict.VALID
+    h.saw(1, "d.x", "a")
+    assert verdict(h) is Verdict.INVALID
+
+
+def test_a_lost_change_cannot_take_effect_twice():
+    h = HmsWriter()
+    h.gone(0, "create", "d.x", "a")
+    h.saw(1, "d.x", "a")
+    h.done(1, "drop", "d.x", "b")
+    h.saw(1, "d.x", None)
+    assert verdict(h) is Verdict.VALID
+    h.saw(1, "d.x", "a")
+    assert verdict(h) is Verdict.INVALID
+
+
+def test_what_is_not_in_the_vocabulary_is_refused():
+    for f, value in (("fly", {}), ("create", {"name": "x"}), ("create", None)):
+        h = HmsWriter()
+        h.call(0, f, value)
+        with pytest.raises(HistoryError):
+            check(h)
+    h = HmsWriter()
+    h.ok(0, "list", {}, {"tables": None})
+    with pytest.raises(HistoryError):
+        check(h)
+
+
+# --- permits -----------------------------------------------------------------------------------
+
+
+def two_drops(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "drop", "d.x", "b")
+    h.start(1, "drop", "d.x", "c")
+    h.end(0)
+    h.end(1)
+    h.saw(2, "d.x", None)
+    return h
+
+
+def drop_and_rename(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "drop", "d.x", "b")
+    h.done(1, "rename", "d.x", "c", "e.y")
+    h.end(0)
+    h.saw(2, "d.x", None)
+    h.saw(2, "e.y", None)
+    return h
+
+
+def sent_twice(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.start(0, "create", "d.x", "a")
+    h.end(0, attempts=sent_to("hms1", "hms2"))
+    h.done(0, "drop", "d.x", "b")
+    h.saw(1, "d.x", "a")
+    return h
+
+
+@pytest.mark.parametrize(
+    ("history", "permit"),
+    [(two_drops, DROP_TWICE), (drop_and_rename, DROP_RENAMED), (sent_twice, DDL_TWICE)],
+)
+def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(history, permit):
+    every = {DROP_TWICE, DROP_RENAMED, DDL_TWICE}
+    assert verdict(history()) is Verdict.INVALID
+    assert verdict(history(*sorted(every - {permit}))) is Verdict.INVALID
+    for permits in ([permit], sorted(every)):
+        found = check(history(*permits))
+        assert found.verdict is Verdict.PERMITTED
+        assert permitted_in(found) == {permit: 1}
+    more = history(*sorted(every))
+    more.saw(5, "d.z", "never written")
+    assert verdict(more) is Verdict.INVALID
+
+
+def test_drops_one_after_another_are_never_permitted_twice():
+    h = HmsWriter()
+    h.permitting((DROP_TWICE, {}))
+    h.done(0, "create", "d.x", "a")
+    h.done(0, "drop", "d.x", "b")
+    h.done(1, "drop", "d.x", "c")
+    assert verdict(h) is Verdict.INVALID
+
+
+def test_a_change_that_was_sent_once_is_never_permitted_twice():
+    h = HmsWriter()
+    h.permitting((DDL_TWICE, {}))
+    h.start(0, "create", "d.x", "a")
+    h.end(0, attempts=sent_to("hms1"))
+    h.done(0, "drop", "d.x", "b")
+    h.saw(1, "d.x", "a")
+    assert verdict(h) is Verdict.INVALID
+
+
+# --- the oracle --------------------------------------------------------------------------------
+
+
+NAMES = ("d.x", "d.y")
+
+
+def plays(pairs):
+    """Whether some order explains all, by trying every one: a dictionary, nothing of ours."""
+    known = [p for p in pairs if p[3] is not None]
+    lost = [p for p in pairs if p[3] is None and p[1] not in {"get", "list"}]
+    for count in range(len(lost) + 1):
+        for some in itertools.combinations(lost, count):
+            if _ordered({}, [], [*known, *some]):
+                return True
+    return False
+
+
+def _ordered(state, done, left):
+    if not left:
+        return True
+    for pair in left:
+        others = [other for other in left if other is not pair]
+        # It may be next unless another one had returned before it was called.
+        if any(other[5] < pair[4] for other in others):
+            continue
+        after = _apply(state, pair)
+        if after is not None and _ordered(after, [*done, pair], others):
+            return True
+    return False
+
+
+def _apply(state, pair):
+    value, f, nonce, answer = pair[0], pair[1], pair[2], pair[3]
+    if f == "list":
+        return state if sorted(state) == answer["tables"] else None
+    name = f"{value['database']}.{value['name']}"
+    if f == "get":
+        seen = answer.get("nonce") if answer["result"] == "ok" else None
+        return state if state.get(name) == seen else None
+    new = f"{value.get('new_database')}.{value.get('new_name')}"
+    after, result = dict(state), "ok"
+    if f == "create":
+        if name in state:
+            result = "already-exists"
+        after[name] = nonce
+    elif name not in state:
+        result = "no-such-object" if f == "drop" else "invalid-operation"
+    elif f == "alter":
+        after[name] = nonce
+    elif f == "drop":
+        del after[name]
+    elif new in state and new != name:
+        result = "invalid-operation"
+    else:
+        del after[name]
+        after[new] = nonce
+    if answer is not None and answer["result"] != result:
+        return None
+    return after if result == "ok" else state
+
+
+@st.composite
+def histories(draw):
+    """Up to seven operations of three clients over two names, with true or false answers."""
+    h, pairs, open_ones = HmsWriter(), [], {}
+    nonces = []
+    for number in range(draw(st.integers(2, 7))):
+        process = draw(st.integers(0, 2))
+        if process in open_ones:
+            finish(draw, h, pairs, open_ones, process, nonces)
+        f = draw(st.sampled_from(["create", "alter", "rename", "drop", "get", "list"]))
+        name, new = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
+        nonce = f"n{number}" if f not in {"get", "list"} else None
+        value = {} if f == "list" else table(name, nonce, new if f == "rename" else None)
+        retired = 10 * sum(op.type is OpType.INFO for op in h.lines if op.process != process)
+        actor = process + 100 * number + retired
+        index = h.call(actor, f, value)
+        if nonce is not None:
+            nonces.append(nonce)
+        open_ones[process] = (actor, f, value, nonce, index)
+    for process in list(open_ones):
+        finish(draw, h, pairs, open_ones, process, nonces)
+    return h, pairs
+
+
+def finish(draw, h, pairs, open_ones, process, nonces):
+    actor, f, value, nonce, index = open_ones.pop(process)
+    if draw(st.integers(0, 4)) == 0:
+        at = h.add(actor, OpType.INFO, f, None)
+        pairs.append((value, f, nonce, None, index, float("inf")))
+        return
+    if f == "list":
+        answer = {"result": "ok", "tables": sorted(draw(st.sets(st.sampled_from(NAMES))))}
+    elif f == "get":
+        seen = draw(st.sampled_from([None, *nonces]))
+        answer = {"result": "no-such-object"} if seen is None else {"result": "ok", "nonce": seen}
+    else:
+        refusal = {"create": "already-exists", "drop": "no-such-object"}
+        answer = {"result": draw(st.sampled_from(["ok", refusal.get(f, "invalid-operation")]))}
+    is_ok = answer["result"] == "ok" or f in {"get", "list"}
+    at = h.add(actor, OpType.OK if is_ok else OpType.FAIL, f, answer, "hms1")
+    pairs.append((value, f, nonce, answer, index, at))
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(histories())
+def test_the_checker_agrees_with_trying_every_order(made):
+    h, pairs = made
+    wanted = Verdict.VALID if plays(pairs) else Verdict.INVALID
+    if not metastore_history(History(h.lines)).operations:
+        return
+    assert check(h).verdict is wanted
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(histories(), st.lists(st.integers(0, 6), max_size=6), st.integers(0, 3))
+def test_what_a_log_says_changes_no_verdict(made, logged, drops):
+    """Right or wrong, it is a hint for the search, and no more than that."""
+    h, pairs = made
+    if not metastore_history(History(h.lines)).operations:
+        return
+    rows = [event(n, "ALTER", ("d.x", "?"), ("d.x", f"n{nonce}")) for n, nonce in
+            enumerate(logged, start=1)]  # fmt: skip
+    rows += [event(len(rows) + n, "DROP", ("d.x", "?")) for n in range(1, drops + 1)]
+    h.snapshot(events=rows, next_event=len(rows) + 1)
+    assert verdict(h) is (Verdict.VALID if plays(pairs) else Verdict.INVALID)
+
+
+def test_lost_changes_are_placed_as_the_log_has_them():
+    h = HmsWriter()
+    first = h.done(0, "create", "d.x", "a")
+    seen = h.gone(1, "create", "d.y", "b")
+    h.gone(2, "create", "d.z", "c")  # not in the log
+    h.gone(3, "drop", "d.x", "d")
+    drop = h.gone(4, "drop", "d.y", "e")
+    last = h.done(0, "create", "d.w", "f")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "CREATE", None, ("d.y", "b")),
+        event(3, "CREATE", None, ("d.w", "f")),
+        event(4, "DROP", ("d.y", "b")),
+    ]
+    without = History(h.lines)
+    assert hinted(metastore_history(without), without) is None
+    h.snapshot([["d.x", 1, "a"]], rows, 5)
+    history = History(h.lines)
+    found = {one.id: one for one in hinted(metastore_history(history), history)}
+    assert [*found] == [first, seen, drop, last]
+    assert found[seen].return_time == found[last].return_time
+    assert found[last].call == last
+    assert found[drop].is_unknown
+    h.snapshot([["d.x", 1, "a"]], rows[1:], 5)  # cleaned: nothing can be told from it
+    cleaned = History(h.lines)
+    assert hinted(metastore_history(cleaned), cleaned) is None
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(histories())
+def test_permits_never_convict(made):
+    """With permits nothing becomes invalid, and what they excuse is invalid without."""
+    h, _ = made
+    strict = verdict(h)
+    h.permitting(*((name, {}) for name in (DROP_TWICE, DROP_RENAMED, DDL_TWICE)))
+    lax = verdict(h)
+    assert lax is strict or (strict, lax) == (Verdict.INVALID, Verdict.PERMITTED)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(histories())
+def test_the_model_is_consistent(made):
+    """What it calls read-only changes nothing, and projections hold where the whole does."""
+    h, pairs = made
+    found = metastore_history(History(h.lines)).operations
+    model = Metastore()
+    state = model.init()
+    for operation in found:
+        legal, after = model.step(state, operation.input, operation.said)
+        if model.read_only(operation.input, operation.said):
+            assert after == state
+        if operation.said is UNKNOWN:
+            assert legal
+        state = after if legal else state
+    if plays(pairs):
+        assert verdict(h) in {Verdict.VALID, Verdict.UNKNOWN}

@@ -1,0 +1,46 @@
+"""The same in local processes: real sockets, files and kills."""
+
+import pytest
+
+from harness.ops import OpType
+from tests.hive.conformance import CASES, put, table
+from tests.hive.databases import answers, with_store
+from tests.hive.deploy import Deployed, deploy
+from tests.hive.test_metastores import every_operation
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+def test_every_operation_works():
+    deploy(every_operation, environment="process")
+
+
+def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged():
+    async def body(hms: Deployed):
+        client = hms.new_client()
+        await hms.ok(client, "create", "db1.x", nonce="a")
+        await hms.cluster.kill("hms1")
+        done = await hms.do(client, "alter", "db1.x", nonce="b")
+        assert (done.type, done.node) == (OpType.OK, "hms2")
+        await hms.cluster.kill("db", lose_unsynced=True)
+        await hms.cluster.start("db")
+        await hms.cluster.start("hms1")
+        await hms.until_ready()
+        assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
+
+    deploy(body, environment="process")
+
+
+def test_the_store_keeps_its_protocol():
+    """One case after another on one database, which is emptied in between by starting anew."""
+
+    async def body(database, session):
+        for case in CASES:
+            await case(database)
+            await session.cluster.kill("db")
+            await session.cluster.wipe("db")
+            await session.cluster.start("db")
+            await answers(database)
+        await put(database, table("x"))
+
+    with_store(body, environment="process", idle_s=60.0)  # on a machine that may be crowded

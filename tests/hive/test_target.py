@@ -1,0 +1,96 @@
+"""The plug-in: nodes, options, groups, and the workload that goes with it."""
+
+import random
+
+import msgspec
+import pytest
+
+from harness.case import Case
+from harness.cli.case_options import case_from, parse_case_options
+from harness.cli.parser import Parser
+from harness.environments.sim import SimEnvironment
+from harness.errors import UsageError
+from harness.options import with_defaults
+from harness.planning import plan_case
+from harness.plugins import TargetSettings
+from targets.hive import HiveTarget
+from targets.hive.system import HiveSystem, Layout
+from tests.async_tests import on
+from tests.hive.deploy import Deployed, deploy
+from tests.hive.runs import case_of
+
+
+def settings(**options):
+    given = with_defaults("target", "hive", HiveTarget.options, options)
+    return TargetSettings(profile="strict", bugs=(), options=given)
+
+
+def test_nodes_are_metastores_and_their_database():
+    nodes = HiveTarget().nodes(settings(metastores=3, fsync=False))
+    assert [(node.name, node.role) for node in nodes] == [
+        ("hms1", "hms"), ("hms2", "hms"), ("hms3", "hms"), ("db", "db"),
+    ]  # fmt: skip
+    assert nodes[-1].config["fsync"] is False
+    with pytest.raises(UsageError):
+        settings(metastores=0)
+    with pytest.raises(UsageError):
+        HiveTarget().nodes(settings(selection="sideways"))
+
+
+def test_the_target_names_its_workload_and_kudu_keeps_its_own():
+    def case(*words):
+        return case_from(parse_case_options(Parser(prog="t"), words), 1)
+
+    usual = case("--target", "hive")
+    assert (usual.workload, usual.op_timeout_s) == ("hms-ddl", 8.0)
+    assert case().workload == Case(seed=1).workload == "ddl"
+    assert case("--target", "kudu", "--workload", "rows").workload == "rows"
+    with pytest.raises(UsageError):
+        plan_case(case("--target", "hive", "--workload", "ddl"), SimEnvironment())
+
+
+def test_a_lost_call_is_tried_at_every_metastore_in_strict_alone():
+    def retries(profile, **options):
+        asked = msgspec.structs.replace(settings(**options), profile=profile)
+        return Layout(asked).client.retries
+
+    assert [retries("strict", metastores=n) for n in (1, 2, 3, 5)] == [1, 1, 2, 4]
+    assert [retries("hive4", metastores=n) for n in (1, 2, 3, 5)] == [1, 1, 1, 1]
+    assert retries("strict", metastores=3, failure_retries=0) == 0
+    assert retries("strict", metastores=2, failure_retries=3) == 3
+
+
+def test_soaks_draw_what_nobody_gave():
+    target = HiveTarget()
+    seen = {}
+    for seed in range(40):
+        drawn = target.draw_options(random.Random(seed), {"metastores": 5, "fsync": False})
+        assert (drawn.pop("metastores"), drawn.pop("fsync")) == (5, False)
+        for name, value in drawn.items():
+            seen.setdefault(name, set()).add(value)
+        given = with_defaults("target", "hive", target.options, drawn)
+        target.nodes(TargetSettings(profile="strict", bugs=(), options=given))
+    assert seen == {"selection": {"", "random"}, "socket_lifetime_ms": {0, 500}}
+
+
+@pytest.mark.parametrize("nemesis", HiveTarget.nemeses)
+def test_every_nemesis_of_the_target_can_be_planned(nemesis):
+    plan = plan_case(case_of(f"--nemesis {nemesis}", 1), SimEnvironment())
+    assert plan.case.faults
+
+
+@on(deploy)
+async def test_the_database_leads_and_a_core_is_it_with_any_metastore(hms: Deployed):
+    groups = await hms.system.groups()
+    service = groups["metastore"]
+    assert service.leader == groups["database"].leader == "db"
+    assert service.candidates == ("hms1", "hms2", "db")
+    assert [*groups] == ["metastore", "database"] == [*HiveTarget.groups]
+    cores = {tuple(hms.system.core(random.Random(seed))) for seed in range(20)}
+    assert cores == {("hms1", "db"), ("hms2", "db")}
+    five = HiveSystem(hms.session.env, Layout(settings(metastores=5)))
+    assert {len(five.core(random.Random(seed))) for seed in range(20)} == {4}
+    await hms.cluster.kill("db")
+    assert (await hms.system.groups())["metastore"].leader is None
+    assert (await hms.system.snapshot())["rows"] is None
+    assert not (await hms.system.ready()).ok

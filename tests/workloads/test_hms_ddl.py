@@ -1,0 +1,92 @@
+"""The workload of metastores asks for what its options say, in the vocabulary, on few names."""
+
+import collections
+import itertools
+
+import msgspec
+import pytest
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.options import with_defaults
+from harness.vocabularies.hms import BY_NAME, READS, call_of
+from tests.workloads.test_ddl import take
+from workloads.hms_ddl import HmsDdlWorkload, parse_mix
+
+
+def case(**options):
+    workload = HmsDdlWorkload()
+    given = with_defaults("workload", workload.name, workload.options, options)
+    return Case(seed=1, workload=workload.name, workload_options=given)
+
+
+def drafts(count=2000, **options):
+    return take(HmsDdlWorkload().generator(case(**options)), count)
+
+
+def test_same_seed_same_operations():
+    assert drafts(300) == drafts(300)
+
+
+def test_every_kind_appears_in_the_vocabulary_and_nonces_are_unique():
+    found = drafts(readers=0)
+    assert {draft.f for draft in found} == {*BY_NAME}
+    nonces = [draft.value["nonce"] for draft in found if "nonce" in draft.value]
+    assert len(nonces) == len(set(nonces))
+    for draft in found:
+        assert call_of(draft.f, draft.value).asked() == draft.value
+
+
+def test_names_are_few_and_lie_in_two_databases():
+    found = drafts(names=3, readers=0)
+    names = {(d.value["database"], d.value["name"]) for d in found if "name" in d.value}
+    assert names == {("db1", "t0"), ("db2", "t1"), ("db1", "t2")}
+    renames = [draft.value for draft in found if draft.f == "rename"]
+    assert any(one["database"] != one["new_database"] for one in renames)
+    assert any(one["database"] == one["new_database"] for one in renames)
+
+
+def test_kinds_come_in_the_proportions_of_the_mix():
+    counts = collections.Counter(d.f for d in drafts(mix="create=3,get=1", readers=0))
+    assert {*counts} == {"create", "get"}
+    assert 2.5 < counts["create"] / counts["get"] < 3.5
+
+
+def test_readers_only_read():
+    # The thread that `take` has free first is a reader wherever there is one.
+    assert {draft.f for draft in drafts(readers=10)} == READS
+    assert {draft.f for draft in drafts(readers=0)} == {*BY_NAME}
+    # Without any reading kind there is nothing that readers could do.
+    assert {draft.f for draft in drafts(200, readers=100, mix="create=1")} == {"create"}
+
+
+def test_bursts_meet_on_one_name():
+    def runs(**options):
+        found = drafts(readers=0, mix="drop=1", names=50, **options)
+        names = [draft.value["name"] for draft in found]
+        return sum(one == other for one, other in itertools.pairwise(names))
+
+    assert runs(burst=6) > 5 * runs(burst=1)
+
+
+@pytest.mark.parametrize("mix", ["", "create", "create=x", "fly=1", "create=-1", "create=0"])
+def test_a_bad_mix_is_refused(mix):
+    with pytest.raises(UsageError):
+        parse_mix(mix)
+
+
+def test_the_probe_has_every_kind_once_on_names_of_its_own():
+    workload = HmsDdlWorkload()
+    first, again = workload.probe(case(), 1, 0), workload.probe(case(), 1, 1)
+    assert sorted(request.f for request in first) == sorted(BY_NAME)
+    names = [r.value["name"] for r in first if "name" in r.value]
+    assert names == [r.value["name"] for r in again if "name" in r.value]
+    assert all(name.startswith("probe-1") for name in names)
+    nonces = [r.value["nonce"] for r in (*first, *again) if "nonce" in r.value]
+    assert len(nonces) == len({*nonces})
+
+
+def test_the_final_reads_are_of_every_name():
+    final = HmsDdlWorkload().final(case(names=5))
+    assert [request.f for request in final] == ["list", *["get"] * 5]
+    assert msgspec.json.encode(final)

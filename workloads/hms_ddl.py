@@ -1,0 +1,186 @@
+"""DDL on few names in two databases of a metastore, by many clients; some read the log of events.
+
+As in `workloads.ddl`, names are few and operations come in bursts on one name, so that creates,
+renames and drops of one table meet. The vocabulary is `harness.vocabularies.hms`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.errors import UsageError
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op
+from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.hms import (
+    BY_NAME,
+    READS,
+    Alter,
+    Create,
+    Drop,
+    Get,
+    HmsCall,
+    List,
+    Poll,
+    Rename,
+)
+from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+
+__all__ = ["DATABASES", "HmsDdlWorkload", "parse_mix"]
+
+KINDS: Final = tuple(BY_NAME)
+DATABASES: Final = ("db1", "db2")
+DEFAULT_MIX: Final = "create=28,alter=12,rename=14,drop=20,get=12,list=6,poll=8"
+NAMES_MAX: Final = 10_000
+
+Mix = tuple[tuple[str, int], ...]
+
+
+def parse_mix(text: str) -> Mix:
+    """Weights by kind of operation from `create=28,drop=20,...`; raises `UsageError`."""
+    weights: dict[str, int] = {}
+    for part in text.split(","):
+        kind, separator, weight = part.strip().partition("=")
+        if kind not in KINDS or not separator or not weight.isdecimal():
+            raise UsageError(
+                f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
+                f"{', '.join(KINDS)}"
+            )
+        weights[kind] = int(weight)
+    if sum(weights.values()) == 0:
+        raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
+    return tuple((kind, weights[kind]) for kind in KINDS if weights.get(kind))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _HmsOps:
+    """An endless generator; `count` makes nonces unique, and the first `readers` only read.
+
+    Bursts of up to `burst` operations at once meet on the name `hot`; `left` of one are to come.
+    """
+
+    names: int
+    mix: Mix
+    reads: Mix
+    readers: int
+    burst: int
+    count: int = 0
+    hot: int = 0
+    left: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        """The next operation, drawn from the run's random stream."""
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        rng = ctx.random
+        together = self.left > 0
+        state = self if together else self._next_burst(rng)
+        only_reads = ctx.index_of(process) < self.readers
+        call = self._call(_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
+        draft = Draft(call.f, call.asked(), process, None, together=together)
+        return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """Outcomes change nothing: clients know no more than users do."""
+        del ctx, event
+        return self
+
+    def _next_burst(self, rng: random.Random) -> _HmsOps:
+        """A burst, or one operation by itself, that is about to begin."""
+        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
+
+    def _call(self, kind: str, hot: int, rng: random.Random) -> HmsCall:
+        name, nonce = _name(hot), f"n{self.count}"
+        match kind:
+            case Create.f:
+                return Create(*name, nonce)
+            case Alter.f:
+                return Alter(*name, nonce)
+            case Rename.f:
+                other = _name(rng.randrange(self.names))
+                old, new = (name, other) if rng.randrange(2) else (other, name)
+                return Rename(*old, *new, nonce)
+            case Drop.f:
+                return Drop(*name, nonce)
+            case Get.f:
+                return Get(*name)
+            case List.f:
+                return List()
+            case _:
+                return Poll()
+
+
+def _name(number: int) -> tuple[str, str]:
+    """Database and name: the databases take turns, so that half of the renames cross over."""
+    return DATABASES[number % len(DATABASES)], f"t{number}"
+
+
+def _kind(mix: Mix, rng: random.Random) -> str:
+    return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
+
+
+class HmsDdlWorkload:
+    """Create, alter, rename, drop, get and list on few names, and polls of the log."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "hms-ddl"
+    doc: ClassVar[str] = "DDL on few names in two databases of a metastore, and polls of its events"
+    vocabulary: ClassVar[str] = "hms"
+    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
+    """A call that is lost is found to be after the client's socket timeout, and sent again."""
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
+        Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
+        READERS,
+        burst_option(6, "operations at once on one name"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (
+        "linearizable-hms",
+        "hms-events",
+        "hms-invariants",
+        "hms-failover",
+        "liveness",
+        "crash",
+        "stats",
+    )
+
+    def generator(self, case: Case) -> Generator:
+        """Endless random DDL."""
+        options = case.workload_options
+        mix = parse_mix(str(options["mix"]))
+        reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
+        return _HmsOps(
+            names=int(options["names"]),
+            mix=mix,
+            reads=reads,
+            readers=readers_of(case) if reads else 0,
+            burst=int(options["burst"]),
+        )
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """The life of one table that nobody else touches."""
+        del case
+        database, name, nonce = DATABASES[0], f"probe-{attempt}", f"p{attempt}.{retry}"
+        other = (DATABASES[1], f"{name}-r")
+        life: tuple[HmsCall, ...] = (
+            Create(database, name, f"{nonce}c"),
+            Alter(database, name, f"{nonce}a"),
+            Rename(database, name, *other, f"{nonce}r"),
+            Get(*other),
+            List(),
+            Drop(*other, f"{nonce}d"),
+            Poll(),
+        )
+        return tuple(map(Request.of, life))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """One list, then every name."""
+        names = map(_name, range(int(case.workload_options["names"])))
+        return tuple(map(Request.of, [List(), *(Get(*name) for name in names)]))
