@@ -122,7 +122,7 @@ class StoreSource:
         unsettled = sum(is_unsettled(path) for _, _, path in wanted)
         begun = {run for run, _, _ in wanted}
         tables, damaged = gather(self._results, wanted, self._besides(missing, begun))
-        found = {name: (path,) for name, path in tables.items()}
+        found: dict[str, tuple[Path, ...]] = {name: (path,) for name, path in tables.items()}
         return Gathered(tables=found, unsettled=unsettled, damaged=len(damaged))
 
     def _besides(
