@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["SPARK_PAYS_RUNS", "LakePlaces", "chosen_engine", "is_lake", "report_lake"]
 
 SPARK_PAYS_RUNS: Final = 1_000_000
-"""Below so many runs DuckDB answers in two minutes of CPU, on one machine: with 10^5 it took 0.14 ms
+"""Below so many runs DuckDB answers in two minutes of CPU: with 10^5 it took 0.14 ms
 a run (docs/spark.md). Where Spark breaks even was not measured yet."""
 ROWS_OF_RUNS_MAX: Final = 1_000
 """Of what lists runs: the lake has all of them."""
