@@ -96,14 +96,9 @@ def report_lake(
     only = label if baseline is None else None
     chosen, why = chosen_engine(runs, engine, spark_master)
     asked = Asked(
-        place=uri,
-        output=output,
-        engine=chosen,
-        engine_why=why,
-        baseline=baseline,
-        label=label,
+        place=uri, output=output, engine=chosen, engine_why=why, baseline=baseline, label=label,
         most=ROWS_OF_RUNS_MAX,
-    )
+    )  # fmt: skip
     places = LakePlaces(uri, snapshot, output)
     found: Checked | None = None
     with contextlib.ExitStack() as stack:
