@@ -139,7 +139,8 @@ def report(uri: str, engine: str, output: str) -> None:
     from harness.cli import main as harness
 
     words = ["--spark-master", MASTER] if engine == "spark" else []
-    harness(["report", uri, "--engine", engine, "--output", output, *words])
+    code = harness(["report", uri, "--engine", engine, "--output", output, *words])
+    assert code in {0, 1, 2}, code
 
 
 # Lakes -------------------------------------------------------------------------------------------

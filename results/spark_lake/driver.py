@@ -44,6 +44,8 @@ SUBMISSIONS_MAX: Final = 20
 PARTITIONS_MAX: Final = 200
 ROWS_A_PARTITION: Final = 4_000_000
 """Of results, a shuffle; groups of rows are far fewer than rows."""
+BROADCAST_BYTES_MAX: Final = 1 << 20
+"""Of files that Spark takes to every executor unasked: their rows may take fifty times as much."""
 ROWS_COMPILED: Final = 2_000_000
 """From so many rows on plans are compiled: compiling one takes a fifth of a second of CPU."""
 
@@ -97,6 +99,7 @@ class SparkLake:
         for name, value in (
             ("spark.sql.shuffle.partitions", str(partitions)),
             ("spark.sql.codegen.wholeStage", compiled),
+            ("spark.sql.autoBroadcastJoinThreshold", str(BROADCAST_BYTES_MAX)),
         ):
             self._before.setdefault(name, self._spark.conf.get(name))
             self._spark.conf.set(name, value)
@@ -303,7 +306,7 @@ class SparkLake:
             problems_total=self.problems.total,
             results_unsettled=lacking.unsettled,
         )
-        return told, LakeEngine(self._spark, tables)
+        return told, LakeEngine(self._spark, tables, runs=self.runs)
 
     def close(self) -> None:
         """Forget the runs; the session goes on."""

@@ -33,6 +33,11 @@ __all__ = ["Lacking", "LakeEngine", "LakeTables"]
 KNOWN_COLUMNS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
 
+RUNS_EVERYWHERE_MAX: Final = 300_000
+"""Up to so many runs large tables are joined with them where they are, without a shuffle: the key
+and the population of so many take 50 MB of an executor, and of the driver's Java."""
+
+
 class Lacking(NamedTuple):
     """What could not be had, of the first few runs; and how many results are unsettled."""
 
@@ -185,9 +190,10 @@ class LakeTables:
 class LakeEngine(SparkEngine):
     """Answers SQL over the tables of a lake."""
 
-    def __init__(self, session: Any, tables: LakeTables) -> None:
-        """The tables are closed with the engine."""
+    def __init__(self, session: Any, tables: LakeTables, *, runs: int) -> None:
+        """The tables are closed with the engine; `runs` is how many there are."""
         super().__init__(session)
+        self._everywhere = runs <= RUNS_EVERYWHERE_MAX
         self._tables = tables
         self._frames: Mapping[str, Any] = tables.frames()
 
@@ -195,6 +201,12 @@ class LakeEngine(SparkEngine):
         """The view of that name; it is made of no files."""
         assert not paths
         self._view(table, self._frames[table])
+
+    def keep(self, table: str, text: str) -> None:
+        """See `Engine`. What has a row a run goes to every executor, unless that is too large."""
+        frame = self._session.sql(text).cache()
+        self._cached.append(frame)
+        self._view(table, frame.hint("broadcast") if self._everywhere else frame)
 
     def close(self) -> None:
         """See `Engine`."""
