@@ -52,6 +52,8 @@ POLL_S = 0.2
 MANY = 100  # seeds whose results come in several appends
 JUDGING = "ls -d /tmp/harness-*"
 """`results.spark_lake.judging` has a folder there while it judges."""
+SOAKING = "ls -d /tmp/harness-soak-*"
+"""A task of a soak has its runs there until they are in the lake."""
 STARTED = "ls -d /work/app-*/ | sed -n 2p | grep ."
 """A worker has a folder for each application that it had an executor for: the soak, the report."""
 
@@ -161,11 +163,23 @@ def on_cluster(
     cluster.assert_nothing_shared()
     words = soak_words(seeds, time_limit_s)
     job = Job(cluster, [*words, "--store", "/work/store", "--lake", uri, "--spark-master", MASTER])
-    at = job.kill_when("worker-1", lambda: runs_in(uri, options), max(1, seeds // 5))
+    there = seeds
+
+    def soaking() -> int:
+        """Whether worker-1 runs seeds, and a fifth of the runs is there; few are there at once."""
+        nonlocal there
+        there = runs_in(uri, options)
+        if seeds < MANY:
+            return cluster.run_in("worker-1", "sh", "-c", SOAKING)[0] == 0
+        return there >= seeds // 5
+
+    at = job.kill_when("worker-1", soaking, 1)
     found = object_of(job.wait())
-    figures.say("soak", f"{job.took_s:.0f} s, worker-1 killed with {at} of {seeds} runs there")
+    figures.say("soak", f"{job.took_s:.0f} s, worker-1 killed with {there} of {seeds} runs there")
     figures.say("verdicts", found["verdicts"])
-    if at is None or at >= seeds or found["seeds"] != seeds:
+    if at is None:
+        raise RuntimeError("the soak was over before a worker was killed")
+    if there >= seeds or found["seeds"] != seeds:
         figures.wrong.append("no worker was killed amid the soak, or seeds are missing")
     cluster.start_worker("worker-1")
     words = ["harness", "report", uri, "--spark-master", MASTER, "--output", "/work/report"]

@@ -16,6 +16,7 @@ from tests.spark_support import spark_test
 pytestmark = pytest.mark.lake
 
 
+@pytest.mark.nightly
 @spark_test
 @pytest.mark.docker
 @pytest.mark.s3
