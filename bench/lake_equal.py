@@ -48,11 +48,11 @@ OTHERS: Final = frozenset(
         "first_started",
         "day",
         "versions",
-        "wall_ns",
-        "cpu_ns",
+        *("wall_ns", "cpu_ns", "run_wall_ns", "run_cpu_ns", "share"),
+        *("bytes", "run_bytes"),
     }
 )
-"""When, where, by which append and how fast."""
+"""When, where, by which append, how fast and in how many bytes."""
 KEY: Final = re.compile(r"@[0-9a-f]{12}\b")
 IN_FOLDERS: Final = ("case.json", "results.json", "logs/")
 

@@ -39,7 +39,8 @@ def report(store, *, whole=False):
     Unless it is to be whole, no questions are asked but those whose answers are looked at here, and
     nothing stands on the page.
     """
-    asked = [*BASES, "run_cells", "digest_cells", *aggregate._NEEDED, "totals"]
+    cells = ("run_cells", "digest_cells", "latency_cells")
+    asked = [*BASES, *cells, *aggregate._NEEDED, "totals"]
     asked.sort(key=query_names().index)
     with pytest.MonkeyPatch.context() as patch:
         if not whole:

@@ -226,7 +226,7 @@ def test_no_java_is_told_with_its_fix(tmp_path, monkeypatch):
 
 
 FORBIDDEN = re.compile(
-    r"\b(sparkContext|_jvm|_jsc|\.rdd\b|parallelize|broadcast|accumulator|applyInPandas|"
+    r"\b(sparkContext|_jvm|_jsc|\.rdd\b|parallelize|broadcast\(|accumulator|applyInPandas|"
     r"mapInPandas|applyInArrow|SparkContext|toLocalIterator)"
 )
 
