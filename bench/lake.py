@@ -33,6 +33,7 @@ from typing import Final, NamedTuple
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
 from results.lake import SCHEMA_VERSION, history_of, schemas  # noqa: E402
 from results.lake.compaction import compact  # noqa: E402
 from results.lake.folders import writer_to  # noqa: E402
@@ -145,7 +146,9 @@ def soaked(store: Path, seeds: int) -> Path:
     """A store of simulated runs of ten seconds."""
     words = ("soak", "--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
     more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--store", str(store), "--quiet")
-    subprocess.run([sys.executable, "-m", "harness", *words, *more], cwd=ROOT, check=True)
+    done = subprocess.run([sys.executable, "-m", "harness", *words, *more], cwd=ROOT, check=False)
+    if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:  # runs are of any verdict
+        raise RuntimeError(f"the soak ended with {done.returncode}")
     return store
 
 
