@@ -13,8 +13,9 @@ Lakes for `--known` have the tables `runs` and the results alone: such a report 
 * **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
 
 Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
-it: what they leave behind is adopted and waited for. Peaks are those of the process that was
-started (the driver), and of Java where there is one, which with `local[2]` is all executors too.
+it, and of what they leave behind, which is adopted and waited for. Peaks are those of the process
+that was started (the driver), and of Java where there is one, which with `local[2]` is all
+executors too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from bench.measure import ROOT, machine  # noqa: E402
+from bench.measure import ROOT, machine, processor_time  # noqa: E402
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,23 +62,24 @@ class Cost(NamedTuple):
 def cost_of(*words: str) -> Cost:
     """Run a function of this module in a process of its own, and wait for all that it started."""
     begin_s = time.monotonic()
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, *words], cwd=ROOT, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert child.stderr is not None
-    said = child.stderr.read()
-    cpu_s, java_mb, wall_s, code = 0.0, 0.0, 0.0, 0
-    while True:
-        try:
-            pid, status, used = os.wait4(-1, 0)
-        except ChildProcessError:
-            break
-        cpu_s += used.ru_utime + used.ru_stime
-        if pid == child.pid:
-            wall_s, code = time.monotonic() - begin_s, os.waitstatus_to_exitcode(status)
-        else:
-            java_mb = max(java_mb, used.ru_maxrss / 1024)
+    java_mb, wall_s, code = 0.0, 0.0, 0
+    with processor_time() as spent_s:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, *words], cwd=ROOT, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert child.stderr is not None
+        said = child.stderr.read()
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, 0)
+            except ChildProcessError:
+                break
+            if pid == child.pid:
+                wall_s, code = time.monotonic() - begin_s, os.waitstatus_to_exitcode(status)
+            else:
+                java_mb = max(java_mb, used.ru_maxrss / 1024)
+    cpu_s = spent_s()
     peak = [line for line in said.splitlines() if line.startswith("peak ")]
     if code or not peak:
         raise SystemExit(f"{' '.join(words)} failed:\n{said[-4000:]}")

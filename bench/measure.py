@@ -10,14 +10,20 @@ import platform
 import pstats
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["ROOT", "best_s", "machine", "peaks_mb", "profiled"]
+from harness.environments import procfs
+
+__all__ = ["ROOT", "best_s", "machine", "peaks_mb", "processor_time", "profiled"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+_LOOK_S: Final = 0.02
+_CLOCK_OF_PROCESS: Final = 2
+"""Of all of its threads, as clock_getcpuclockid(3) makes it."""
 _PEAKS: Final = """
 import sys
 from harness.soak.memory import memory_bytes_max
@@ -64,6 +70,31 @@ def peaks_mb(code: str, *words: str) -> list[float]:
         check=True,
     )
     return [float(line) for line in ended.stdout.split()]
+
+
+@contextlib.contextmanager
+def processor_time() -> Iterator[Callable[[], float]]:
+    """How many seconds all that descends from this process was on processors, so far in the block.
+
+    Each process is asked again and again, since what a parent has not waited for counts nowhere
+    else: Spark's Python workers are killed with their daemon. The last moments of each are missed.
+    """
+    spent_s: dict[int, float] = {}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_S):
+            for process in procfs.family(os.getpid())[1:]:
+                with contextlib.suppress(OSError):  # it has ended
+                    spent_s[process] = time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield lambda: sum(spent_s.values())
+    finally:
+        ended.set()
+        watching.join()
 
 
 @contextlib.contextmanager
