@@ -22,6 +22,7 @@ from results.lake.folders import FOLDERS
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.pipeline import check
+from results.schema import schema
 from results.sources.lake import LakeSource
 
 __all__ = [
@@ -50,9 +51,14 @@ OTHERS: Final = frozenset(
         "versions",
         *("wall_ns", "cpu_ns", "run_wall_ns", "run_cpu_ns", "share"),
         *("bytes", "run_bytes"),
+        *("code", "first_code", "last_code", "first_started", "last_started", "first_day"),
+        *("last_day", "last_run", "last_place", "runs_since", "below_since"),
     }
 )
-"""When, where, by which append, how fast and in how many bytes."""
+"""When and in which order, where and with which code (its digest knows Python's patch version), by
+which append, how fast and in how many bytes."""
+BY_CODE: Final = "code"
+"""A dimension whose values are digests of code."""
 KEY: Final = re.compile(r"@[0-9a-f]{12}\b")
 IN_FOLDERS: Final = ("case.json", "results.json", "logs/")
 
@@ -61,6 +67,9 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
     """How often there is which row, without what two may differ in."""
     kept = sorted(name for name in table.column_names if name not in OTHERS)
     rows = table.select(kept).to_pylist()
+    for row in rows:
+        if row.get("dimension") == BY_CODE:
+            row["value"] = BY_CODE
     return collections.Counter(KEY.sub("", repr(list(row.values()))) for row in rows)
 
 
@@ -82,7 +91,12 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     with contextlib.closing(source):
         checked = check(source, executor="inline")
         found = {
-            name: rows_of(pa.concat_tables([pq.read_table(path) for path in paths]))
+            # A lake's own files, which are read where nothing in them is left out, have more.
+            name: rows_of(
+                pa.concat_tables(
+                    [pq.read_table(path, columns=schema(name).names) for path in paths]
+                )
+            )
             for name, paths in checked.tables.items()
             if paths
         }
