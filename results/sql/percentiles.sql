@@ -1,19 +1,28 @@
 -- How long do acknowledged operations take, by kind and one more dimension? In ns: the middle of a
 -- bucket (harness.store.buckets).
 -- Percentiles are nearest ranks: the least value that at least so many of all do not exceed.
+-- An empty `f` is of all kinds of operations together, by day and code.
 -- A base table: later files read it under the name `percentiles`, one dimension each.
-WITH named AS (
-    SELECT population, dimension, value, f, n,
+WITH stacked AS (
+    SELECT population, dimension, value, f, lat_bucket, n FROM latency_cells
+    UNION ALL
+    SELECT population, dimension, value, '', lat_bucket, n FROM latency_cells
+    WHERE dimension IN ('day', 'code')
+),
+counted AS (
+    SELECT population, dimension, value, f,
            CAST(lat_bucket AS BIGINT) AS bucket,
-           CAST((lat_bucket >> 5) - 1 AS INT) AS shift
-    FROM latency_cells
+           CAST((lat_bucket >> 5) - 1 AS INT) AS shift,
+           CAST(SUM(n) AS BIGINT) AS n
+    FROM stacked
+    GROUP BY population, dimension, value, f, lat_bucket
 ),
 timed AS (
     SELECT population, dimension, value, f, n,
            CASE WHEN bucket < 32 THEN bucket
                 ELSE (((bucket & 31) + 32) << shift) + ((CAST(1 AS BIGINT) << shift) >> 1)
            END AS ns
-    FROM named
+    FROM counted
 ),
 ranked AS (
     SELECT population, dimension, value, f, ns,
