@@ -35,12 +35,12 @@ from harness.vocabularies.ddl import (
     call_of,
 )
 from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.mixes import parse_mix
 
 __all__ = [
     "KINDS",
     "DdlWorkload",
     "check_replicas",
-    "parse_mix",
 ]
 
 KINDS: Final = tuple(BY_NAME)
@@ -64,22 +64,6 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
 """Drawn in soaks: fewer names race more, more tablets are done at more moments, and bursts of moves
 leave less time for all else. New ones stand last: the others are drawn as before."""
 REPLICAS: Final = (1, 3, 5, 7)
-
-
-def parse_mix(text: str) -> tuple[tuple[str, int], ...]:
-    """Weights by kind of operation from `create=26,alter=18,...`; raises `UsageError`."""
-    weights: dict[str, int] = {}
-    for part in text.split(","):
-        kind, separator, weight = part.strip().partition("=")
-        if kind not in KINDS or not separator or not weight.isdecimal():
-            raise UsageError(
-                f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
-                f"{', '.join(KINDS)}"
-            )
-        weights[kind] = int(weight)
-    if sum(weights.values()) == 0:
-        raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
-    return tuple((kind, weights[kind]) for kind in KINDS if weights.get(kind))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -253,7 +237,7 @@ class DdlWorkload:
         """Endless random DDL."""
         options = case.workload_options
         check_replicas(int(options["replicas"]), case)
-        mix = parse_mix(str(options["mix"]))
+        mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)
         return _DdlOps(
             names=int(options["names"]),

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from harness.case import Case
-from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request
@@ -29,31 +28,14 @@ from harness.vocabularies.hms import (
     Rename,
 )
 from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.mixes import Mix, parse_mix
 
-__all__ = ["DATABASES", "HmsDdlWorkload", "parse_mix"]
+__all__ = ["DATABASES", "KINDS", "HmsDdlWorkload"]
 
 KINDS: Final = tuple(BY_NAME)
 DATABASES: Final = ("db1", "db2")
 DEFAULT_MIX: Final = "create=28,alter=12,rename=14,drop=20,get=12,list=6,poll=8"
 NAMES_MAX: Final = 10_000
-
-Mix = tuple[tuple[str, int], ...]
-
-
-def parse_mix(text: str) -> Mix:
-    """Weights by kind of operation from `create=28,drop=20,...`; raises `UsageError`."""
-    weights: dict[str, int] = {}
-    for part in text.split(","):
-        kind, separator, weight = part.strip().partition("=")
-        if kind not in KINDS or not separator or not weight.isdecimal():
-            raise UsageError(
-                f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
-                f"{', '.join(KINDS)}"
-            )
-        weights[kind] = int(weight)
-    if sum(weights.values()) == 0:
-        raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
-    return tuple((kind, weights[kind]) for kind in KINDS if weights.get(kind))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +136,7 @@ class HmsDdlWorkload:
     def generator(self, case: Case) -> Generator:
         """Endless random DDL."""
         options = case.workload_options
-        mix = parse_mix(str(options["mix"]))
+        mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
         return _HmsOps(
             names=int(options["names"]),

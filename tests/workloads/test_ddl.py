@@ -10,7 +10,8 @@ from harness.errors import UsageError
 from harness.generator import Emit, new_context
 from harness.options import with_defaults
 from harness.vocabularies.ddl import READS
-from workloads.ddl import DONE_MAX, KINDS, DdlWorkload, parse_mix
+from workloads.ddl import DONE_MAX, KINDS, DdlWorkload
+from workloads.mixes import parse_mix
 
 
 def case(**options):
@@ -60,12 +61,12 @@ def test_mix_decides_the_shares():
 @pytest.mark.parametrize("text", ["get", "get=x", "fly=1", "get=-1", ""])
 def test_bad_mix_is_refused_with_the_rule(text):
     with pytest.raises(UsageError, match="KIND=WEIGHT"):
-        parse_mix(text)
+        parse_mix(text, KINDS)
 
 
 def test_mix_of_zeros_is_refused():
     with pytest.raises(UsageError, match="weight 0"):
-        parse_mix("get=0")
+        parse_mix("get=0", KINDS)
 
 
 @pytest.mark.parametrize("options", [{"names": 0}, {"names": 10**6}, {"partitions": 0}])

@@ -11,7 +11,8 @@ from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.vocabularies.hms import BY_NAME, READS, call_of
 from tests.workloads.test_ddl import take
-from workloads.hms_ddl import HmsDdlWorkload, parse_mix
+from workloads.hms_ddl import KINDS, HmsDdlWorkload
+from workloads.mixes import parse_mix
 
 
 def case(**options):
@@ -72,7 +73,7 @@ def test_bursts_meet_on_one_name():
 @pytest.mark.parametrize("mix", ["", "create", "create=x", "fly=1", "create=-1", "create=0"])
 def test_a_bad_mix_is_refused(mix):
     with pytest.raises(UsageError):
-        parse_mix(mix)
+        parse_mix(mix, KINDS)
 
 
 def test_the_probe_has_every_kind_once_on_names_of_its_own():
