@@ -10,8 +10,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from harness.errors import UsageError
-from targets.kudu.bugs import Find, Row
+from targets.ledger import Find, Row, switched_on
 
 __all__ = ["BUGS", "PROFILES", "Bug", "bugs_of"]
 
@@ -149,9 +148,4 @@ _BY_ID: Final = {bug.id: bug for bug in Bug}
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
     """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
-    if profile not in PROFILES:
-        raise UsageError(f"the profile {profile!r} is not one of: {', '.join(PROFILES)}")
-    for name in ids:
-        if name not in _BY_ID:
-            raise UsageError(f"the bug {name!r} is not one of: {', '.join(BUGS)}")
-    return PROFILES[profile] | {_BY_ID[name] for name in ids}
+    return switched_on(PROFILES, _BY_ID, profile, ids)

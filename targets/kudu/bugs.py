@@ -14,45 +14,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from harness.errors import UsageError
+from targets.ledger import Find, Row, switched_on
 
-__all__ = ["BUGS", "FLAGS", "PROFILES", "Bug", "Find", "Row", "bugs_of"]
+__all__ = ["BUGS", "FLAGS", "PROFILES", "Bug", "bugs_of"]
 
 _MASTER: Final = "targets.kudu.master"
 LEGACY: Final = ("legacy",)
 STILL: Final = ("legacy", "modern")
-
-
-@dataclass(frozen=True, slots=True)
-class Find:
-    """How it is found: options of `harness soak --env sim --bug ID`, who says so, a seed that
-    finds it. Seeds move when what draws or schedules changes; the exam then looks at more of them.
-    """
-
-    words: str
-    checker: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One defect."""
-
-    title: str
-    upstream: str  # what Kudu did
-    fixed: str  # when, or "open"
-    where: tuple[str, ...]  # our modules that ask for it
-    find: Find | None  # None where nothing we have finds it; `upstream` then says what would
-    profiles: tuple[str, ...] = ()
-    topic: str = ""  # row of the table of profiles
-
-    @property
-    def until(self) -> str:
-        """Whether Kudu still has it."""
-        return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 
 class Bug(enum.Enum):
@@ -389,9 +359,4 @@ _BY_ID: Final = {bug.id: bug for bug in Bug}
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
     """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
-    if profile not in PROFILES:
-        raise UsageError(f"the profile {profile!r} is not one of: {', '.join(PROFILES)}")
-    for name in ids:
-        if name not in _BY_ID:
-            raise UsageError(f"the bug {name!r} is not one of: {', '.join(BUGS)}")
-    return PROFILES[profile] | {_BY_ID[name] for name in ids}
+    return switched_on(PROFILES, _BY_ID, profile, ids)

@@ -1,9 +1,7 @@
 """The ledger tells the truth about our own code, and every switch is found."""
 
-import ast
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,30 +10,13 @@ from harness.plugins import TargetSettings
 from targets.hive import HiveTarget
 from targets.hive.bugs import BUGS, PROFILES, Bug, bugs_of
 from tests.hive.runs import run, verdicts
+from tests.ledgers import asked
 
-ROOT = Path(__file__).parent.parent.parent
 FOUND = [bug for bug in Bug if bug.value.find is not None]
 
 
-def asked():
-    """Switch -> the modules whose code asks for it."""
-    found = {}
-    for path in sorted((ROOT / "targets/hive").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if module in {"targets.hive.bugs", "targets.hive.permits"}:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "Bug"
-            ):
-                found.setdefault(node.attr, set()).add(module)
-    return found
-
-
 def test_every_row_says_where_it_is_in_our_code():
-    assert {bug.name: set(bug.value.where) for bug in Bug} == asked()
+    assert {bug.name: set(bug.value.where) for bug in Bug} == asked("hive")
     for bug in Bug:
         for module in bug.value.where:
             importlib.import_module(module)
