@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results import aggregate, facts, manifest, units
-from results.engines import BASES, query_names
+from results.engines import BASES, OF_CELLS_FIRST, query_names
 from results.executors import pool
 from results.executors.cluster import SparkExecutor
 from results.manifest import FACTS_MODULES
@@ -40,7 +40,7 @@ def report(store, *, whole=False):
     nothing stands on the page.
     """
     cells = ("run_cells", "digest_cells", "latency_cells")
-    asked = [*BASES, *cells, *aggregate._NEEDED, "totals"]
+    asked = [*BASES, *cells, *OF_CELLS_FIRST, *aggregate._NEEDED, "totals"]
     asked.sort(key=query_names().index)
     with pytest.MonkeyPatch.context() as patch:
         if not whole:
