@@ -87,7 +87,7 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
     lake = opened(uri, options)
     budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
-    source = LakeSource(lake, lake.snapshot(), budgets=(budget, budget.larger()))
+    source = LakeSource(lake.snapshot(), budgets=(budget, budget.larger()))
     with contextlib.closing(source):
         checked = check(source, executor="inline")
         found = {

@@ -129,7 +129,7 @@ def checks(uri: str, executor: str) -> None:
         found = work.check()
         work.close()
     else:
-        source = LakeSource(lake, snapshot, budgets=budgets, slots=2)
+        source = LakeSource(snapshot, budgets=budgets, slots=2)
         found = check(source, executor=executor, jobs=2)
         source.close()
     assert found.results_new, found

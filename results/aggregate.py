@@ -28,7 +28,7 @@ import msgspec
 
 from results.answer_table import answer_table
 from results.baseline import Comparison, Line, compare
-from results.engines import DuckEngine, Engine, kind_of, query, query_names, unordered
+from results.engines import DuckEngine, Engine, Extent, kind_of, query
 from results.failures import changes, detection, signatures
 from results.statistics import wilson, zero_bound
 from results.trends import Stored, costs, survival, trends
@@ -74,18 +74,18 @@ def aggregate(
     most: int | None = None,
     stored: Stored | None = None,
 ) -> Answers:
-    """Answer everything; the fact tables and `verdicts` are registered with `engine` already.
+    """Answer everything; `engine` has what it answers from already.
 
     Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
     compared by. `stored` are the bytes that runs take, where that is known. Raises `UsageError` for
     a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
+    extent = Extent(most, baseline is not None)
     with contextlib.closing(DuckEngine()) as driver:
-        for name in query_names():
-            if name in _COMPARED_ONLY and baseline is None:
-                continue
-            found = _asked(engine, driver, name, _cut(name, baseline, most))
+        for name in extent.names():
+            of_cells = kind_of(name) == "of cells"
+            found = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
             if found is not None:
                 tables[name] = found
                 driver.take(name, found)
@@ -126,31 +126,6 @@ def aggregate(
     return Answers(tables, comparison, most)
 
 
-def _asked(engine: Engine, driver: DuckEngine, name: str, cut: str) -> pa.Table | None:
-    """The answer to one query; `None` where it is only kept for others."""
-    text, kind = query(name), kind_of(name)
-    if kind == "of cells":
-        return driver.sql(text)
-    if kind == "cells":  # an engine would sort a few rows with more ado
-        found = engine.sql(text)
-        return found.sort_by([(column, "ascending") for column in found.column_names])
-    if kind != "base":
-        return engine.sql(text + cut)
-    rows, order = unordered(text)
-    if name == "slowest":
-        engine.keep(name, text + cut if cut else rows)
-        return None
-    engine.keep(name, rows)
-    return engine.sql(f"SELECT * FROM {name} ORDER BY {order}{cut}")  # noqa: S608
-
-
-def _cut(name: str, baseline: str | None, most: int | None) -> str:
-    """How many rows of an answer are wanted, in SQL."""
-    whole = most is None or (baseline is not None and name in {*_COMPARED, "slowest"})
-    return "" if whole or name not in _OF_RUNS else f"\nLIMIT {most}"
-
-
-_OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 _NEEDED: Final = (
     "detection",
     "clean_runs",
@@ -172,7 +147,6 @@ _COMPARED: Final = {
     ),
     "latency_by_run": ("run", "f", "p50_ns", "p99_ns"),
 }
-_COMPARED_ONLY: Final = ("baseline_runs",)
 _RATE_COLUMNS: Final = {
     "bug": "string",
     "population": "int64",

@@ -1,5 +1,8 @@
 """Where the SQL of a report runs: DuckDB on one machine, Spark on any number, the same files.
 
+An engine answers queries by name, with what it has registered and kept before: bases first, in the
+order of `query_names`.
+
 `results/sql/*.sql` keep to what both understand alike: integer arithmetic (`<<`, never `/`; exact
 decimals where a product may not fit into 64 bits), no implicit order of nulls, every question
 ordered to the last row. `Engine.sql` gives a table whose integers are int64 in either engine, so
@@ -22,7 +25,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from harness.errors import UsageError
 from results.schema import ddl, schema
@@ -35,7 +38,11 @@ __all__ = [
     "ENGINES",
     "DuckEngine",
     "Engine",
+    "Extent",
     "SparkEngine",
+    "SqlEngine",
+    "in_any_order",
+    "in_order",
     "kind_of",
     "open_engine",
     "query",
@@ -48,6 +55,11 @@ BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose results the others read as tables, in this order."""
 MEMORY_MAX: Final = "512MB"
 """Of DuckDB, where it is bounded; Python and pyarrow come on top."""
+OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
+"""Answers that list runs."""
+COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
+"""What two labels are compared by, and what that is made from: rows of all runs."""
+COMPARED_ONLY: Final = ("baseline_runs",)
 OF_CELLS_FIRST: Final = ("percentiles",)
 """Questions of cells whose answers the others read."""
 Kind = Literal["base", "cells", "question", "of cells"]
@@ -55,26 +67,71 @@ _OF_CELLS: Final = re.compile(rf"\b(?:\w+_cells|{'|'.join(OF_CELLS_FIRST)})\b")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
+class Extent(NamedTuple):
+    """How much a report asks for."""
+
+    most: int | None = None  # rows of what lists runs; `None`: all
+    compared: bool = False  # whether two labels are, by rows of all runs
+
+    def names(self) -> list[str]:
+        """The queries that are asked."""
+        return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
+
+    def limit(self, name: str) -> str:
+        """How many rows of an answer are wanted, in SQL."""
+        whole = self.most is None or (self.compared and name in COMPARED)
+        return "" if whole or name not in OF_RUNS else f"\nLIMIT {self.most}"
+
+
 class Engine(Protocol):
-    """Answers SQL over Parquet files."""
+    """Answers the queries of a report that are not of cells."""
 
     name: str
 
-    def register(self, table: str, paths: Sequence[Path]) -> None:
-        """Make files of one schema a table."""
-        ...
-
-    def sql(self, text: str) -> pa.Table:
-        """The answer, with whole numbers as int64."""
-        ...
-
-    def keep(self, table: str, text: str) -> None:
-        """Make the answer of a query a table."""
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """The answer, with whole numbers as int64; `None` where it is only kept for others."""
         ...
 
     def close(self) -> None:
         """Let go of everything."""
         ...
+
+
+class SqlEngine:
+    """Answers them by SQL over Parquet files."""
+
+    name: str
+
+    def register(self, table: str, paths: Sequence[Path]) -> None:
+        """Make files of one schema a table."""
+        raise NotImplementedError
+
+    def sql(self, text: str) -> pa.Table:
+        """The answer of a query, with whole numbers as int64."""
+        raise NotImplementedError
+
+    def keep(self, table: str, text: str) -> None:
+        """Make the answer of a query a table."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of everything."""
+        raise NotImplementedError
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """See `Engine`."""
+        if name in BASES:
+            self.keep_base(name, extent)
+        if name == "slowest":
+            return None
+        if kind_of(name) == "cells":
+            return in_any_order(self.sql(query(name)))
+        return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
+
+    def keep_base(self, name: str, extent: Extent) -> None:
+        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
+        limit = extent.limit(name) if name == "slowest" else ""
+        self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
 
 def query_names() -> list[str]:
@@ -106,10 +163,22 @@ def query(name: str) -> str:
     return (resources.files("results") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def unordered(text: str) -> tuple[str, str]:
-    """A query without its order, and the order."""
-    rows, _, order = text.rpartition("ORDER BY")
+def unordered(name: str) -> tuple[str, str]:
+    """A query without its order, and the order; cells have none."""
+    if kind_of(name) == "cells":
+        return query(name), ""
+    rows, _, order = query(name).rpartition("ORDER BY")
     return rows, order.strip()
+
+
+def in_any_order(found: pa.Table) -> pa.Table:
+    """Cells in an order: of a few rows an engine would make more ado."""
+    return found.sort_by([(column, "ascending") for column in found.column_names])
+
+
+def in_order(name: str) -> str:
+    """The rows of the table that the answer of a query was kept as, in the order of that query."""
+    return f"SELECT * FROM {name} ORDER BY {unordered(name)[1]}"  # noqa: S608
 
 
 def _normal(table: pa.Table) -> pa.Table:
@@ -127,15 +196,16 @@ def _normal(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-class DuckEngine:
+class DuckEngine(SqlEngine):
     """DuckDB, in memory, in this process."""
 
     name = "duckdb"
 
-    def __init__(self, scratch: Path | None = None) -> None:
+    def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
         """With `scratch`, memory is bounded, and what does not fit goes there.
 
-        Raises `UsageError` where DuckDB is not installed.
+        `threads` are as many as there are cores, unless that is said. Raises `UsageError` where
+        DuckDB is not installed.
         """
         try:
             import duckdb
@@ -146,9 +216,11 @@ class DuckEngine:
         config: dict[str, Any] = (
             {} if scratch is None else {"temp_directory": str(scratch), "memory_limit": MEMORY_MAX}
         )
+        if threads is not None:
+            config["threads"] = threads
         self._connection = duckdb.connect(config=config)
 
-    def register(self, table: str, paths: Sequence[Path]) -> None:
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
         """A view over the files; columns that an older file lacks are null."""
         if not paths:
             self._connection.register(table, schema(table).empty_table())
@@ -163,7 +235,7 @@ class DuckEngine:
                 SELECT * FROM read_parquet(
                     [{files}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM "{empty}"
-            )
+            ) WHERE {where}
             """  # noqa: S608
         )
 
@@ -175,9 +247,13 @@ class DuckEngine:
         """The answer of a query."""
         return _normal(self._connection.sql(text).to_arrow_table())
 
+    def run(self, text: str) -> None:
+        """Do a statement."""
+        self._connection.execute(text)
+
     def keep(self, table: str, text: str) -> None:
         """A table in memory."""
-        self._connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
+        self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
 
     def close(self) -> None:
         """Close the connection."""
@@ -189,7 +265,7 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-class SparkEngine:
+class SparkEngine(SqlEngine):
     """Spark, wherever its session runs; the files must be visible there."""
 
     name = "spark"
@@ -231,7 +307,7 @@ class SparkEngine:
             self._session.sql(f"DROP VIEW IF EXISTS `{table}`")
 
 
-def open_engine(name: str, *, spark_session: Any = None) -> Engine:
+def open_engine(name: str, *, spark_session: Any = None) -> SqlEngine:
     """The engine of that name; Spark needs its session. Raises `UsageError`."""
     if name == "duckdb":
         return DuckEngine()

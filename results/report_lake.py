@@ -21,7 +21,7 @@ from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.lake.folders import FOLDERS
-from results.report.making import Asked, make_report
+from results.report.making import Asked, make_report, register
 from results.report.populations import REPORT, served_runs
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def report_lake(
     """
     from results.baseline import accept_labels
     from results.budgets import Budget
-    from results.engines import DuckEngine
+    from results.engines import DuckEngine, Extent
     from results.executors.pool import default_jobs
     from results.pipeline import check
     from results.sources.lake import LakeSource
@@ -122,9 +122,7 @@ def report_lake(
             if checks_there:
                 found = work.check(progress)
         if found is None or chosen != "spark":
-            source = LakeSource(
-                lake, snapshot, budgets=budgets, label=only, slots=jobs or default_jobs()
-            )
+            source = LakeSource(snapshot, budgets=budgets, label=only, slots=jobs or default_jobs())
             stack.enter_context(contextlib.closing(source))
             again = again and not checks_there
             local = "auto" if checks_there else executor
@@ -132,10 +130,11 @@ def report_lake(
             found = checked if found is None else _after(checked, found)
         opened: Engine
         if chosen == "spark":
-            found, opened = work.ask(found)
+            found, opened = work.ask(found, Extent(ROWS_OF_RUNS_MAX, baseline is not None))
         else:
             stack.enter_context(readable(uri))
-            opened = DuckEngine(source.spill())
+            opened = duckdb = DuckEngine(source.spill())
+            register(duckdb, found)
         return make_report(found, asked, places, crashed=0, opened=opened)
 
 

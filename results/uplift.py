@@ -135,9 +135,11 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
 
 
 def by_role(cells: Sequence[Row]) -> pa.Table:
-    """`uplift_by_role`, of the rows of `role_cells`."""
+    """`uplift_by_role`, of the rows of `role_cells` that have something to compare."""
     rows = []
     for row in cells:
+        if not (row["n"] and row["m"]):
+            continue
         own = Sums(*(row[name] for name in Sums._fields))
         rows.append({**row, **_told(risk_ratio(own))})
     return answer_table(rows, _ROLE_COLUMNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,27 @@ class Snapshot:
     tables: Mapping[str, tuple[FileRef, ...]]
     schemas: Mapping[str, pa.Schema]
     place: Place
+    between: tuple[str, str | None] | None = None
+    """The first run of a range, and the one that it ends before; `None`: all runs."""
+
+    def cut(self, first: str, end: str | None) -> Snapshot:
+        """A range of runs: the files that may hold them, which hold others as well (`within`)."""
+        tables = {
+            name: tuple(
+                file
+                for file in files
+                if file.last_run >= first and (end is None or file.first_run < end)
+            )
+            for name, files in self.tables.items()
+        }
+        return dataclasses.replace(self, tables=tables, between=(first, end))
+
+    def within(self, column: str) -> str:
+        """In SQL, that a row is of the range."""
+        if self.between is None:
+            return "true"
+        first, end = (None if run is None else run.replace("'", "''") for run in self.between)
+        return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
 
     def files(self, table: str) -> list[FileRef]:
         """The files whose rows are visible, in the order of their names."""
@@ -86,7 +108,8 @@ class Snapshot:
     def dataset(self, table: str) -> ds.Dataset:
         """The visible rows, read when they are asked for; partitions and runs prune files.
 
-        Columns that a file of an older version lacks are null.
+        Of a range all rows of its files are there. Columns that a file of an older version lacks
+        are null.
         """
         import pyarrow.dataset as ds
 

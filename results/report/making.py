@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.errors import InfrastructureError
-from results.engines import Engine, open_engine, query_names
+from results.engines import Engine, SqlEngine, open_engine, query_names
 from results.report.files import write_report
 from results.schema import COLUMNS
 from results.store_scan import NO_LOSS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from results.report.populations import Addresses
     from results.report.summary import Summary
 
-__all__ = ["Asked", "make_report"]
+__all__ = ["Asked", "make_report", "register"]
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def make_report(
 
     A report that is asked for so many rows at `most` keeps no tables: what it read is kept already.
     `crashed` counts the runs of which nothing but a case is left; `opened` is the engine, where it
-    has tables of its own, and is closed. Raises `UsageError` for labels
+    has its tables already, and is closed. Raises `UsageError` for labels
     that no run has, and `InfrastructureError`.
     """
     from results.aggregate import aggregate
@@ -59,10 +59,8 @@ def make_report(
     from results.report.page import render
     from results.report.summary import summarise
 
-    of_files = _opened(asked.engine, asked.spark_master)
+    of_files = _opened(asked, checked)
     with of_files if opened is None else contextlib.closing(opened) as engine:
-        for name in COLUMNS:
-            engine.register(name, checked.tables.get(name, ()))
         answers = aggregate(
             engine,
             baseline=asked.baseline,
@@ -101,19 +99,24 @@ def make_report(
 
 
 @contextlib.contextmanager
-def _opened(engine: str, spark_master: str | None) -> Iterator[Engine]:
+def _opened(asked: Asked, checked: Checked) -> Iterator[Engine]:
     """The engine, with a Spark session of its own where it needs one."""
-    if engine != "spark":
-        opened = open_engine(engine)
-        try:
-            yield opened
-        finally:
-            opened.close()
-        return
-    from results.spark import get_spark
+    session = None
+    if asked.engine == "spark":
+        from results.spark import get_spark
 
-    session = get_spark(spark_master or "local[*]")
+        session = get_spark(asked.spark_master or "local[*]")
     try:
-        yield open_engine(engine, spark_session=session)
+        engine = open_engine(asked.engine, spark_session=session)
+        with contextlib.closing(engine):
+            register(engine, checked)
+            yield engine
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
+
+
+def register(engine: SqlEngine, checked: Checked) -> None:
+    """Have an engine know the tables of a report."""
+    for name in COLUMNS:
+        engine.register(name, checked.tables.get(name, ()))

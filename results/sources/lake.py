@@ -7,25 +7,26 @@ left into pieces of about equal cost. A unit is one piece and the files that hol
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from results.budgets import Budget
 from results.lake.files import MAIN, FileRef, Partition
 from results.lake.judged import RESULTS, ResultLake
-from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
-from results.manifest import Check
+from results.manifest import Check, Registry
 from results.packing import BINS_A_CORE
 from results.sources import Gathered, Plan
 from results.sources.lake_tables import write_tables
 from results.sources.ledger import Ledger, readable
 from results.sources.store import LOST
+from results.sources.wants import Kind, Wants, wants_of
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.units import no_verdict, table_of
 from results.work import AnyConfig, AnyUnit, LakeConfig, LakeUnit
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["LakeSource"]
+__all__ = ["LakeSource", "name_lacking"]
 
 UNIT_RUNS_MAX: Final = 1_000
 UNIT_LINES_MAX: Final = 1 << 20
@@ -49,7 +50,6 @@ class LakeSource:
 
     def __init__(
         self,
-        lake: Lake,
         snapshot: Snapshot,
         *,
         budgets: Sequence[Budget],
@@ -57,45 +57,62 @@ class LakeSource:
         checkers: Sequence[str] | None = None,
         facts: bool = True,
         slots: int = 1,
+        wanted: Callable[[Kind], Wants] | None = None,
+        results: Snapshot | None = None,
     ) -> None:
-        """`budgets`, `checkers`, `facts` as of a store.
+        """`budgets`, `checkers`, `facts` as of a store, unless it is known what is `wanted`.
 
-        `slots` is how many units will be done at once, so that there are enough of them.
+        `slots` is how many units will be done at once, so that there are enough of them. `results`
+        are those that are known, where it is not to be what the lake has whenever that is asked.
         """
         self.problems = Problems()
-        self.place = lake.place
-        self.results = f"{lake.place.uri}/{RESULTS}"
+        self.place = snapshot.place
+        self.results = f"{self.place.uri}/{RESULTS}"
         self._budgets = budgets
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found: Snapshot | None = None  # the results, when they were read last
+        self._found = results  # the results, when they were read last
+        self._given = results is not None
+        self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
+        """The first few runs that lack what could be had, and how many do, once it is gathered."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
         for table in _READ:
             for file in snapshot.files(table):
                 self._files.setdefault(file.partition, {}).setdefault(table, []).append(file)
         self._ledger = Ledger(snapshot, self.problems, self._scratch)
         self._ledger.read_runs(label)
-        self._ledger.read_wants(budgets, checkers, facts=facts)
+        self._ledger.read_wants(
+            wanted
+            or functools.partial(
+                wants_of, registry=Registry(), budgets=budgets, checkers=checkers, facts=facts
+            )
+        )
 
     @property
     def runs(self) -> int:
         """How many there are."""
         return self._ledger.number("SELECT count(*) FROM these")
 
-    def _read_known(self) -> None:
-        results = ResultLake.beside(self.place.uri, self.place.options)
-        self._found = None if results is None else results.snapshot()
+    def read_known(self) -> None:
+        """Know what the lake has now."""
+        if not self._given:
+            results = ResultLake.beside(self.place.uri, self.place.options)
+            self._found = None if results is None else results.snapshot()
         self._ledger.read_known(self._found)
 
-    def forget_unsettled(self) -> None:
-        """See `Source`."""
-        self._read_known()
-        self._ledger.ignore_unsettled()
+    def known(self) -> int:
+        """How many of the wanted results there are, as far as that was read last."""
+        return self._ledger.read_todo()[1]
+
+    def forget_unsettled(self, before: str = "infinity") -> None:
+        """See `Source`; `before` is a time, which only older ones count by."""
+        self.read_known()
+        self._ledger.ignore_unsettled(before)
 
     def plan(self) -> Plan:
         """See `Source`."""
-        self._read_known()
+        self.read_known()
         wanted, known = self._ledger.read_todo()
         share = self._ledger.cost_left() // (self._slots * BINS_A_CORE)
         pieces = self._ledger.cut(
@@ -178,7 +195,6 @@ class LakeSource:
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""
-        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
         rows = self._ledger.rows(
             """
             SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
@@ -186,12 +202,11 @@ class LakeSource:
             """,
             [PROBLEMS_MAX],
         )
-        for run, checker, _ in rows:
-            if run not in named:
-                what = "its facts" if checker is None else f"the verdict of {checker}"
-                self.problems.add(Problem(run, "lost", f"{what} could not be had; try again"))
-        if rows:
-            self.problems.total += rows[0][2] - len(rows)
+        self.lacking = (
+            tuple(lost_of(run, checker) for run, checker, _ in rows),
+            rows[0][2] if rows else 0,
+        )
+        name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
         """The row that says of a checker that it gave no verdict, for those of `missing`."""
@@ -211,3 +226,18 @@ class LakeSource:
         """See `Source`."""
         self._ledger.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def lost_of(run: str, checker: str | None) -> Problem:
+    """What is said of a run that lacks a verdict, or its facts."""
+    what = "its facts" if checker is None else f"the verdict of {checker}"
+    return Problem(run, "lost", f"{what} could not be had; try again")
+
+
+def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
+    """Add runs that lack something to the problems, but for those that are named already."""
+    named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
+    for problem in lost:
+        if problem.run not in named:
+            problems.add(problem)
+    problems.total += total - len(lost)

@@ -42,6 +42,9 @@ _TRAITS: Final = """
     SELECT run, 'bug' AS trait, unnest(string_split(bugs, '+')) AS value
     FROM lake_runs WHERE bugs <> '' AND run IN (SELECT run FROM chosen)
 """
+_CHOSEN: Final = """
+    SEMI JOIN chosen c ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
+"""
 
 
 def write_tables(
@@ -50,7 +53,8 @@ def write_tables(
     """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
 
     With `all_chosen` there is no result in `found` that is not chosen, which saves the join; where
-    files of a folder need none, they are the tables themselves. `whole`: nothing is missing.
+    files of a folder need none, they are the tables themselves, of a range with the rows of other
+    runs. `whole`: nothing is missing.
     """
     import pyarrow.parquet as pq
 
@@ -69,7 +73,7 @@ def write_tables(
         if name == "verdicts":
             text = _verdicts(sql, found, all_chosen=all_chosen)
         elif facts and name in {"runs", "traits"}:
-            text = _RUNS if name == "runs" else _TRAITS
+            text = _RUNS if name == "runs" else _TRAITS  # of runs that are chosen: of the range
         elif facts and name in FACTS_KEPT and found is not None:
             text = _rows(sql, found, name, all_chosen=all_chosen)
         if text is None:
@@ -82,14 +86,9 @@ def write_tables(
 def _rows(sql: Any, found: Snapshot, name: str, *, all_chosen: bool) -> str:
     """The rows of a table that belong to chosen results."""
     columns = ", ".join(f'j."{column}"' for column, _, _ in COLUMNS[name])
-    rows = f"SELECT {columns} FROM {_source(sql, found, name)} j"  # noqa: S608
-    if all_chosen:
-        return rows
-    return f"""
-        {rows}
-        SEMI JOIN chosen c
-        ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
-    """
+    chosen = "" if all_chosen else _CHOSEN
+    source = _source(sql, found, name)
+    return f"SELECT {columns} FROM {source} j {chosen} WHERE {found.within('j.run')}"  # noqa: S608
 
 
 def _source(sql: Any, found: Snapshot, name: str) -> str:

@@ -14,27 +14,21 @@ A DuckDB in memory, in which runs and ids of results are numbers:
 | chosen  | the result of each want that counts                                          |
 | missing | a want for which there is none                                               |
 
-An id is a hash of code, checker and budget, of which there are as many as checkers and levels: a
-run is named by its key and by the batch that brought it, and these stand for history and case.
+What runs are to have is said by `results.sources.wants`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from harness.case import Case
-from harness.errors import HarnessError, InfrastructureError, clipped
+from harness.errors import InfrastructureError, clipped
 from harness.store.footer import cost_of
-from results.budgets import Budget
-from results.facts import FACTS_VERSION
 from results.lake.files import MAIN
 from results.lake.judged import RESULTS
-from results.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
+from results.sources.wants import Kind, Wants
 from results.store_scan import PROBLEMS_MAX, Problem, Problems
 from results.stored import LIMITED
 
@@ -43,23 +37,12 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "facts_id", "readable", "verdict_id"]
+__all__ = ["FACTS", "Ledger", "readable"]
 
-LAKE_MODULES: Final = (
-    "results.lake.reading",
-    "results.lake.rebuild",
-    "results.lake.schema",
-    "results.lake.typed",
-    "results.lake.values",
-    "results.sources.lake_found",
-    "results.sources.lake_work",
-)
-"""Whatever stands between the rows of a lake and what is said of them."""
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
-_ID_DIGITS: Final = 32
 
 
 @contextlib.contextmanager
@@ -132,7 +115,7 @@ class Ledger:
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
         self.rows(
-            """
+            f"""
             CREATE TABLE these AS
             SELECT CAST(row_number() OVER (ORDER BY r.run) AS INTEGER) AS n, r.run, r.batch,
                    r.target, r.label, r.day, r.workload, r.lines, r.finished,
@@ -142,8 +125,8 @@ class Ledger:
                        * COALESCE(TRY_CAST(r."case"->>'$.concurrency' AS BIGINT), 10)) AS cost,
                    CASE WHEN r.batch IN (SELECT batch FROM alone) THEN r.batch ELSE '' END AS home
             FROM lake_runs r
-            WHERE CAST(? AS VARCHAR) IS NULL OR r.label = ?
-            """,
+            WHERE (CAST(? AS VARCHAR) IS NULL OR r.label = ?) AND {self._snapshot.within("r.run")}
+            """,  # noqa: S608
             [base, cost_of(1, 1) - base, label, label],
         )
         text = "has no run.json: it was cut short"
@@ -158,37 +141,25 @@ class Ledger:
             total = self.number(f"SELECT count(*) FROM ({runs})", given)  # noqa: S608
             self.problems.total += total - len(kept)
 
-    def read_wants(
-        self, budgets: Sequence[Budget], checkers: Sequence[str] | None, *, facts: bool
-    ) -> None:
-        """The tables `wants`, `gone` and `ids`; `checkers` replaces those of the cases."""
-        registry = Registry()
+    def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
+        """The tables `wants`, `gone` and `ids`."""
         kinds = self.rows("SELECT workload, others FROM these GROUP BY ALL ORDER BY ALL")
         wants: list[tuple[int, int, str | None, int, int | None]] = []
         gone: list[tuple[int, str]] = []
-        for part, (workload, others) in enumerate(kinds):
-            self.rows(
-                "UPDATE these SET part = ? WHERE workload = ? AND others = ?",
-                [part, workload, others],
-            )
+        for part, kind in enumerate(kinds):
+            self.rows("UPDATE these SET part = ? WHERE workload = ? AND others = ?", [part, *kind])
             of_part = "SELECT run FROM these WHERE part = ?"
-            try:
-                names = (
-                    registry.checkers_of(_like(workload, others)) if checkers is None else checkers
-                )
-            except (HarnessError, msgspec.DecodeError) as error:
-                self.complain("checker", str(error), of_part, [part])
-                names = ()
-            for place, name in enumerate(names):
-                if text := registry.trouble(name):
-                    gone.append((part, name))
-                    self.complain("checker", text, of_part, [part])
-                    continue
-                version = registry.version(name)
-                first, *more = (self._id(verdict_id(name, version, each)) for each in budgets)
+            found = wanted(Kind(*kind))
+            if found.trouble:
+                self.complain("checker", found.trouble, of_part, [part])
+            for name, text in found.gone:
+                gone.append((part, name))
+                self.complain("checker", text, of_part, [part])
+            for place, (name, ids) in enumerate(found.checks):
+                first, *more = map(self._id, ids)
                 wants.append((part, place, name, first, more[0] if more else None))
-            if facts:
-                wants.append((part, FACTS, None, self._id(facts_id()), None))
+            if found.facts is not None:
+                wants.append((part, FACTS, None, self._id(found.facts), None))
         names_of = ("part", "place", "checker", "first", "second")
         kinds_of = ("int32", "int32", "string", "int32", "int32")
         columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
@@ -218,26 +189,33 @@ class Ledger:
             )
             return
         self.connection.register("judged_runs", found.dataset(MAIN))
-        self._listed = self.number("SELECT CAST(sum(len(results)) AS BIGINT) FROM judged_runs")
+        within = found.within("run")
+        self._listed = self.number(
+            f"SELECT CAST(sum(len(results)) AS BIGINT) FROM judged_runs WHERE {within}"  # noqa: S608
+        )
         self.rows(
-            """
+            f"""
             CREATE OR REPLACE TABLE known AS
             SELECT t.n, i.c, k.batch, k.judged_at, k.mark <> '' AS unsettled, k.mark = ? AS limited,
                    k.mark <> '' AND k.batch IN (SELECT batch FROM ignored) AS ignored
             FROM (
                 SELECT run, run_batch, batch, judged_at,
                        unnest(results) AS result_id, unnest(marks) AS mark
-                FROM judged_runs
+                FROM judged_runs WHERE {within}
             ) k
             JOIN ids i ON i.result_id = k.result_id
             JOIN these t ON t.run = k.run AND t.batch = k.run_batch
-            """,
+            """,  # noqa: S608
             [LIMITED],
         )
 
-    def ignore_unsettled(self) -> None:
-        """Take no unsettled result that is known now for known any more."""
-        self.rows("INSERT INTO ignored SELECT DISTINCT batch FROM known WHERE unsettled")
+    def ignore_unsettled(self, before: str = "infinity") -> None:
+        """Take no unsettled result that is known now, and was so `before`, for known any more."""
+        self.rows(
+            "INSERT INTO ignored SELECT DISTINCT batch FROM known "
+            "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
+            [before],
+        )
 
     # What is left --------------------------------------------------------------------------------
 
@@ -368,29 +346,3 @@ class Ledger:
     def close(self) -> None:
         """Forget everything."""
         self.connection.close()
-
-
-def _like(workload: str, others: str) -> Case:
-    """A case that names the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
-    named = msgspec.json.decode(others, type=tuple[str, ...])
-    return Case(seed=0, workload=workload, checkers=named)
-
-
-def verdict_id(checker: str, version: str, budget: Budget) -> str:
-    """The id of what a checker of this version finds within a budget."""
-    return hash_of(
-        "verdicts of a lake's run",
-        [package_hash(module) for module in (*VERDICT_MODULES, *LAKE_MODULES)],
-        checker,
-        version,
-        msgspec.structs.asdict(budget),
-    )[:_ID_DIGITS]
-
-
-def facts_id() -> str:
-    """The id of a run's facts."""
-    return hash_of(
-        "facts of a lake's run",
-        FACTS_VERSION,
-        [package_hash(module) for module in (*FACTS_MODULES, *LAKE_MODULES)],
-    )[:_ID_DIGITS]

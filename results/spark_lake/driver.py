@@ -16,23 +16,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.case import Case
-from harness.errors import HarnessError, InfrastructureError
+from harness.errors import InfrastructureError
 from results.budgets import Budget
+from results.engines import Extent
 from results.lake.files import MAIN
-from results.lake.judged import FACTS_KEPT, ResultLake
+from results.lake.judged import ResultLake
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Registry
 from results.pipeline import Checked, Progress
-from results.sources.ledger import facts_id, verdict_id
+from results.sources.lake import name_lacking
+from results.sources.wants import Kind, Wants, wants_of
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
+from results.spark_lake.asking import (
+    Asking,
+    Files,
+    RunsOfKind,
+    ToldEngine,
+    kinds,
+    known_of,
+    rows_of,
+    tell,
+)
 from results.spark_lake.frames import lake_frame, of_label
-from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
+from results.spark_lake.judging import DONE_DDL, Job, TaskDone, given_options, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
-from results.spark_lake.tables import Lacking, LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
-from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
+from results.store_scan import PROBLEMS_MAX, Problem, Problems
 from results.work import LakeConfig
 
 if TYPE_CHECKING:
@@ -76,17 +86,14 @@ class SparkLake:
         self._slots = jobs
         self._label = label
         self._before: dict[str, str] = {}  # settings of the session that we changed
-        self._last: Todo | None = None  # the last plan, if nothing came after it
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
         self._wishes: list[Wish] = []
-        self._gone: list[tuple[str, str]] = []  # kinds, and their checkers that cannot be had
+        self._wants: dict[Kind, Wants] = {}
         self._view = f"harness_these_{uuid.uuid4().hex[:8]}"
-        self._suit(sum(file.rows for file in self._snapshot.files(MAIN)))
-        self._runs = self._narrow(label).cache()
-        self._runs.createOrReplaceTempView(self._view)
+        self._rows: Any = None  # what plans know of each run
         self.runs = 0
         self.wanted = 0
         self.makeable = 0  # of the wanted results
@@ -104,8 +111,14 @@ class SparkLake:
             self._before.setdefault(name, self._spark.conf.get(name))
             self._spark.conf.set(name, value)
 
-    def _narrow(self, label: str | None) -> Any:
+    def _runs(self) -> Any:
         """What a plan has to know of each run."""
+        if self._rows is None:
+            self._suit(sum(file.rows for file in self._snapshot.files(MAIN)))
+            self._rows = self._narrow().cache()
+        return self._rows
+
+    def _narrow(self) -> Any:
         columns = [
             "target",
             "label",
@@ -118,65 +131,42 @@ class SparkLake:
             "finished",
         ]
         frame = lake_frame(self._spark, self._snapshot, MAIN, columns=columns)
-        name = f"{self._view}_all"
-        frame.createOrReplaceTempView(name)
-        where = "" if label is None else "WHERE label = :label"
-        return self._spark.sql(NARROW.format(runs=name, where=where), {"label": label or ""})
+        frame.createOrReplaceTempView(self._view)
+        where = "" if self._label is None else "WHERE label = :label"
+        text = NARROW.format(runs=self._view, where=where)
+        return self._spark.sql(text, {"label": self._label or ""})
 
     # What is wanted ------------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
-        kinds = self._spark.sql(KINDS.format(runs=self._view)).toArrow().to_pylist()
-        for row in kinds:
-            self.runs += row["runs"]
-            wishes = self._wishes_of(row, registry)
+        found = kinds(self._spark, self._asking(Extent()), slots=self._at_once())
+        for problem in found.unfinished[:PROBLEMS_MAX]:
+            self.problems.add(problem)
+        self.problems.total += found.unfinished_total - len(found.unfinished[:PROBLEMS_MAX])
+        for kind in found.kinds:
+            self.runs += kind.runs
+            wishes = self._wishes_of(kind, registry)
             self._wishes += wishes
             own = sum(wish.level == 1 for wish in wishes)
-            gone = sum(kind == row["kind"] for kind, _ in self._gone)
-            self.wanted += row["runs"] * (own + gone)
-            self.makeable += row["runs"] * own
-        unfinished = sum(row["unfinished"] for row in kinds)
-        if unfinished:
-            text = "has no run.json: it was cut short"
-            self._name("NOT finished", "unfinished", text, total=unfinished)
+            gone = len(self._wants[kind.kind].gone)
+            self.wanted += kind.runs * (own + gone)
+            self.makeable += kind.runs * own
 
-    def _wishes_of(self, row: dict[str, Any], registry: Registry) -> list[Wish]:
-        kind = row["kind"]
-
-        def complain(error: Exception | str) -> None:
-            self._name("kind = :kind", "checker", str(error), total=row["runs"], kind=kind)
-
-        names: tuple[str, ...] = ()
-        try:
-            others = tuple(msgspec.json.decode(row["others"], type=list[str]))
-            names = registry.checkers_of(Case(seed=0, workload=row["workload"], checkers=others))
-        except (HarnessError, msgspec.DecodeError) as error:
-            complain(error)
-        found = [Wish(kind, FACTS, 1, facts_id())]
-        for name in names:
-            if text := registry.trouble(name):
-                self._gone.append((kind, name))
-                complain(text)
-                continue
-            before: str | None = None
-            for level, budget in enumerate(self._budgets, 1):
-                result_id = verdict_id(name, registry.version(name), budget)
-                found.append(Wish(kind, name, level, result_id, before))
-                before = result_id
+    def _wishes_of(self, of: RunsOfKind, registry: Registry) -> list[Wish]:
+        wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
+        for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
+            for run in of.first:
+                self.problems.add(Problem(run, "checker", text))
+            self.problems.total += of.runs - len(of.first)
+        assert wants.facts is not None
+        name = " ".join(of.kind)
+        found = [Wish(name, FACTS, 1, wants.facts)]
+        for checker, ids in wants.checks:
+            befores = (None, *ids)
+            found += [Wish(name, checker, 1 + n, ids[n], befores[n]) for n in range(len(ids))]
         return found
-
-    def _name(self, where: str, kind_of: str, text: str, *, total: int, kind: str = "") -> None:
-        """The same problem of many runs, of which the first few are named."""
-        frame = self._spark.sql(
-            f"SELECT run FROM {self._view} WHERE {where} ORDER BY run LIMIT {PROBLEMS_MAX}",  # noqa: S608
-            {"kind": kind},
-        )
-        runs = frame.toArrow().column("run").to_pylist()
-        for run in runs:
-            self.problems.add(Problem(run, kind_of, text))
-        self.problems.total += max(0, total - len(runs))
 
     # What is done --------------------------------------------------------------------------------
 
@@ -186,11 +176,12 @@ class SparkLake:
         known = tasks = away_ns = left = 0
         wishes: Sequence[Wish] = self._wishes
         for number in range(SUBMISSIONS_MAX):
+            if number == 0:
+                known = known_of(self._spark, self._asking(Extent()), slots=self._at_once())
+                if known == self.makeable:
+                    break
             todo = self._plan(wishes)
-            self._last = todo if number == 0 and not todo.runs else None
             try:
-                if number == 0:
-                    known = self.makeable - todo.results
                 if not todo.runs:
                     break
                 try:
@@ -236,7 +227,7 @@ class SparkLake:
             columns=["run", "run_batch", "judged_at", "results", "marks"],
         )
         return plan_tasks(
-            self._spark, self._runs, known, wishes, slots=self._at_once, since=self._since
+            self._spark, self._runs(), known, wishes, slots=self._at_once, since=self._since
         )
 
     def _at_once(self) -> int:
@@ -262,7 +253,7 @@ class SparkLake:
             ),
             files={name: self._snapshot.files(name) for name in (MAIN, *HISTORY_TABLES)},
             budgets=self._budgets,
-            options={name: value for name, value in place.options.items() if name[:4] == "aws_"},
+            options=given_options(place),
         )
         work = functools.partial(judge_rows, job=job)
         frame = in_tasks(todo.frame, todo.tasks).mapInArrow(work, DONE_DDL)
@@ -272,49 +263,41 @@ class SparkLake:
 
     # What was found ------------------------------------------------------------------------------
 
-    def ask(self, checked: Checked) -> tuple[Checked, LakeEngine]:
-        """The engine that answers a report's questions, and what is still to be said of `checked`.
-
-        The engine is to be closed.
-        """
-        if self._last is None:  # something was done since
-            self._last = self._plan(self._wishes)
-            self._last.close()
-        last = self._last
-        self._suit(sum(file.rows for name in FACTS_KEPT for file in self._found().files(name)))
-        tables = LakeTables(
-            self._spark,
-            self._snapshot,
-            self._found(),
-            plain=last.listed == last.there == self.makeable
-            and not (last.runs or self._since or self._gone),
-            runs=self._view,
-            wishes=self._wishes,
-            gone=self._gone,
-            since=self._since,
-        )
-        lacking = Lacking((), 0, last.unsettled) if tables.plain else tables.lacking()
-        named = {item.run for item in self.problems.kept if item.kind not in NO_LOSS}
-        for run, checker in lacking.runs:
-            if run not in named:
-                what = "its facts" if checker == FACTS else f"the verdict of {checker}"
-                self.problems.add(Problem(run, "lost", f"{what} could not be had; try again"))
-        self.problems.total += lacking.total - len(lacking.runs)
+    def ask(self, checked: Checked, extent: Extent) -> tuple[Checked, ToldEngine]:
+        """An engine that answers questions, and what is still to be said of `checked`."""
+        engine, account = tell(self._spark, self._asking(extent), slots=self._at_once())
+        name_lacking(self.problems, account.lost, account.lost_total)
         told = msgspec.structs.replace(
             checked,
             problems=self.problems.kept,
             problems_total=self.problems.total,
-            results_unsettled=lacking.unsettled,
+            results_unsettled=account.unsettled,
         )
-        return told, LakeEngine(self._spark, tables, runs=self.runs)
+        return told, engine
+
+    def table(self, name: str) -> Any:
+        """A table of the report (`results.schema`) as a DataFrame."""
+        return rows_of(self._spark, self._asking(Extent()), name, slots=self._at_once())
+
+    def _asking(self, extent: Extent) -> Asking:
+        return Asking(
+            lake=Files.of(self._snapshot),
+            results=Files.of(self._found()),
+            options=given_options(self._lake.place),
+            budgets=self._budgets,
+            wants=self._wants,
+            label=self._label,
+            since=self._since,
+            extent=extent,
+        )
 
     def close(self) -> None:
         """Forget the runs; the session goes on."""
-        self._runs.unpersist()
+        if self._rows is not None:
+            self._rows.unpersist()
+            self._spark.catalog.dropTempView(self._view)
         for name, value in self._before.items():
             self._spark.conf.set(name, value)
-        for name in (self._view, f"{self._view}_all"):
-            self._spark.catalog.dropTempView(name)
 
 
 NARROW: Final = """
@@ -322,10 +305,4 @@ SELECT target, label, day, run, batch, lines, finished, workload,
        COALESCE(GET_JSON_OBJECT(`case`, '$.checkers'), '[]') AS others,
        CONCAT(workload, ' ', COALESCE(GET_JSON_OBJECT(`case`, '$.checkers'), '[]')) AS kind
 FROM {runs} {where}
-"""
-KINDS: Final = """
-SELECT kind, workload, others, COUNT(*) AS runs, COUNT_IF(NOT finished) AS unfinished
-FROM {runs}
-GROUP BY kind, workload, others
-ORDER BY kind
 """

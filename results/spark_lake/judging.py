@@ -28,7 +28,9 @@ from results.work import LakeConfig, LakeUnit, do_units
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DONE_DDL", "Job", "TaskDone", "judge_rows"]
+    from results.lake.place import Place
+
+__all__ = ["DONE_DDL", "Job", "TaskDone", "given_options", "judge_rows", "use"]
 
 DONE_DDL: Final = "`done` STRING"
 _GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: what a driver gave, and may give anew
@@ -60,7 +62,7 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
     for batch in batches:
         for row in batch.to_pylist():
             tasks.setdefault(row["task"], []).append(row)
-    _use(job.options)
+    use(job.options)
     with _scratch(job.config.round) as folder:
         config = msgspec.structs.replace(job.config, scratch=str(folder))
         for task, rows in sorted(tasks.items()):
@@ -76,7 +78,12 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
             yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
 
 
-def _use(options: Mapping[str, str]) -> None:
+def given_options(place: Place) -> dict[str, str]:
+    """Of a place, what an executor is given to reach its object store."""
+    return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
+
+
+def use(options: Mapping[str, str]) -> None:
     """Have this process reach the object store: its own settings win over the driver's."""
     for name, value in options.items():
         key = name.upper()

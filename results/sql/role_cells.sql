@@ -89,4 +89,3 @@ SELECT population, nemesis, phase, role, against,
 FROM paired
 WHERE n > 0 OR (against <> 'without' AND m > 0)
 GROUP BY population, nemesis, phase, role, against
-HAVING SUM(n) > 0 AND SUM(m) > 0

@@ -72,7 +72,7 @@ def plain_lake(tmp_path, runs=3):
 def opened(uri, *, second_pass=False, budget=SMALL, **given):
     lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
     budgets = (budget, budget.larger()) if second_pass else (budget,)
-    with contextlib.closing(LakeSource(lake, lake.snapshot(), budgets=budgets, **given)) as source:
+    with contextlib.closing(LakeSource(lake.snapshot(), budgets=budgets, **given)) as source:
         yield source
 
 

@@ -667,7 +667,7 @@ class Oracle(AtScale):
                         "heals": len(items),
                         "in_outage": len(left),
                         "never": never,
-                        "p50_ns": rank(left, 500) if left else None,
+                        "p50_ns": middle(rank(left, 500)) if left else None,
                         "max_ns": max(left, default=None),
                     }
                 )
@@ -702,10 +702,10 @@ class Oracle(AtScale):
                     "heals": len(items),
                     "untried": sum(tried is None for tried, _ in items),
                     "never": sum(tried is not None and ok is None for tried, ok in items),
-                    "waited_p50_ns": rank(waits, 500) if waits else None,
-                    "waited_p95_ns": rank(waits, 950) if waits else None,
+                    "waited_p50_ns": middle(rank(waits, 500)) if waits else None,
+                    "waited_p95_ns": middle(rank(waits, 950)) if waits else None,
                     "waited_max_ns": max(waits, default=None),
-                    "ok_p50_ns": rank(oks, 500) if oks else None,
+                    "ok_p50_ns": middle(rank(oks, 500)) if oks else None,
                     "ok_max_ns": max(oks, default=None),
                 }
             )

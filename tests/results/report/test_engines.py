@@ -199,7 +199,7 @@ def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
     engine = DuckEngine()
     engine.register("ops", [tmp_path / "ops.parquet"])
     register_run(engine, tmp_path)
-    engine.keep("judged", unordered(query("judged"))[0])
+    engine.keep("judged", unordered("judged")[0])
     for name in ("latency_cells", "percentiles"):
         engine.keep(name, query(name))
     many, two = engine.sql(query("latency_by_f")).to_pylist()

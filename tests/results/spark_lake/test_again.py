@@ -79,7 +79,7 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
         third = work.check()
         assert (third.results_new, unsettled(work, third)) == (1, 1)
     lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
-    with contextlib.closing(LakeSource(lake, lake.snapshot(), budgets=BUDGETS)) as source:
+    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
         found = check(source, executor="inline")
         assert (found.results_new, found.results_unsettled) == (0, 1)
         verdicts = rows_of(found)["verdicts"]

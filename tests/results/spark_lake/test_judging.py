@@ -108,7 +108,7 @@ def test_a_task_says_one_row_however_many_units_and_batches(monkeypatch, tmp_pat
 
 def test_an_executor_takes_the_drivers_settings_where_it_has_none(monkeypatch):
     monkeypatch.setattr(judging.os, "environ", {"AWS_REGION": "here"})
-    judging._use({"aws_region": "there", "aws_access_key_id": "old"})
-    judging._use({"aws_region": "there", "aws_access_key_id": "new"})
+    judging.use({"aws_region": "there", "aws_access_key_id": "old"})
+    judging.use({"aws_region": "there", "aws_access_key_id": "new"})
     assert judging.os.environ["AWS_REGION"] == "here"
     assert judging.os.environ["AWS_ACCESS_KEY_ID"] == "new"

@@ -73,7 +73,7 @@ def on_spark(uri):
 def on_duckdb(uri):
     """The same from a lake, by local workers and DuckDB."""
     lake = opened(uri)
-    source = LakeSource(lake, lake.snapshot(), budgets=BUDGETS)
+    source = LakeSource(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
         checked = check(source, executor="inline")
         for name in COLUMNS:

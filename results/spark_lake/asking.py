@@ -1,0 +1,377 @@
+"""A report's questions on Spark: each task answers them of a range of runs, one task adds up.
+
+What a task does with its runs is what a machine alone does with all (`LakeSource`, DuckDB and the
+SQL of `results/sql`), and what they tell is added up where one of them runs (`results.parts`):
+rows of runs never come to the driver but for the first few of what lists runs. Spark moves what
+parts told, as batches of Arrow in cells, and does the same on `local[N]`, a cluster and Connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from results.budgets import Budget
+from results.engines import DuckEngine, Extent
+from results.lake.place import Place
+from results.lake.snapshot import Snapshot
+from results.parts import Whole, part_of
+from results.sources.lake import LakeSource
+from results.sources.ledger import Ledger
+from results.sources.wants import Kind, Wants
+from results.spark import in_tasks
+from results.spark_lake.judging import use
+from results.spark_lake.ranges import cut
+from results.store_scan import PROBLEMS_MAX, Problem, Problems
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.files import FileRef
+
+__all__ = [
+    "Account",
+    "Asking",
+    "Files",
+    "Kinds",
+    "RunsOfKind",
+    "ToldEngine",
+    "kinds",
+    "known_of",
+    "rows_of",
+    "tell",
+]
+
+DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
+ACCOUNT: Final = "account"
+OF_KIND: Final = f"""
+    SELECT workload, others, count(*), list(run ORDER BY run)[:{PROBLEMS_MAX}]
+    FROM these GROUP BY workload, others
+"""  # noqa: S608
+CELL_BYTES: Final = 1 << 20
+"""Of rows in a cell, about."""
+CELLS_A_BATCH: Final = 16
+_CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Files(NamedTuple):
+    """A snapshot without what is of one process."""
+
+    uri: str
+    version: int
+    tables: Mapping[str, Sequence[FileRef]]
+    schemas: Mapping[str, pa.Schema]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Files:
+        """Those of a snapshot."""
+        return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
+
+    def cut(self, first: str, end: str | None) -> Snapshot:
+        """The snapshot of a range."""
+        tables = {name: tuple(files) for name, files in self.tables.items()}
+        return Snapshot(self.version, tables, self.schemas, Place(self.uri)).cut(first, end)
+
+
+class Asking(NamedTuple):
+    """What all tasks share; it travels with every one of them."""
+
+    lake: Files
+    results: Files
+    options: Mapping[str, str]  # of the object store, where the executor has none of its own
+    budgets: Sequence[Budget]
+    wants: Mapping[Kind, Wants]
+    label: str | None
+    since: str  # unsettled results from before do not count; empty: all do
+    extent: Extent
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What could not be had of some runs: the first few of them, and how many there are."""
+
+    lost: tuple[Problem, ...]
+    lost_total: int
+    unsettled: int
+
+
+class RunsOfKind(msgspec.Struct, frozen=True):
+    """Runs that want the same results."""
+
+    kind: Kind
+    runs: int
+    first: tuple[str, ...]  # the first few of them
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """What runs there are."""
+
+    kinds: tuple[RunsOfKind, ...]
+    unfinished: tuple[Problem, ...]  # the first few that were cut short
+    unfinished_total: int
+
+
+class Told(NamedTuple):
+    """All that the tasks told."""
+
+    engine: ToldEngine
+    account: Account
+
+
+class ToldEngine:
+    """Answers that are there."""
+
+    name = "spark"
+
+    def __init__(self, answers: Mapping[str, pa.Table]) -> None:
+        self._answers = answers
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """See `Engine`; of as much as was asked for."""
+        del extent
+        return self._answers.get(name)
+
+    def close(self) -> None:
+        """See `Engine`."""
+
+
+def kinds(spark: Any, asking: Asking, *, slots: int) -> Kinds:
+    """What runs there are, by what their cases name."""
+    found = [
+        msgspec.json.decode(text, type=Kinds)
+        for text in _said(spark, asking, kinds_of_parts, slots=slots)
+    ]
+    runs: dict[Kind, RunsOfKind] = {}
+    for one in (one for part in found for one in part.kinds):
+        before = runs.get(one.kind, RunsOfKind(one.kind, 0, ()))
+        first = tuple(sorted((*before.first, *one.first))[:PROBLEMS_MAX])
+        runs[one.kind] = RunsOfKind(one.kind, before.runs + one.runs, first)
+    unfinished = (problem for part in found for problem in part.unfinished)
+    return Kinds(
+        tuple(runs[kind] for kind in sorted(runs)),
+        tuple(sorted(unfinished, key=lambda problem: problem.run)),
+        sum(part.unfinished_total for part in found),
+    )
+
+
+def known_of(spark: Any, asking: Asking, *, slots: int) -> int:
+    """How many of the wanted results there are."""
+    return sum(map(int, _said(spark, asking, known_in_parts, slots=slots)))
+
+
+def _said(spark: Any, asking: Asking, work: Callable[..., Any], *, slots: int) -> list[str]:
+    """A text of each task."""
+    frame, _ = _in_ranges(spark, asking, slots=slots)
+    rows = frame.mapInArrow(functools.partial(work, asking=asking), "`said` STRING").toArrow()
+    found: list[str] = rows["said"].to_pylist()
+    return found
+
+
+def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
+    """Ask all tasks, in one job."""
+    frame, ranges = _in_ranges(spark, asking, slots=slots)
+    before = spark.conf.get(_CELLS)
+    spark.conf.set(_CELLS, str(CELLS_A_BATCH))
+    try:
+        parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
+        if ranges > 1:
+            parts = parts.repartition(1)
+        told = parts.mapInArrow(functools.partial(add_up, extent=asking.extent), DDL).toArrow()
+    finally:
+        spark.conf.set(_CELLS, before)
+    answers: dict[str, list[pa.Table]] = {}
+    accounts = []
+    for name, rows in zip(told["name"], told["rows"], strict=True):
+        if name.as_py() == ACCOUNT:
+            accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
+        else:
+            answers.setdefault(name.as_py(), []).append(_table(rows.as_buffer()))
+    return Told(
+        ToldEngine({name: _whole(tables) for name, tables in answers.items()}), _sum(accounts)
+    )
+
+
+def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
+    """A table of the report as a DataFrame: what each task has of it."""
+    from results.schema import ddl, schema
+
+    frame, _ = _in_ranges(spark, asking, slots=slots)
+    return frame.mapInArrow(
+        functools.partial(read_parts, asking=asking, table=table), ddl(schema(table))
+    )
+
+
+def _in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
+    """A row a range, each in a task of its own."""
+    import pyarrow as pa
+
+    found, lake = asking.results, asking.lake
+    ranges = cut((found if any(found.tables.values()) else lake).cut("", None), slots=slots)
+    rows = pa.table(
+        {
+            "task": pa.array(range(len(ranges)), pa.int32()),
+            "first": pa.array([first for first, _ in ranges]),
+            "end": pa.array([end for _, end in ranges], pa.string()),
+        }
+    )
+    return in_tasks(spark.createDataFrame(rows), len(ranges)), len(ranges)
+
+
+# In executors ------------------------------------------------------------------------------------
+
+
+def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
+    """What a task has to tell of the ranges that it is given."""
+    for part, engine, account in _parts(batches, asking):
+        for name, rows in part_of(engine, asking.extent):
+            yield from _cells(part, name, rows)
+        yield _batch(part, ACCOUNT, msgspec.json.encode(account))
+
+
+def read_parts(
+    batches: Iterable[pa.RecordBatch], *, asking: Asking, table: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table of the report."""
+    from results.schema import schema
+
+    for _, engine, _ in _parts(batches, asking):
+        rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
+        yield from rows.cast(schema(table)).to_batches()
+
+
+def kinds_of_parts(
+    batches: Iterable[pa.RecordBatch], *, asking: Asking
+) -> Iterator[pa.RecordBatch]:
+    """What runs the ranges of a task have, as texts."""
+    for _, lake, _ in _ranges(batches, asking):
+        problems = Problems()
+        with (
+            tempfile.TemporaryDirectory(prefix="harness-report-") as scratch,
+            contextlib.closing(Ledger(lake, problems, Path(scratch))) as ledger,
+        ):
+            ledger.read_runs(asking.label)
+            rows = ledger.rows(OF_KIND)
+        found = tuple(RunsOfKind(Kind(*row[:2]), row[2], tuple(row[3])) for row in rows)
+        yield _text(msgspec.json.encode(Kinds(found, problems.kept, problems.total)).decode())
+
+
+def known_in_parts(
+    batches: Iterable[pa.RecordBatch], *, asking: Asking
+) -> Iterator[pa.RecordBatch]:
+    """How many of the results that runs of a task want there are, as texts."""
+    for _, lake, results in _ranges(batches, asking):
+        with contextlib.closing(_source(asking, lake, results)) as source:
+            yield _text(str(source.known()))
+
+
+def _text(said: str) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"said": [said]})
+
+
+def _ranges(
+    batches: Iterable[pa.RecordBatch], asking: Asking
+) -> Iterator[tuple[int, Snapshot, Snapshot]]:
+    """The number of each range, and the snapshots of it: of the lake, and of its results."""
+    use(asking.options)
+    for batch in batches:
+        for row in batch.to_pylist():
+            between = row["first"], row["end"]
+            yield row["task"], asking.lake.cut(*between), asking.results.cut(*between)
+
+
+def _source(asking: Asking, lake: Snapshot, results: Snapshot) -> LakeSource:
+    """The runs of a range, and what is known of them."""
+    source = LakeSource(
+        lake,
+        budgets=asking.budgets,
+        label=asking.label,
+        wanted=lambda kind: asking.wants[kind],
+        results=results,
+    )
+    if asking.since:
+        source.forget_unsettled(asking.since)
+    source.read_known()
+    return source
+
+
+def _parts(
+    batches: Iterable[pa.RecordBatch], asking: Asking
+) -> Iterator[tuple[int, DuckEngine, Account]]:
+    """The number of each range, an engine with its tables, and what its runs lack."""
+    for part, lake, results in _ranges(batches, asking):
+        with contextlib.closing(_source(asking, lake, results)) as source:
+            gathered = source.gather()
+            account = Account(*source.lacking, gathered.unsettled)
+            with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
+                for name, paths in gathered.tables.items():
+                    engine.register(name, paths, lake.within("run"))
+                yield part, engine, account
+
+
+def add_up(batches: Iterable[pa.RecordBatch], *, extent: Extent) -> Iterator[pa.RecordBatch]:
+    """The answers of the whole, and what all parts lack."""
+    accounts = []
+    with (
+        tempfile.TemporaryDirectory(prefix="harness-report-") as scratch,
+        contextlib.closing(Whole(Path(scratch))) as whole,
+    ):
+        for batch in batches:
+            for part, name, rows in zip(*batch.columns, strict=True):
+                if name.as_py() == ACCOUNT:
+                    accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
+                else:
+                    whole.add(part.as_py(), name.as_py(), _table(rows.as_buffer()))
+        for name, rows in whole.answers(extent):
+            yield from _cells(0, name, rows)
+    yield _batch(0, ACCOUNT, msgspec.json.encode(_sum(accounts)))
+
+
+def _sum(accounts: Sequence[Account]) -> Account:
+    lost = sorted((one for account in accounts for one in account.lost), key=lambda one: one.run)
+    return Account(
+        tuple(lost[:PROBLEMS_MAX]),
+        sum(account.lost_total for account in accounts),
+        sum(account.unsettled for account in accounts),
+    )
+
+
+# Rows as cells -----------------------------------------------------------------------------------
+
+
+def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """A table as cells of a bounded size; one at least, for its columns."""
+    import pyarrow as pa
+
+    size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
+    for begin in range(0, max(rows.num_rows, 1), size):
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as out:
+            out.write_table(rows.slice(begin, size))
+        yield _batch(part, name, sink.getvalue().to_pybytes())
+
+
+def _batch(part: int, name: str, rows: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [pa.array([part], pa.int32()), pa.array([name]), pa.array([rows], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["part", "name", "rows"])
+
+
+def _table(rows: Any) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(rows).read_all()
+
+
+def _whole(tables: Sequence[pa.Table]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.concat_tables(tables)
