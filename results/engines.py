@@ -47,6 +47,7 @@ __all__ = [
     "open_engine",
     "query",
     "query_names",
+    "quoted",
     "unordered",
 ]
 
@@ -225,7 +226,7 @@ class DuckEngine(SqlEngine):
         if not paths:
             self._connection.register(table, schema(table).empty_table())
             return
-        files = ", ".join(_quoted(str(path)) for path in paths)
+        files = ", ".join(quoted(str(path)) for path in paths)
         empty = f"no_{table}"
         self._connection.register(empty, schema(table).empty_table())
         own = ", ".join(f'"{name}"' for name in schema(table).names)
@@ -260,7 +261,8 @@ class DuckEngine(SqlEngine):
         self._connection.close()
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text, in SQL."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 

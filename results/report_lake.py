@@ -114,6 +114,7 @@ def report_lake(
                 lake,
                 snapshot,
                 budgets=budgets,
+                extent=Extent(ROWS_OF_RUNS_MAX, baseline is not None),
                 label=only,
                 jobs=jobs,
                 again=again and checks_there,
@@ -130,7 +131,7 @@ def report_lake(
             found = checked if found is None else _after(checked, found)
         opened: Engine
         if chosen == "spark":
-            found, opened = work.ask(found, Extent(ROWS_OF_RUNS_MAX, baseline is not None))
+            found, opened = work.ask(found)
         else:
             stack.enter_context(readable(uri))
             opened = duckdb = DuckEngine(source.spill())

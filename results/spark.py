@@ -205,21 +205,22 @@ def _quiet_launch(java: str) -> Iterator[None]:
             os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
 
 
-def prepare_workers(spark: SparkSession) -> int:
-    """See that workers can import us and all plug-ins; return how many tasks run at once.
+def prepare_workers(spark: SparkSession, *modules: str) -> int:
+    """See that workers can import us, all plug-ins and `modules`; how many tasks run at once.
 
-    What they lack is sent to them in a zip. Raises `InfrastructureError` where that does not help:
-    pyarrow, numpy and msgspec have to be there, and what a plug-in needs besides.
+    What they lack of ours is sent to them in a zip. Raises `InfrastructureError` where that does
+    not help: pyarrow, numpy, msgspec and the modules have to be there, and what a plug-in needs
+    besides.
     """
     distributions = plugin_distributions()
-    found = _ask_workers(spark, distributions)
+    found = _ask_workers(spark, distributions, modules)
     if found.error or found.lacking:
         # Executors fetch it when they first need it: it stays as long as this process.
         folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         sent = [one for one in distributions if found.error or one.name in found.lacking]
         spark.addArtifacts(str(packages_zip(folder, sent)), pyfile=True)
-        found = _ask_workers(spark, distributions)
+        found = _ask_workers(spark, distributions, modules)
     if found.lacking and not found.error:
         raise InfrastructureError(
             f"Spark's workers do not find the plug-ins of {', '.join(found.lacking)}, which were "
@@ -227,8 +228,9 @@ def prepare_workers(spark: SparkSession) -> int:
         )
     if found.error:
         raise InfrastructureError(
-            f"Spark's workers cannot run checks: {found.error}; their Python needs pyarrow, numpy "
-            "and msgspec, and the version of the driver's (set PYSPARK_PYTHON to one that has them)"
+            f"Spark's workers cannot do this: {found.error}; their Python needs "
+            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the version of the "
+            "driver's (set PYSPARK_PYTHON to one that has them)"
         )
     return found.slots
 
@@ -241,7 +243,9 @@ class _Found(NamedTuple):
     slots: int  # how many tasks run at once
 
 
-def _ask_workers(spark: SparkSession, distributions: Sequence[Distribution]) -> _Found:
+def _ask_workers(
+    spark: SparkSession, distributions: Sequence[Distribution], modules: Sequence[str]
+) -> _Found:
     """What workers lack, if anything, and how many tasks run at once."""
     wanted = tuple(distribution.name for distribution in distributions)
 
@@ -262,7 +266,7 @@ def _ask_workers(spark: SparkSession, distributions: Sequence[Distribution]) -> 
         error = ""
         try:
             # All that work needs: importing is part of the start, and workers are used again.
-            for module in ("pyarrow.parquet", "results.by_key", "results.facts"):
+            for module in ("pyarrow.parquet", "results.by_key", "results.facts", *modules):
                 importlib.import_module(module)
             from harness.registry import load_plugin, plugin_names
 

@@ -101,9 +101,10 @@ class LakeSource:
             self._found = None if results is None else results.snapshot()
         self._ledger.read_known(self._found)
 
-    def known(self) -> int:
-        """How many of the wanted results there are, as far as that was read last."""
-        return self._ledger.read_todo()[1]
+    def left(self) -> int:
+        """How many results are to be made."""
+        self._ledger.read_todo()
+        return self._ledger.number("SELECT count(*) FROM todo")
 
     def forget_unsettled(self, before: str = "infinity") -> None:
         """See `Source`; `before` is a time, which only older ones count by."""

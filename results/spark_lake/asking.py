@@ -11,24 +11,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from results.budgets import Budget
-from results.engines import DuckEngine, Extent
+from results.engines import DuckEngine, Extent, quoted
+from results.lake.files import MAIN
 from results.lake.place import Place
 from results.lake.snapshot import Snapshot
 from results.parts import Whole, part_of
 from results.sources.lake import LakeSource
-from results.sources.ledger import Ledger
+from results.sources.ledger import readable
 from results.sources.wants import Kind, Wants
 from results.spark import in_tasks
 from results.spark_lake.judging import use
 from results.spark_lake.ranges import cut
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.store_scan import PROBLEMS_MAX, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,20 +40,22 @@ __all__ = [
     "Account",
     "Asking",
     "Files",
-    "Kinds",
     "RunsOfKind",
+    "Told",
     "ToldEngine",
     "kinds",
-    "known_of",
     "rows_of",
     "tell",
 ]
 
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
-OF_KIND: Final = f"""
-    SELECT workload, others, count(*), list(run ORDER BY run)[:{PROBLEMS_MAX}]
-    FROM these GROUP BY workload, others
+KINDS: Final = f"""
+    SELECT workload, COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+           count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
+           min(run, {PROBLEMS_MAX}) AS first,
+           min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
+    FROM lake_runs WHERE {{where}} GROUP BY ALL
 """  # noqa: S608
 CELL_BYTES: Final = 1 << 20
 """Of rows in a cell, about."""
@@ -90,30 +93,29 @@ class Asking(NamedTuple):
     label: str | None
     since: str  # unsettled results from before do not count; empty: all do
     extent: Extent
+    settled: bool = False  # answers are wanted only if nothing is left to do
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What could not be had of some runs: the first few of them, and how many there are."""
+    """What of some runs is left to do, and what could not be had.
 
+    Of the runs that lack something the first few, and how many there are.
+    """
+
+    left: int  # results
     lost: tuple[Problem, ...]
     lost_total: int
     unsettled: int
 
 
 class RunsOfKind(msgspec.Struct, frozen=True):
-    """Runs that want the same results."""
+    """Runs that want the same results: how many, and the first few of them."""
 
     kind: Kind
     runs: int
-    first: tuple[str, ...]  # the first few of them
-
-
-class Kinds(msgspec.Struct, frozen=True):
-    """What runs there are."""
-
-    kinds: tuple[RunsOfKind, ...]
-    unfinished: tuple[Problem, ...]  # the first few that were cut short
-    unfinished_total: int
+    unfinished: int  # that were cut short
+    first: tuple[str, ...]
+    first_unfinished: tuple[str, ...]
 
 
 class Told(NamedTuple):
@@ -140,36 +142,31 @@ class ToldEngine:
         """See `Engine`."""
 
 
-def kinds(spark: Any, asking: Asking, *, slots: int) -> Kinds:
+def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
     """What runs there are, by what their cases name."""
-    found = [
-        msgspec.json.decode(text, type=Kinds)
-        for text in _said(spark, asking, kinds_of_parts, slots=slots)
-    ]
-    runs: dict[Kind, RunsOfKind] = {}
-    for one in (one for part in found for one in part.kinds):
-        before = runs.get(one.kind, RunsOfKind(one.kind, 0, ()))
-        first = tuple(sorted((*before.first, *one.first))[:PROBLEMS_MAX])
-        runs[one.kind] = RunsOfKind(one.kind, before.runs + one.runs, first)
-    unfinished = (problem for part in found for problem in part.unfinished)
-    return Kinds(
-        tuple(runs[kind] for kind in sorted(runs)),
-        tuple(sorted(unfinished, key=lambda problem: problem.run)),
-        sum(part.unfinished_total for part in found),
-    )
-
-
-def known_of(spark: Any, asking: Asking, *, slots: int) -> int:
-    """How many of the wanted results there are."""
-    return sum(map(int, _said(spark, asking, known_in_parts, slots=slots)))
-
-
-def _said(spark: Any, asking: Asking, work: Callable[..., Any], *, slots: int) -> list[str]:
-    """A text of each task."""
     frame, _ = _in_ranges(spark, asking, slots=slots)
-    rows = frame.mapInArrow(functools.partial(work, asking=asking), "`said` STRING").toArrow()
-    found: list[str] = rows["said"].to_pylist()
-    return found
+    work = functools.partial(kinds_of_parts, asking=asking)
+    return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
+
+
+def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
+    """Those of all parts, in order."""
+    found: dict[Kind, RunsOfKind] = {}
+    for text in texts:
+        for one in msgspec.json.decode(text, type=list[RunsOfKind]):
+            before = found.get(one.kind, RunsOfKind(one.kind, 0, 0, (), ()))
+            found[one.kind] = RunsOfKind(
+                one.kind,
+                before.runs + one.runs,
+                before.unfinished + one.unfinished,
+                _first(before.first, one.first),
+                _first(before.first_unfinished, one.first_unfinished),
+            )
+    return [found[kind] for kind in sorted(found)]
+
+
+def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted((*some, *more))[:PROBLEMS_MAX])
 
 
 def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
@@ -181,9 +178,14 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
         parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
         if ranges > 1:
             parts = parts.repartition(1)
-        told = parts.mapInArrow(functools.partial(add_up, extent=asking.extent), DDL).toArrow()
+        told = parts.mapInArrow(functools.partial(add_up, asking=asking), DDL).toArrow()
     finally:
         spark.conf.set(_CELLS, before)
+    return told_in(told)
+
+
+def told_in(told: pa.Table) -> Told:
+    """What the task that added up said."""
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -228,8 +230,9 @@ def _in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
     """What a task has to tell of the ranges that it is given."""
     for part, engine, account in _parts(batches, asking):
-        for name, rows in part_of(engine, asking.extent):
-            yield from _cells(part, name, rows)
+        if not (asking.settled and account.left):
+            for name, rows in part_of(engine, asking.extent):
+                yield from _cells(part, name, rows)
         yield _batch(part, ACCOUNT, msgspec.json.encode(account))
 
 
@@ -249,24 +252,20 @@ def kinds_of_parts(
 ) -> Iterator[pa.RecordBatch]:
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in _ranges(batches, asking):
-        problems = Problems()
-        with (
-            tempfile.TemporaryDirectory(prefix="harness-report-") as scratch,
-            contextlib.closing(Ledger(lake, problems, Path(scratch))) as ledger,
-        ):
-            ledger.read_runs(asking.label)
-            rows = ledger.rows(OF_KIND)
-        found = tuple(RunsOfKind(Kind(*row[:2]), row[2], tuple(row[3])) for row in rows)
-        yield _text(msgspec.json.encode(Kinds(found, problems.kept, problems.total)).decode())
-
-
-def known_in_parts(
-    batches: Iterable[pa.RecordBatch], *, asking: Asking
-) -> Iterator[pa.RecordBatch]:
-    """How many of the results that runs of a task want there are, as texts."""
-    for _, lake, results in _ranges(batches, asking):
-        with contextlib.closing(_source(asking, lake, results)) as source:
-            yield _text(str(source.known()))
+        with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
+            engine.take("lake_runs", lake.dataset(MAIN))
+            where = lake.within("run")
+            if asking.label is not None:
+                where += f" AND label = {quoted(asking.label)}"
+            rows = engine.sql(KINDS.format(where=where)).to_pylist()
+        found = [
+            RunsOfKind(
+                Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
+                tuple(row["first"]), tuple(row["first_unfinished"] or ()),
+            )
+            for row in rows
+        ]  # fmt: skip
+        yield _text(msgspec.json.encode(found).decode())
 
 
 def _text(said: str) -> pa.RecordBatch:
@@ -307,15 +306,16 @@ def _parts(
     """The number of each range, an engine with its tables, and what its runs lack."""
     for part, lake, results in _ranges(batches, asking):
         with contextlib.closing(_source(asking, lake, results)) as source:
+            left = source.left()
             gathered = source.gather()
-            account = Account(*source.lacking, gathered.unsettled)
+            account = Account(left, *source.lacking, gathered.unsettled)
             with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
                 for name, paths in gathered.tables.items():
                     engine.register(name, paths, lake.within("run"))
                 yield part, engine, account
 
 
-def add_up(batches: Iterable[pa.RecordBatch], *, extent: Extent) -> Iterator[pa.RecordBatch]:
+def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
     """The answers of the whole, and what all parts lack."""
     accounts = []
     with (
@@ -328,14 +328,17 @@ def add_up(batches: Iterable[pa.RecordBatch], *, extent: Extent) -> Iterator[pa.
                     accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
                 else:
                     whole.add(part.as_py(), name.as_py(), _table(rows.as_buffer()))
-        for name, rows in whole.answers(extent):
-            yield from _cells(0, name, rows)
-    yield _batch(0, ACCOUNT, msgspec.json.encode(_sum(accounts)))
+        account = _sum(accounts)
+        if not (asking.settled and account.left):
+            for name, rows in whole.answers(asking.extent):
+                yield from _cells(0, name, rows)
+    yield _batch(0, ACCOUNT, msgspec.json.encode(account))
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
     lost = sorted((one for account in accounts for one in account.lost), key=lambda one: one.run)
     return Account(
+        sum(account.left for account in accounts),
         tuple(lost[:PROBLEMS_MAX]),
         sum(account.lost_total for account in accounts),
         sum(account.unsettled for account in accounts),

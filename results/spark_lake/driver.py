@@ -32,9 +32,9 @@ from results.spark_lake.asking import (
     Asking,
     Files,
     RunsOfKind,
+    Told,
     ToldEngine,
     kinds,
-    known_of,
     rows_of,
     tell,
 )
@@ -42,7 +42,7 @@ from results.spark_lake.frames import lake_frame, of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, given_options, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
 from results.spark_lake.watching import Watch
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.store_scan import Problem, Problems
 from results.work import LakeConfig
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ ROWS_COMPILED: Final = 2_000_000
 """From so many rows on plans are compiled: compiling one takes a fifth of a second of CPU."""
 
 
+EVERYTHING: Final = Extent()
+CUT_SHORT: Final = "has no run.json: it was cut short"
+
+
 class SparkLake:
     """The runs of a lake, or of one label of it, in one report on Spark."""
 
@@ -70,11 +74,13 @@ class SparkLake:
         snapshot: Snapshot,
         *,
         budgets: Sequence[Budget],
+        extent: Extent = EVERYTHING,
         label: str | None = None,
         jobs: int | None = None,
         again: bool = False,
     ) -> None:
-        """`jobs` is how many tasks run at once, where it is not as many as Spark has cores.
+        """`extent` is of what is asked in the end; `jobs` is how many tasks run at once, where
+        it is not as many as Spark has cores.
 
         With `again`, results that were unsettled before now do not count.
         """
@@ -85,6 +91,8 @@ class SparkLake:
         self._budgets = tuple(budgets)
         self._slots = jobs
         self._label = label
+        self._extent = extent
+        self._told: Told | None = None  # where nothing came after it
         self._before: dict[str, str] = {}  # settings of the session that we changed
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
@@ -141,25 +149,19 @@ class SparkLake:
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
-        found = kinds(self._spark, self._asking(Extent()), slots=self._at_once())
-        for problem in found.unfinished[:PROBLEMS_MAX]:
-            self.problems.add(problem)
-        self.problems.total += found.unfinished_total - len(found.unfinished[:PROBLEMS_MAX])
-        for kind in found.kinds:
+        for kind in kinds(self._spark, self._asking(), slots=self._at_once()):
+            self._name(kind.first_unfinished, kind.unfinished, "unfinished", CUT_SHORT)
             self.runs += kind.runs
             wishes = self._wishes_of(kind, registry)
             self._wishes += wishes
             own = sum(wish.level == 1 for wish in wishes)
-            gone = len(self._wants[kind.kind].gone)
-            self.wanted += kind.runs * (own + gone)
+            self.wanted += kind.runs * (own + len(self._wants[kind.kind].gone))
             self.makeable += kind.runs * own
 
     def _wishes_of(self, of: RunsOfKind, registry: Registry) -> list[Wish]:
         wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
         for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
-            for run in of.first:
-                self.problems.add(Problem(run, "checker", text))
-            self.problems.total += of.runs - len(of.first)
+            self._name(of.first, of.runs, "checker", text)
         assert wants.facts is not None
         name = " ".join(of.kind)
         found = [Wish(name, FACTS, 1, wants.facts)]
@@ -167,6 +169,12 @@ class SparkLake:
             befores = (None, *ids)
             found += [Wish(name, checker, 1 + n, ids[n], befores[n]) for n in range(len(ids))]
         return found
+
+    def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
+        """The same problem of many runs, of which the first few are named."""
+        for run in first:
+            self.problems.add(Problem(run, what, text))
+        self.problems.total += total - len(first)
 
     # What is done --------------------------------------------------------------------------------
 
@@ -177,8 +185,10 @@ class SparkLake:
         wishes: Sequence[Wish] = self._wishes
         for number in range(SUBMISSIONS_MAX):
             if number == 0:
-                known = known_of(self._spark, self._asking(Extent()), slots=self._at_once())
-                if known == self.makeable:
+                told = self._tell(settled=True)
+                known = self.makeable - told.account.left
+                if not told.account.left:
+                    self._told = told
                     break
             todo = self._plan(wishes)
             try:
@@ -233,7 +243,7 @@ class SparkLake:
     def _at_once(self) -> int:
         """How many tasks run at once; workers start when that is asked first."""
         if self._slots is None:
-            self._slots = prepare_workers(self._spark)
+            self._slots = prepare_workers(self._spark, "duckdb")
         return self._slots
 
     def _found(self) -> Snapshot:
@@ -263,9 +273,9 @@ class SparkLake:
 
     # What was found ------------------------------------------------------------------------------
 
-    def ask(self, checked: Checked, extent: Extent) -> tuple[Checked, ToldEngine]:
+    def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
         """An engine that answers questions, and what is still to be said of `checked`."""
-        engine, account = tell(self._spark, self._asking(extent), slots=self._at_once())
+        engine, account = self._told or self._tell()
         name_lacking(self.problems, account.lost, account.lost_total)
         told = msgspec.structs.replace(
             checked,
@@ -275,11 +285,15 @@ class SparkLake:
         )
         return told, engine
 
+    def _tell(self, *, settled: bool = False) -> Told:
+        asking = self._asking()._replace(settled=settled)
+        return tell(self._spark, asking, slots=self._at_once())
+
     def table(self, name: str) -> Any:
         """A table of the report (`results.schema`) as a DataFrame."""
-        return rows_of(self._spark, self._asking(Extent()), name, slots=self._at_once())
+        return rows_of(self._spark, self._asking(), name, slots=self._at_once())
 
-    def _asking(self, extent: Extent) -> Asking:
+    def _asking(self) -> Asking:
         return Asking(
             lake=Files.of(self._snapshot),
             results=Files.of(self._found()),
@@ -288,7 +302,7 @@ class SparkLake:
             wants=self._wants,
             label=self._label,
             since=self._since,
-            extent=extent,
+            extent=self._extent,
         )
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ __all__ = ["Range", "cut"]
 
 Range = tuple[str, str | None]
 """The first run, and the one that it ends before; `None`: the last range."""
-ROWS_MAX: Final = 4_000_000
-"""Of the largest table, in a range: some ten thousand runs."""
+ROWS_MAX: Final = 16_000_000
+"""Of the largest table, in a range: some fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
 """With fewer rows a task more costs more than it gains."""
 

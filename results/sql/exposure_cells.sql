@@ -23,14 +23,18 @@ by_run AS (
 ),
 stacked AS (
     SELECT population, nemesis, 'unanswered' AS outcome, '' AS f,
-           unanswered_with AS a, n_with AS n, unanswered_without AS b, n_without AS m
+           CAST(unanswered_with AS BIGINT) AS a, CAST(n_with AS BIGINT) AS n,
+           CAST(unanswered_without AS BIGINT) AS b, CAST(n_without AS BIGINT) AS m
     FROM by_run
     UNION ALL
-    SELECT population, nemesis, 'info' AS outcome, '' AS f, info_with, n_with, info_without, n_without
+    SELECT population, nemesis, 'info' AS outcome, '' AS f,
+           CAST(info_with AS BIGINT), CAST(n_with AS BIGINT),
+           CAST(info_without AS BIGINT), CAST(n_without AS BIGINT)
     FROM by_run
     UNION ALL
     SELECT population, nemesis, 'bad' AS outcome, f,
-           unanswered_with + info_with, n_with, unanswered_without + info_without, n_without
+           CAST(unanswered_with + info_with AS BIGINT), CAST(n_with AS BIGINT),
+           CAST(unanswered_without + info_without AS BIGINT), CAST(n_without AS BIGINT)
     FROM alike
 )
 SELECT population, nemesis, outcome, f,
@@ -39,15 +43,15 @@ SELECT population, nemesis, outcome, f,
        CAST(SUM(n) AS BIGINT) AS n,
        CAST(SUM(b) AS BIGINT) AS b,
        CAST(SUM(m) AS BIGINT) AS m,
-       SUM(CAST(a AS DECIMAL(19, 0)) * CAST(a AS DECIMAL(19, 0))) AS aa,
-       SUM(CAST(a AS DECIMAL(19, 0)) * CAST(n AS DECIMAL(19, 0))) AS an,
-       SUM(CAST(n AS DECIMAL(19, 0)) * CAST(n AS DECIMAL(19, 0))) AS nn,
-       SUM(CAST(b AS DECIMAL(19, 0)) * CAST(b AS DECIMAL(19, 0))) AS bb,
-       SUM(CAST(b AS DECIMAL(19, 0)) * CAST(m AS DECIMAL(19, 0))) AS bm,
-       SUM(CAST(m AS DECIMAL(19, 0)) * CAST(m AS DECIMAL(19, 0))) AS mm,
-       SUM(CAST(a AS DECIMAL(19, 0)) * CAST(b AS DECIMAL(19, 0))) AS ab,
-       SUM(CAST(a AS DECIMAL(19, 0)) * CAST(m AS DECIMAL(19, 0))) AS am,
-       SUM(CAST(n AS DECIMAL(19, 0)) * CAST(b AS DECIMAL(19, 0))) AS nb,
-       SUM(CAST(n AS DECIMAL(19, 0)) * CAST(m AS DECIMAL(19, 0))) AS nm
+       CAST(SUM(a * a) AS BIGINT) AS aa,
+       CAST(SUM(a * n) AS BIGINT) AS an,
+       CAST(SUM(n * n) AS BIGINT) AS nn,
+       CAST(SUM(b * b) AS BIGINT) AS bb,
+       CAST(SUM(b * m) AS BIGINT) AS bm,
+       CAST(SUM(m * m) AS BIGINT) AS mm,
+       CAST(SUM(a * b) AS BIGINT) AS ab,
+       CAST(SUM(a * m) AS BIGINT) AS am,
+       CAST(SUM(n * b) AS BIGINT) AS nb,
+       CAST(SUM(n * m) AS BIGINT) AS nm
 FROM stacked
 GROUP BY population, nemesis, outcome, f

@@ -11,7 +11,7 @@ import pytest
 
 from results.aggregate import aggregate
 from results.budgets import Budget
-from results.engines import DuckEngine
+from results.engines import DuckEngine, Extent
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.files import MAIN
 from results.lake.folders import writer_to
@@ -19,6 +19,7 @@ from results.lake.ingest import ingest
 from results.lake.judged import ResultLake
 from results.lake.lake import Lake
 from results.pipeline import check, check_store
+from results.report.making import register
 from results.schema import COLUMNS
 from results.sources.lake import LakeSource
 from results.spark_lake import driver
@@ -61,13 +62,10 @@ def spark_lake(uri, master="local[2]", options=None, **asked):
 
 def on_spark(uri):
     """What a report on Spark says, its tables, and the answers to all questions."""
-    with spark_lake(uri) as work:
+    with spark_lake(uri, extent=Extent(MOST)) as work:
         checked, engine = work.ask(work.check())
-        with contextlib.closing(engine):
-            for name in COLUMNS:
-                engine.register(name, ())
-            answers = aggregate(engine, baseline=None, label=None, most=MOST)
-            return checked, tables_of(engine), answers.tables
+        answers = aggregate(engine, baseline=None, label=None, most=MOST)
+        return checked, tables_of(work), answers.tables
 
 
 def on_duckdb(uri):
@@ -76,17 +74,23 @@ def on_duckdb(uri):
     source = LakeSource(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
         checked = check(source, executor="inline")
-        for name in COLUMNS:
-            engine.register(name, checked.tables[name])
+        register(engine, checked)
         answers = aggregate(engine, baseline=None, label=None, most=MOST)
         return checked, tables_of(engine), answers.tables
 
 
-def tables_of(engine):
-    """All rows of each table, in an order of their own, without what times them."""
+def tables_of(there):
+    """All rows of each table, in an order of their own, without what times them.
+
+    They are of a `SparkLake`, or of an engine.
+    """
     found = {}
     for name in COLUMNS:
-        table = engine.sql(f"SELECT * FROM {name}")
+        table = (
+            there.table(name).toArrow()
+            if isinstance(there, SparkLake)
+            else there.sql(f"SELECT * FROM {name}")
+        )
         kept = table.drop_columns([column for column in TIMES if column in table.column_names])
         found[name] = sorted(kept.to_pylist(), key=repr)
     return found
@@ -232,11 +236,8 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
         )
         ingest(store, made, writer_to(made), unfinished=True)
         with spark_lake(uri, options=options) as work:
-            checked, engine = work.ask(work.check())
-            with contextlib.closing(engine):
-                for name in COLUMNS:
-                    engine.register(name, ())
-                same_tables = tables_of(engine)
+            checked, _ = work.ask(work.check())
+            same_tables = tables_of(work)
         assert problems_of(checked) == problems_of(local[0])
         assert same_tables == tables
         for name, value in options.items():
