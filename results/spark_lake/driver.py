@@ -30,6 +30,7 @@ from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrup
 from results.spark_lake.frames import lake_frame, of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
+from results.spark_lake.planning_here import KNOWN, are_few, kinds_of, narrow_here, plan_here
 from results.spark_lake.tables import Lacking, LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
@@ -85,7 +86,9 @@ class SparkLake:
         self._gone: list[tuple[str, str]] = []  # kinds, and their checkers that cannot be had
         self._view = f"harness_these_{uuid.uuid4().hex[:8]}"
         self._suit(sum(file.rows for file in self._snapshot.files(MAIN)))
-        self._runs = self._narrow(label).cache()
+        few = are_few(self._snapshot, self._found())
+        self._here = narrow_here(self._snapshot) if few else None  # else Spark goes over them
+        self._runs = self._narrow(label)
         self._runs.createOrReplaceTempView(self._view)
         self.runs = 0
         self.wanted = 0
@@ -106,6 +109,8 @@ class SparkLake:
 
     def _narrow(self, label: str | None) -> Any:
         """What a plan has to know of each run."""
+        if self._here is not None:
+            return self._spark.createDataFrame(self._here)
         columns = [
             "target",
             "label",
@@ -121,14 +126,18 @@ class SparkLake:
         name = f"{self._view}_all"
         frame.createOrReplaceTempView(name)
         where = "" if label is None else "WHERE label = :label"
-        return self._spark.sql(NARROW.format(runs=name, where=where), {"label": label or ""})
+        frame = self._spark.sql(NARROW.format(runs=name, where=where), {"label": label or ""})
+        return frame.cache()
 
     # What is wanted ------------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
-        kinds = self._spark.sql(KINDS.format(runs=self._view)).toArrow().to_pylist()
+        if self._here is not None:
+            kinds = kinds_of(self._here)
+        else:
+            kinds = self._spark.sql(KINDS.format(runs=self._view)).toArrow().to_pylist()
         for row in kinds:
             self.runs += row["runs"]
             wishes = self._wishes_of(row, registry)
@@ -213,7 +222,7 @@ class SparkLake:
             # What is missing still could not be made; what was limited is tried once more.
             lowest = min(wish.level for wish in wishes)
             wishes = [wish for wish in wishes if wish.level > lowest]
-            if not wishes:
+            if not wishes or not any(done.limited for done in ended):
                 break
         return Checked(
             tables={},
@@ -229,15 +238,12 @@ class SparkLake:
         )
 
     def _plan(self, wishes: Sequence[Wish]) -> Todo:
-        known = lake_frame(
-            self._spark,
-            self._found(),
-            MAIN,
-            columns=["run", "run_batch", "judged_at", "results", "marks"],
-        )
-        return plan_tasks(
-            self._spark, self._runs, known, wishes, slots=self._at_once, since=self._since
-        )
+        asked: Any = {"slots": self._at_once, "since": self._since}
+        if self._here is not None:
+            known = self._found().dataset(MAIN).to_table([*KNOWN])
+            return plan_here(self._spark, self._here, known, wishes, **asked)
+        frame = lake_frame(self._spark, self._found(), MAIN, columns=KNOWN)
+        return plan_tasks(self._spark, self._runs, frame, wishes, **asked)
 
     def _at_once(self) -> int:
         """How many tasks run at once; workers start when that is asked first."""

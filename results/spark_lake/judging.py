@@ -50,6 +50,7 @@ class TaskDone(msgspec.Struct, frozen=True):
     runs: int
     cpu_ns: int
     problems: tuple[Problem, ...]
+    limited: bool = False  # whether a budget may have cut something short
 
 
 def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.RecordBatch]:
@@ -72,6 +73,7 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
                 len(rows),
                 sum(done.cpu_ns for done in ended),
                 tuple(problem for done in ended for problem in done.problems),
+                any(done.limited for done in ended),
             )
             yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
 

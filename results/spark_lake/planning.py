@@ -23,14 +23,15 @@ from results.stored import LIMITED
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FACTS", "Missing", "Share", "Todo", "Wish", "missing_of", "plan_tasks"]
+__all__ = ["FACTS", "Missing", "Share", "Todo", "Wish", "missing_of", "plan_tasks", "task_cost"]
 
 FACTS: Final = ""
 """Stands for the facts of a run where else the name of a checker stands."""
 TASKS_A_SLOT: Final = 12
 """Many more than slots: a lost task costs little, and progress shows early how long it takes."""
-COST_MIN: Final = 2_000_000_000
-"""Of a task: a smaller one costs more to start, and to commit, than it gains."""
+COST_MIN: Final = 4_000_000_000
+"""Of a task: a smaller one costs more to start, and to commit, than it gains; where there is no
+more than that for every slot, a quarter of it."""
 COST_MAX: Final = 60_000_000_000
 """Of a task, unless a single run costs more."""
 TASKS_MAX: Final = 100_000
@@ -134,7 +135,7 @@ def plan_tasks(
     found = spark.sql(TOTALS.format(**views)).toArrow().to_pylist()[0]
     if not found["runs"]:
         return Todo(frame=frame, tasks=0, shares=(), close=close, **found)
-    size = _task_cost(found["cost"], slots())
+    size = task_cost(found["cost"], slots())
     kept.append(spark.sql(TASKS.format(size=size, **views)).cache())
     kept[0].createOrReplaceTempView(views["tasks"])
     rows = spark.sql(SHARES.format(**views)).toArrow().to_pylist()
@@ -147,10 +148,11 @@ def plan_tasks(
     return Todo(frame=kept[0], shares=shares, tasks=tasks, close=close, **found)
 
 
-def _task_cost(total: int, slots: int) -> int:
-    """How much a task should cost."""
-    even = total // (slots * TASKS_A_SLOT)
-    return max(COST_MIN, min(COST_MAX, even), -(-total // TASKS_MAX))
+def task_cost(total: int, slots: int) -> int:
+    """How much a task should cost, so that all slots get equally many."""
+    waves = max(1, min(TASKS_A_SLOT, total // (slots * COST_MIN)))
+    even = -(-total // (slots * waves))
+    return max(COST_MIN // 4, 1, min(COST_MAX, even), -(-total // TASKS_MAX))
 
 
 def wishes_table(wishes: Sequence[Wish]) -> pa.Table:

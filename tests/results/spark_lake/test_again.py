@@ -90,7 +90,7 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
 def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch):
     """The longest first, and every run in one task of the shares that are told."""
     monkeypatch.setattr(planning, "COST_MIN", 1)
-    monkeypatch.setattr(planning, "_task_cost", lambda total, slots: total // 3)
+    monkeypatch.setattr(planning, "task_cost", lambda total, slots: total // 3)
     with opened(uri) as work:
         todo, rows = todo_of(work)
         alone = rows["n/hard"]
@@ -133,6 +133,24 @@ def test_a_job_that_is_lost_is_planned_again_from_what_its_tasks_appended(uri, m
     found = results_in(uri)
     assert len(found) == len(set(found)) == (EASY + 1) * WANTED + 1
     assert checked.results_new == (EASY + 1) * WANTED
+
+
+@spark_test
+def test_what_no_budget_cut_short_is_not_planned_again(tmp_path, monkeypatch):
+    from results.ingest_verb import main as ingest
+
+    put_run(tmp_path / "store", "n", "r0", History(register_ops(0)))
+    assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
+    plan, planned = driver.SparkLake._plan, []
+
+    def planning_told(self, wishes):
+        planned.append({wish.level for wish in wishes})
+        return plan(self, wishes)
+
+    monkeypatch.setattr(driver.SparkLake, "_plan", planning_told)
+    with opened(tmp_path / "lake") as work:
+        assert work.check().results_new == WANTED
+    assert planned == [{1, 2}]
 
 
 @spark_test

@@ -90,7 +90,8 @@ def test_a_task_says_one_row_however_many_units_and_batches(monkeypatch, tmp_pat
         seen.append(config.scratch)
         for unit in units:
             yield Done(unit.unit_id, 0, (), part=0.5)
-            yield Done(unit.unit_id, 7, (Problem(unit.key, "history", "torn"),))
+            torn = Problem(unit.key, "history", "torn")
+            yield Done(unit.unit_id, 7, (torn,), limited=unit.key == "a")
 
     monkeypatch.setattr(judging, "do_units", do_units)
     rows = [row("a"), row("b", missing="1 stats s1"), row("c", task=1)]
@@ -101,7 +102,10 @@ def test_a_task_says_one_row_however_many_units_and_batches(monkeypatch, tmp_pat
         for text in batch.column("done").to_pylist()
     ]
     torn = [Problem(run, "history", "torn") for run in "abc"]
-    assert found == [TaskDone(0, 2, 14, (torn[0], torn[1])), TaskDone(1, 1, 7, (torn[2],))]
+    assert found == [
+        TaskDone(0, 2, 14, (torn[0], torn[1]), limited=True),
+        TaskDone(1, 1, 7, (torn[2],)),
+    ]
     assert set(seen) == {str(tmp_path / "harness-r0")}
     assert list(tmp_path.iterdir()) == []
 
