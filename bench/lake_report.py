@@ -127,7 +127,6 @@ def checks(uri: str, executor: str) -> None:
     if executor == "spark":
         work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
         found = work.check()
-        work.close()
     else:
         source = LakeSource(snapshot, budgets=budgets, slots=2)
         found = check(source, executor=executor, jobs=2)

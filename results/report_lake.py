@@ -119,7 +119,6 @@ def report_lake(
                 jobs=jobs,
                 again=again and checks_there,
             )
-            stack.enter_context(contextlib.closing(work))
             if checks_there:
                 found = work.check(progress)
         if found is None or chosen != "spark":

@@ -113,6 +113,7 @@ class Done(msgspec.Struct, frozen=True):
     cpu_ns: int
     problems: tuple[Problem, ...]
     part: float = 1.0
+    limited: bool = False  # of a lake: whether a budget may have cut something short
 
 
 def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:

@@ -106,6 +106,14 @@ class LakeSource:
         self._ledger.read_todo()
         return self._ledger.number("SELECT count(*) FROM todo")
 
+    def missing(self, above: int) -> pa.Table:
+        """A row a run that misses results at a level of budget over `above`, which are named.
+
+        A line a result: level, checker (empty: facts) and id.
+        """
+        self._ledger.read_todo()
+        return self._ledger.missing(above)
+
     def forget_unsettled(self, before: str = "infinity") -> None:
         """See `Source`; `before` is a time, which only older ones count by."""
         self.read_known()

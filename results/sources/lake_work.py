@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,7 +41,7 @@ from results.lake.writing import stored_schema
 from results.manifest import Check, Registry, pieces_of
 from results.sources.lake_found import Found, RunOfLake, run_of
 from results.store_scan import Problem, Problems, scan_run
-from results.stored import Marker
+from results.stored import LIMITED, Marker
 from results.units import Checkers, Done, crashed, judge_history, mark_of, table_of, worst_mark
 from results.work import LakeConfig, LakeUnit
 
@@ -53,6 +54,8 @@ APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
 """How often a unit is begun again after the store did not answer."""
+CLOCKS_APART_S: Final = 3_600.0
+"""At most, those of machines: a file made so long before the round has none of its rows."""
 
 
 def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
@@ -61,12 +64,14 @@ def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterat
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
+        limited = True  # unless it came to its end
         try:
-            tools = tools or _tools(config)
+            tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
                 work = _Work(unit, config, tools, problems)
                 try:
                     yield from work.run(begun=number > 0)
+                    limited = work.limited
                     break
                 except AgainError as error:
                     if number + 1 == TRIES_MAX:
@@ -75,11 +80,12 @@ def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterat
             problems.add(Problem(unit.key, "lost", str(error)))
         except Exception:  # noqa: BLE001 - one unit must not end the others
             problems.add(Problem(unit.key, "lost", traceback.format_exc().splitlines()[-1]))
-        yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems.kept)
+        cpu_ns = time.process_time_ns() - begin_ns
+        yield Done(unit.unit_id, cpu_ns, problems.kept, limited=limited)
 
 
 class _Tools(NamedTuple):
-    """What a worker opens once."""
+    """What a worker opens once a round."""
 
     place: Place
     results: ResultLake
@@ -87,11 +93,13 @@ class _Tools(NamedTuple):
     registry: Registry
 
 
-def _tools(config: LakeConfig) -> _Tools:
-    """Raises as `Lake.open`."""
-    results = ResultLake.beside(config.uri, {}, create=True)
+@functools.lru_cache(maxsize=1)
+def _tools(uri: str, round_: str) -> _Tools:
+    """Kept for all tasks of a round that Spark gives to this process; raises as `Lake.open`."""
+    del round_  # another may come with other credentials
+    results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
-    return _Tools(Place(config.uri), results, Checkers(), Registry())
+    return _Tools(Place(uri), results, Checkers(), Registry())
 
 
 class _Work:
@@ -110,6 +118,7 @@ class _Work:
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
+        self.limited = False  # whether some result is, or may be of those that were there
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
@@ -118,6 +127,7 @@ class _Work:
         attempt = self._marker(unit.unit_id, "unit")
         if begun or attempt.begun or self.config.elsewhere:
             self.there = self._put_away()
+            self.limited = bool(self.there)
         schemas = {name: stored_schema(schema(name)) for name in unit.files}
         checks = self._loadable()
         with attempt, self._putting():
@@ -165,10 +175,19 @@ class _Work:
         """What the results of this lake have of these runs since the round began."""
         import pyarrow.compute as pc
 
+        runs = self.unit.runs
+        oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
+        lake = self.results
+        state = lake.patience.call(f"read {lake.main.uri}", lake.main.refresh)
+        if not any(
+            file.first_run <= runs[-1] and file.last_run >= runs[0] and file.modified_ms > oldest_ms
+            for file in state.files.values()
+        ):
+            return set()
         names = [KEY, "results", "judged_at"]
         since = dt.datetime.fromtimestamp(self.config.since_s, dt.UTC)
-        own = pc.field(KEY).isin(list(self.unit.runs)) & (pc.field("judged_at") >= since)
-        rows = self.results.dataset(MAIN).to_table(names, filter=own).to_pylist()
+        own = pc.field(KEY).isin(list(runs)) & (pc.field("judged_at") >= since)
+        rows = lake.dataset(MAIN).to_table(names, filter=own).to_pylist()
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
@@ -224,6 +243,13 @@ class _Work:
         if facts_id is not None:
             self._facts(run, history, facts_id)
 
+    def _found(
+        self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
+    ) -> None:
+        """Have a result wait for the append."""
+        self.limited = self.limited or mark == LIMITED
+        self.found.add(run, result_id, mark, tables)
+
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
         """A stage that may kill: what was found before one that did is put away."""
@@ -242,7 +268,7 @@ class _Work:
                     check.checker, history, run.case, self.unit.budget, self.checkers
                 )
         table = table_of([row], run.key, check.result_id)
-        self.found.add(run, check.result_id, mark_of([row]), {"verdicts": table})
+        self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
 
     def _facts(self, run: RunOfLake, history: History, facts_id: str) -> None:
         marker = self._marker(run.key, facts_id)
@@ -263,7 +289,7 @@ class _Work:
                 Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
             )
         else:
-            self.found.add(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
 
     def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
         """Judge by key what is judged by key, as in the store; returns the other checks.
@@ -293,7 +319,7 @@ class _Work:
         if marker.spent:
             row = crashed(check.checker, n_ops)
             table = table_of([row], run.key, check.result_id)
-            self.found.add(run, check.result_id, mark_of([row]), {"verdicts": table})
+            self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
             return
 
         def complain(kind: str, text: str) -> None:
@@ -310,6 +336,4 @@ class _Work:
                 table, mark = judge_groups(check, part, self.checkers, complain)
                 tables.append(table)
                 marks.append(mark)
-        self.found.add(
-            run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)}
-        )
+        self._found(run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)})

@@ -248,6 +248,30 @@ class Ledger:
         self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
         return wanted + gone, known
 
+    def missing(self, above: int) -> pa.Table:
+        """What is to do over a level of budget: a row a run, and a line in it each result."""
+        with readable(self._snapshot.place.uri):
+            found: pa.Table = self.connection.sql(
+                """
+                SELECT t.target, t.label, t.day, t.run, t.batch, greatest(t.lines, 1) AS lines,
+                       count(*) AS results, count(*) FILTER (o.level > 1) AS again,
+                       string_agg(line, chr(10) ORDER BY line) AS missing
+                FROM (
+                    SELECT o.n, o.level,
+                           concat_ws(' ', o.level, COALESCE(w.checker, ''), i.result_id) AS line
+                    FROM todo o
+                    JOIN these t ON t.n = o.n
+                    JOIN wants w ON w.part = t.part AND w.place = o.place
+                    JOIN ids i ON i.c = o.c
+                    WHERE o.level > ?
+                ) o
+                JOIN these t ON t.n = o.n
+                GROUP BY ALL
+                """,
+                params=[above],
+            ).to_arrow_table()
+        return found
+
     def cost_left(self) -> int:
         """The estimated cost of what is to do, ns."""
         return self.number(

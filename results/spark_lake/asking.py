@@ -17,29 +17,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from results.budgets import Budget
 from results.engines import DuckEngine, Extent, quoted
 from results.lake.files import MAIN
-from results.lake.place import Place
-from results.lake.snapshot import Snapshot
 from results.parts import Whole, part_of
-from results.sources.lake import LakeSource
 from results.sources.ledger import readable
-from results.sources.wants import Kind, Wants
-from results.spark import in_tasks
-from results.spark_lake.judging import use
-from results.spark_lake.ranges import cut
+from results.sources.wants import Kind
+from results.spark_lake.ranges import Asking, in_ranges, ranges_of, sources
 from results.store_scan import PROBLEMS_MAX, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.lake.files import FileRef
 
 __all__ = [
     "Account",
-    "Asking",
-    "Files",
     "RunsOfKind",
     "Told",
     "ToldEngine",
@@ -61,39 +52,6 @@ CELL_BYTES: Final = 1 << 20
 """Of rows in a cell, about."""
 CELLS_A_BATCH: Final = 16
 _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
-
-class Files(NamedTuple):
-    """A snapshot without what is of one process."""
-
-    uri: str
-    version: int
-    tables: Mapping[str, Sequence[FileRef]]
-    schemas: Mapping[str, pa.Schema]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Files:
-        """Those of a snapshot."""
-        return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
-
-    def cut(self, first: str, end: str | None) -> Snapshot:
-        """The snapshot of a range."""
-        tables = {name: tuple(files) for name, files in self.tables.items()}
-        return Snapshot(self.version, tables, self.schemas, Place(self.uri)).cut(first, end)
-
-
-class Asking(NamedTuple):
-    """What all tasks share; it travels with every one of them."""
-
-    lake: Files
-    results: Files
-    options: Mapping[str, str]  # of the object store, where the executor has none of its own
-    budgets: Sequence[Budget]
-    wants: Mapping[Kind, Wants]
-    label: str | None
-    since: str  # unsettled results from before do not count; empty: all do
-    extent: Extent
-    settled: bool = False  # answers are wanted only if nothing is left to do
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -144,7 +102,7 @@ class ToldEngine:
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
     """What runs there are, by what their cases name."""
-    frame, _ = _in_ranges(spark, asking, slots=slots)
+    frame, _ = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
 
@@ -171,7 +129,7 @@ def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 
 def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
     """Ask all tasks, in one job."""
-    frame, ranges = _in_ranges(spark, asking, slots=slots)
+    frame, ranges = in_ranges(spark, asking, slots=slots)
     before = spark.conf.get(_CELLS)
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
     try:
@@ -202,26 +160,10 @@ def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
     """A table of the report as a DataFrame: what each task has of it."""
     from results.schema import ddl, schema
 
-    frame, _ = _in_ranges(spark, asking, slots=slots)
+    frame, _ = in_ranges(spark, asking, slots=slots)
     return frame.mapInArrow(
         functools.partial(read_parts, asking=asking, table=table), ddl(schema(table))
     )
-
-
-def _in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
-    """A row a range, each in a task of its own."""
-    import pyarrow as pa
-
-    found, lake = asking.results, asking.lake
-    ranges = cut((found if any(found.tables.values()) else lake).cut("", None), slots=slots)
-    rows = pa.table(
-        {
-            "task": pa.array(range(len(ranges)), pa.int32()),
-            "first": pa.array([first for first, _ in ranges]),
-            "end": pa.array([end for _, end in ranges], pa.string()),
-        }
-    )
-    return in_tasks(spark.createDataFrame(rows), len(ranges)), len(ranges)
 
 
 # In executors ------------------------------------------------------------------------------------
@@ -251,7 +193,7 @@ def kinds_of_parts(
     batches: Iterable[pa.RecordBatch], *, asking: Asking
 ) -> Iterator[pa.RecordBatch]:
     """What runs the ranges of a task have, as texts."""
-    for _, lake, _ in _ranges(batches, asking):
+    for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
             engine.take("lake_runs", lake.dataset(MAIN))
             where = lake.within("run")
@@ -274,45 +216,18 @@ def _text(said: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"said": [said]})
 
 
-def _ranges(
-    batches: Iterable[pa.RecordBatch], asking: Asking
-) -> Iterator[tuple[int, Snapshot, Snapshot]]:
-    """The number of each range, and the snapshots of it: of the lake, and of its results."""
-    use(asking.options)
-    for batch in batches:
-        for row in batch.to_pylist():
-            between = row["first"], row["end"]
-            yield row["task"], asking.lake.cut(*between), asking.results.cut(*between)
-
-
-def _source(asking: Asking, lake: Snapshot, results: Snapshot) -> LakeSource:
-    """The runs of a range, and what is known of them."""
-    source = LakeSource(
-        lake,
-        budgets=asking.budgets,
-        label=asking.label,
-        wanted=lambda kind: asking.wants[kind],
-        results=results,
-    )
-    if asking.since:
-        source.forget_unsettled(asking.since)
-    source.read_known()
-    return source
-
-
 def _parts(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, DuckEngine, Account]]:
     """The number of each range, an engine with its tables, and what its runs lack."""
-    for part, lake, results in _ranges(batches, asking):
-        with contextlib.closing(_source(asking, lake, results)) as source:
-            left = source.left()
-            gathered = source.gather()
-            account = Account(left, *source.lacking, gathered.unsettled)
-            with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
-                for name, paths in gathered.tables.items():
-                    engine.register(name, paths, lake.within("run"))
-                yield part, engine, account
+    for part, lake, source in sources(batches, asking):
+        left = source.left()
+        gathered = source.gather()
+        account = Account(left, *source.lacking, gathered.unsettled)
+        with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
+            for name, paths in gathered.tables.items():
+                engine.register(name, paths, lake.within("run"))
+            yield part, engine, account
 
 
 def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:

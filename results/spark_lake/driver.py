@@ -28,19 +28,11 @@ from results.pipeline import Checked, Progress
 from results.sources.lake import name_lacking
 from results.sources.wants import Kind, Wants, wants_of
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
-from results.spark_lake.asking import (
-    Asking,
-    Files,
-    RunsOfKind,
-    Told,
-    ToldEngine,
-    kinds,
-    rows_of,
-    tell,
-)
-from results.spark_lake.frames import lake_frame, of_label
-from results.spark_lake.judging import DONE_DDL, Job, TaskDone, given_options, judge_rows
-from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
+from results.spark_lake.asking import Told, ToldEngine, kinds, rows_of, tell
+from results.spark_lake.frames import of_label
+from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
+from results.spark_lake.planning import Todo, plan_tasks
+from results.spark_lake.ranges import Asking, Files, given_options
 from results.spark_lake.watching import Watch
 from results.store_scan import Problem, Problems
 from results.work import LakeConfig
@@ -51,15 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["SparkLake"]
 
 SUBMISSIONS_MAX: Final = 20
-PARTITIONS_MAX: Final = 200
-ROWS_A_PARTITION: Final = 4_000_000
-"""Of results, a shuffle; groups of rows are far fewer than rows."""
-BROADCAST_BYTES_MAX: Final = 1 << 20
-"""Of files that Spark takes to every executor unasked: their rows may take fifty times as much."""
-ROWS_COMPILED: Final = 2_000_000
-"""From so many rows on plans are compiled: compiling one takes a fifth of a second of CPU."""
-
-
 EVERYTHING: Final = Extent()
 CUT_SHORT: Final = "has no run.json: it was cut short"
 
@@ -93,82 +76,30 @@ class SparkLake:
         self._label = label
         self._extent = extent
         self._told: Told | None = None  # where nothing came after it
-        self._before: dict[str, str] = {}  # settings of the session that we changed
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
-        self._wishes: list[Wish] = []
         self._wants: dict[Kind, Wants] = {}
-        self._view = f"harness_these_{uuid.uuid4().hex[:8]}"
-        self._rows: Any = None  # what plans know of each run
         self.runs = 0
         self.wanted = 0
         self.makeable = 0  # of the wanted results
         self._read_kinds()
-
-    def _suit(self, rows: int) -> None:
-        """Have the session suit so many rows: what helps with millions costs more with few."""
-        partitions = min(PARTITIONS_MAX, -(-rows // ROWS_A_PARTITION) or 1)
-        compiled = str(rows >= ROWS_COMPILED).lower()
-        for name, value in (
-            ("spark.sql.shuffle.partitions", str(partitions)),
-            ("spark.sql.codegen.wholeStage", compiled),
-            ("spark.sql.autoBroadcastJoinThreshold", str(BROADCAST_BYTES_MAX)),
-        ):
-            self._before.setdefault(name, self._spark.conf.get(name))
-            self._spark.conf.set(name, value)
-
-    def _runs(self) -> Any:
-        """What a plan has to know of each run."""
-        if self._rows is None:
-            self._suit(sum(file.rows for file in self._snapshot.files(MAIN)))
-            self._rows = self._narrow().cache()
-        return self._rows
-
-    def _narrow(self) -> Any:
-        columns = [
-            "target",
-            "label",
-            "day",
-            "run",
-            "batch",
-            "lines",
-            "workload",
-            "case",
-            "finished",
-        ]
-        frame = lake_frame(self._spark, self._snapshot, MAIN, columns=columns)
-        frame.createOrReplaceTempView(self._view)
-        where = "" if self._label is None else "WHERE label = :label"
-        text = NARROW.format(runs=self._view, where=where)
-        return self._spark.sql(text, {"label": self._label or ""})
 
     # What is wanted ------------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
-        for kind in kinds(self._spark, self._asking(), slots=self._at_once()):
-            self._name(kind.first_unfinished, kind.unfinished, "unfinished", CUT_SHORT)
-            self.runs += kind.runs
-            wishes = self._wishes_of(kind, registry)
-            self._wishes += wishes
-            own = sum(wish.level == 1 for wish in wishes)
-            self.wanted += kind.runs * (own + len(self._wants[kind.kind].gone))
-            self.makeable += kind.runs * own
-
-    def _wishes_of(self, of: RunsOfKind, registry: Registry) -> list[Wish]:
-        wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
-        for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
-            self._name(of.first, of.runs, "checker", text)
-        assert wants.facts is not None
-        name = " ".join(of.kind)
-        found = [Wish(name, FACTS, 1, wants.facts)]
-        for checker, ids in wants.checks:
-            befores = (None, *ids)
-            found += [Wish(name, checker, 1 + n, ids[n], befores[n]) for n in range(len(ids))]
-        return found
+        for of in kinds(self._spark, self._asking(), slots=self._at_once()):
+            self._name(of.first_unfinished, of.unfinished, "unfinished", CUT_SHORT)
+            wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
+            for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
+                self._name(of.first, of.runs, "checker", text)
+            self.runs += of.runs
+            own = len(wants.checks) + (wants.facts is not None)
+            self.wanted += of.runs * (own + len(wants.gone))
+            self.makeable += of.runs * own
 
     def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
         """The same problem of many runs, of which the first few are named."""
@@ -181,16 +112,13 @@ class SparkLake:
     def check(self, progress: Callable[[Progress], None] | None = None) -> Checked:
         """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
-        known = tasks = away_ns = left = 0
-        wishes: Sequence[Wish] = self._wishes
-        for number in range(SUBMISSIONS_MAX):
-            if number == 0:
-                told = self._tell(settled=True)
-                known = self.makeable - told.account.left
-                if not told.account.left:
-                    self._told = told
-                    break
-            todo = self._plan(wishes)
+        tasks = away_ns = left = above = 0
+        told = self._tell(settled=True)
+        known = self.makeable - told.account.left
+        if not told.account.left:
+            self._told = told
+        for number in range(SUBMISSIONS_MAX if told.account.left else 0):
+            todo = self._plan(above)
             try:
                 if not todo.runs:
                     break
@@ -212,9 +140,8 @@ class SparkLake:
             for problem in (problem for done in ended for problem in done.problems):
                 self.problems.add(problem)
             # What is missing still could not be made; what was limited is tried once more.
-            lowest = min(wish.level for wish in wishes)
-            wishes = [wish for wish in wishes if wish.level > lowest]
-            if not wishes:
+            above += 1
+            if above == len(self._budgets) or not any(done.limited for done in ended):
                 break
         return Checked(
             tables={},
@@ -229,16 +156,8 @@ class SparkLake:
             executor="spark",
         )
 
-    def _plan(self, wishes: Sequence[Wish]) -> Todo:
-        known = lake_frame(
-            self._spark,
-            self._found(),
-            MAIN,
-            columns=["run", "run_batch", "judged_at", "results", "marks"],
-        )
-        return plan_tasks(
-            self._spark, self._runs(), known, wishes, slots=self._at_once, since=self._since
-        )
+    def _plan(self, above: int = 0) -> Todo:
+        return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
 
     def _at_once(self) -> int:
         """How many tasks run at once; workers start when that is asked first."""
@@ -304,19 +223,3 @@ class SparkLake:
             since=self._since,
             extent=self._extent,
         )
-
-    def close(self) -> None:
-        """Forget the runs; the session goes on."""
-        if self._rows is not None:
-            self._rows.unpersist()
-            self._spark.catalog.dropTempView(self._view)
-        for name, value in self._before.items():
-            self._spark.conf.set(name, value)
-
-
-NARROW: Final = """
-SELECT target, label, day, run, batch, lines, finished, workload,
-       COALESCE(GET_JSON_OBJECT(`case`, '$.checkers'), '[]') AS others,
-       CONCAT(workload, ' ', COALESCE(GET_JSON_OBJECT(`case`, '$.checkers'), '[]')) AS kind
-FROM {runs} {where}
-"""

@@ -10,7 +10,6 @@ twice nevertheless count once (`results.lake.judged`).
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,18 +21,17 @@ from results.budgets import Budget
 from results.lake.files import FileRef
 from results.manifest import Check
 from results.spark_lake.planning import FACTS, Missing, missing_of
+from results.spark_lake.ranges import use
 from results.store_scan import Problem
 from results.work import LakeConfig, LakeUnit, do_units
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.lake.place import Place
 
-__all__ = ["DONE_DDL", "Job", "TaskDone", "given_options", "judge_rows", "use"]
+__all__ = ["DONE_DDL", "Job", "TaskDone", "judge_rows"]
 
 DONE_DDL: Final = "`done` STRING"
-_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: what a driver gave, and may give anew
 
 
 class Job(NamedTuple):
@@ -52,6 +50,7 @@ class TaskDone(msgspec.Struct, frozen=True):
     runs: int
     cpu_ns: int
     problems: tuple[Problem, ...]
+    limited: bool = False  # whether a budget may have cut something short
 
 
 def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.RecordBatch]:
@@ -74,21 +73,9 @@ def judge_rows(batches: Iterable[pa.RecordBatch], *, job: Job) -> Iterator[pa.Re
                 len(rows),
                 sum(done.cpu_ns for done in ended),
                 tuple(problem for done in ended for problem in done.problems),
+                any(done.limited for done in ended),
             )
             yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
-
-
-def given_options(place: Place) -> dict[str, str]:
-    """Of a place, what an executor is given to reach its object store."""
-    return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
-
-
-def use(options: Mapping[str, str]) -> None:
-    """Have this process reach the object store: its own settings win over the driver's."""
-    for name, value in options.items():
-        key = name.upper()
-        if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:
-            os.environ[key] = os.environ[f"{_GIVEN}{key}"] = value
 
 
 @contextlib.contextmanager

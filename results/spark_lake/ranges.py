@@ -1,4 +1,4 @@
-"""Ranges of runs that are about as large, for tasks that each look at all tables of their runs.
+"""Ranges of runs, about as large, for tasks that each look at all tables of their runs.
 
 A run's rows stand together in every table, in the order of keys: so a range of keys is read from
 whichever files hold it, and nothing is moved. Where to cut is told by the logs and, of files that
@@ -7,17 +7,37 @@ are larger than a task should be, by the least key of each group of rows: nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from results.budgets import Budget
+from results.engines import Extent
 from results.lake.files import KEY
+from results.lake.place import Place
+from results.lake.snapshot import Snapshot
 from results.lake.trouble import troubles
+from results.sources.lake import LakeSource
+from results.sources.wants import Kind, Wants
+from results.spark import in_tasks
 
 if TYPE_CHECKING:
-    from results.lake.files import FileRef
-    from results.lake.snapshot import Snapshot
+    import pyarrow as pa
 
-__all__ = ["Range", "cut"]
+    from results.lake.files import FileRef
+
+__all__ = [
+    "Asking",
+    "Files",
+    "Range",
+    "cut",
+    "given_options",
+    "in_ranges",
+    "ranges_of",
+    "sources",
+    "use",
+]
 
 Range = tuple[str, str | None]
 """The first run, and the one that it ends before; `None`: the last range."""
@@ -25,6 +45,40 @@ ROWS_MAX: Final = 16_000_000
 """Of the largest table, in a range: some fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
 """With fewer rows a task more costs more than it gains."""
+_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: what a driver gave, and may give anew
+
+
+class Files(NamedTuple):
+    """A snapshot without what is of one process."""
+
+    uri: str
+    version: int
+    tables: Mapping[str, Sequence[FileRef]]
+    schemas: Mapping[str, pa.Schema]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Files:
+        """Those of a snapshot."""
+        return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
+
+    def cut(self, first: str, end: str | None) -> Snapshot:
+        """The snapshot of a range."""
+        tables = {name: tuple(files) for name, files in self.tables.items()}
+        return Snapshot(self.version, tables, self.schemas, Place(self.uri)).cut(first, end)
+
+
+class Asking(NamedTuple):
+    """What all tasks share; it travels with every one of them."""
+
+    lake: Files
+    results: Files
+    options: Mapping[str, str]  # of the object store, where the executor has none of its own
+    budgets: Sequence[Budget]
+    wants: Mapping[Kind, Wants]
+    label: str | None
+    since: str  # unsettled results from before do not count; empty: all do
+    extent: Extent
+    settled: bool = False  # answers are wanted only if nothing is left to do
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
@@ -67,3 +121,65 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
         known = group.column(column).statistics
         least = known.min if known is not None and known.has_min_max else file.first_run
         yield least, group.num_rows
+
+
+def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
+    """A row a range, each in a task of its own."""
+    import pyarrow as pa
+
+    found, lake = asking.results, asking.lake
+    ranges = cut((found if any(found.tables.values()) else lake).cut("", None), slots=slots)
+    rows = pa.table(
+        {
+            "task": pa.array(range(len(ranges)), pa.int32()),
+            "first": pa.array([first for first, _ in ranges]),
+            "end": pa.array([end for _, end in ranges], pa.string()),
+        }
+    )
+    return in_tasks(spark.createDataFrame(rows), len(ranges)), len(ranges)
+
+
+# In executors ------------------------------------------------------------------------------------
+
+
+def ranges_of(
+    batches: Iterable[pa.RecordBatch], asking: Asking
+) -> Iterator[tuple[int, Snapshot, Snapshot]]:
+    """The number of each range, and the snapshots of it: of the lake, and of its results."""
+    use(asking.options)
+    for batch in batches:
+        for row in batch.to_pylist():
+            between = row["first"], row["end"]
+            yield row["task"], asking.lake.cut(*between), asking.results.cut(*between)
+
+
+def sources(
+    batches: Iterable[pa.RecordBatch], asking: Asking
+) -> Iterator[tuple[int, Snapshot, LakeSource]]:
+    """The number of each range, the lake's snapshot of it, and its runs with what is known."""
+    for part, lake, results in ranges_of(batches, asking):
+        source = LakeSource(
+            lake,
+            budgets=asking.budgets,
+            label=asking.label,
+            wanted=lambda kind: asking.wants[kind],
+            results=results,
+        )
+        with contextlib.closing(source):
+            if asking.since:
+                source.forget_unsettled(asking.since)
+            source.read_known()
+            yield part, lake, source
+
+
+def given_options(place: Place) -> dict[str, str]:
+    """Of a place, what an executor is given to reach its object store."""
+    return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
+
+
+def use(options: Mapping[str, str]) -> None:
+    """Have this process reach the object store: its own settings win over the driver's."""
+    for name, value in options.items():
+        key = name.upper()
+        if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:
+            os.environ[key] = os.environ[f"{_GIVEN}{key}"] = value

@@ -38,25 +38,21 @@ def uri(tmp_path):
     return tmp_path / "lake"
 
 
-@contextlib.contextmanager
 def opened(uri, **asked):
     from results.spark import get_spark
 
     lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
-    work = SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
-    with contextlib.closing(work):
-        yield work
+    return SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
 
 
 def unsettled(work, checked):
-    told, engine = work.ask(checked)
-    with contextlib.closing(engine):
-        return told.results_unsettled
+    told, _ = work.ask(checked)
+    return told.results_unsettled
 
 
 def todo_of(work):
     """The next plan: what it says, and task and level of each run."""
-    todo = work._plan(work._wishes)
+    todo = work._plan()
     try:
         rows = todo.frame.toArrow().to_pylist() if todo.tasks else []
         return todo, {row["run"].partition("@")[0]: row for row in rows}
@@ -66,18 +62,18 @@ def todo_of(work):
 
 @spark_test
 def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked(uri):
-    with opened(uri) as work:
-        first = work.check()
-        assert unsettled(work, first) == 1
+    work = opened(uri)
+    first = work.check()
+    assert unsettled(work, first) == 1
     assert len(results_in(uri)) == (EASY + 1) * WANTED + 1  # one with both budgets
-    with opened(uri) as work:
-        second = work.check()
-        assert (second.results_new, second.units, unsettled(work, second)) == (0, 0, 1)
-    with opened(uri, again=True) as work:
-        todo, rows = todo_of(work)
-        assert (todo.runs, todo.results, set(rows)) == (1, 1, {"n/hard"})
-        third = work.check()
-        assert (third.results_new, unsettled(work, third)) == (1, 1)
+    work = opened(uri)
+    second = work.check()
+    assert (second.results_new, second.units, unsettled(work, second)) == (0, 0, 1)
+    work = opened(uri, again=True)
+    todo, rows = todo_of(work)
+    assert (todo.runs, todo.results, set(rows)) == (1, 1, {"n/hard"})
+    third = work.check()
+    assert (third.results_new, unsettled(work, third)) == (1, 1)
     lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
         found = check(source, executor="inline")
@@ -89,23 +85,23 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
 @spark_test
 def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch):
     """The longest first, and every run in one task of the shares that are told."""
-    monkeypatch.setattr(planning, "COST_MIN", 1)
-    monkeypatch.setattr(planning, "_task_cost", lambda total, slots: total // 3)
-    with opened(uri) as work:
-        todo, rows = todo_of(work)
-        alone = rows["n/hard"]
-        assert alone["task"] == 0
-        assert [row["run"] for row in rows.values() if row["task"] == 0] == [alone["run"]]
-        assert len(rows) == todo.runs == sum(share.runs for share in todo.shares) == EASY + 1
-        assert sum(share.cost for share in todo.shares) == todo.cost
-        assert {share.task for share in todo.shares} == {*range(todo.tasks)}
-        told = []
-        monkeypatch.setattr("results.spark_lake.watching.EVERY_S", 0.05)
-        work.check(told.append)
+    monkeypatch.setattr(planning, "task_cost", lambda total, slots: total // 3)
+    work = opened(uri)
+    todo, rows = todo_of(work)
+    alone = rows["n/hard"]
+    assert alone["task"] == 0
+    assert [row["run"] for row in rows.values() if row["task"] == 0] == [alone["run"]]
+    assert len(rows) == todo.runs == sum(share.runs for share in todo.shares) == EASY + 1
+    assert sum(share.cost for share in todo.shares) == todo.cost
+    assert {share.task for share in todo.shares} == {*range(todo.tasks)}
+    told = []
+    monkeypatch.setattr("results.spark_lake.watching.EVERY_S", 0.05)
+    work.check(told.append)
     shown = [one.time_part for one in told if one.stage == "check"]
     assert shown == sorted(shown)
     assert all(0 <= one.cost_done <= one.cost for one in told)
-    with opened(uri) as work, monkeypatch.context() as patch:
+    work = opened(uri)
+    with monkeypatch.context() as patch:
         patch.setattr(work, "_since", "2999-01-01 00:00:00")  # all that is unsettled is too old
         todo, rows = todo_of(work)
         assert (set(rows), todo.tasks) == ({"n/hard"}, 1)
@@ -114,7 +110,7 @@ def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch)
 @spark_test
 def test_a_job_that_is_lost_is_planned_again_from_what_its_tasks_appended(uri, monkeypatch):
     """The first submission judges one run and is lost; the second does the others alone."""
-    monkeypatch.setattr(planning, "COST_MIN", 1)
+    monkeypatch.setattr(planning, "task_cost", lambda total, slots: 1)
     submit, submitted = driver.SparkLake._submit, []
 
     def losing(self, todo, progress):
@@ -126,13 +122,31 @@ def test_a_job_that_is_lost_is_planned_again_from_what_its_tasks_appended(uri, m
         raise RuntimeError("the executors are gone")
 
     monkeypatch.setattr(driver.SparkLake, "_submit", losing)
-    with opened(uri) as work:
-        checked = work.check()
-        assert not work.problems.total
+    work = opened(uri)
+    checked = work.check()
+    assert not work.problems.total
     assert submitted[:2] == [(EASY + 1, False), (EASY, False)]
     found = results_in(uri)
     assert len(found) == len(set(found)) == (EASY + 1) * WANTED + 1
     assert checked.results_new == (EASY + 1) * WANTED
+
+
+@spark_test
+def test_what_no_budget_cut_short_is_not_planned_again(tmp_path, monkeypatch):
+    from results.ingest_verb import main as ingest
+
+    put_run(tmp_path / "store", "n", "r0", History(register_ops(0)))
+    assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
+    plan, planned = driver.SparkLake._plan, []
+
+    def planning_told(self, above=0):
+        planned.append(above)
+        return plan(self, above)
+
+    monkeypatch.setattr(driver.SparkLake, "_plan", planning_told)
+    work = opened(tmp_path / "lake")
+    assert work.check().results_new == WANTED
+    assert planned == [0]
 
 
 @spark_test
@@ -143,5 +157,6 @@ def test_a_job_that_is_lost_twice_without_a_result_ends_the_report(uri, monkeypa
         raise RuntimeError("no executor")
 
     monkeypatch.setattr(driver.SparkLake, "_submit", lost)
-    with opened(uri) as work, pytest.raises(InfrastructureError, match="no executor"):
+    work = opened(uri)
+    with pytest.raises(InfrastructureError, match="no executor"):
         work.check()

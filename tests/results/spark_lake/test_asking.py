@@ -17,7 +17,7 @@ from results.manifest import Registry
 from results.schema import COLUMNS
 from results.sources.wants import wants_of
 from results.spark_lake import asking, ranges
-from results.spark_lake.asking import Asking, Files
+from results.spark_lake.ranges import Asking, Files
 from tests.results.spark_lake.test_report import BUDGETS, MOST, on_duckdb, opened, problems_of
 
 pytestmark = pytest.mark.lake

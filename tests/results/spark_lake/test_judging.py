@@ -9,7 +9,7 @@ import pytest
 from results.budgets import Budget
 from results.lake.files import FileRef, batch_name, merged_name
 from results.manifest import Check
-from results.spark_lake import judging
+from results.spark_lake import judging, ranges
 from results.spark_lake.judging import Job, TaskDone, judge_rows, units_of
 from results.spark_lake.planning import Missing, missing_of
 from results.store_scan import Problem
@@ -90,7 +90,8 @@ def test_a_task_says_one_row_however_many_units_and_batches(monkeypatch, tmp_pat
         seen.append(config.scratch)
         for unit in units:
             yield Done(unit.unit_id, 0, (), part=0.5)
-            yield Done(unit.unit_id, 7, (Problem(unit.key, "history", "torn"),))
+            torn = Problem(unit.key, "history", "torn")
+            yield Done(unit.unit_id, 7, (torn,), limited=unit.key == "a")
 
     monkeypatch.setattr(judging, "do_units", do_units)
     rows = [row("a"), row("b", missing="1 stats s1"), row("c", task=1)]
@@ -101,14 +102,17 @@ def test_a_task_says_one_row_however_many_units_and_batches(monkeypatch, tmp_pat
         for text in batch.column("done").to_pylist()
     ]
     torn = [Problem(run, "history", "torn") for run in "abc"]
-    assert found == [TaskDone(0, 2, 14, (torn[0], torn[1])), TaskDone(1, 1, 7, (torn[2],))]
+    assert found == [
+        TaskDone(0, 2, 14, (torn[0], torn[1]), limited=True),
+        TaskDone(1, 1, 7, (torn[2],)),
+    ]
     assert set(seen) == {str(tmp_path / "harness-r0")}
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_executor_takes_the_drivers_settings_where_it_has_none(monkeypatch):
-    monkeypatch.setattr(judging.os, "environ", {"AWS_REGION": "here"})
-    judging.use({"aws_region": "there", "aws_access_key_id": "old"})
-    judging.use({"aws_region": "there", "aws_access_key_id": "new"})
-    assert judging.os.environ["AWS_REGION"] == "here"
-    assert judging.os.environ["AWS_ACCESS_KEY_ID"] == "new"
+    monkeypatch.setattr(ranges.os, "environ", {"AWS_REGION": "here"})
+    ranges.use({"aws_region": "there", "aws_access_key_id": "old"})
+    ranges.use({"aws_region": "there", "aws_access_key_id": "new"})
+    assert ranges.os.environ["AWS_REGION"] == "here"
+    assert ranges.os.environ["AWS_ACCESS_KEY_ID"] == "new"

@@ -47,25 +47,21 @@ def opened(uri, options=None):
     return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
 
 
-@contextlib.contextmanager
 def spark_lake(uri, master="local[2]", options=None, **asked):
     """The runs of a lake on the Spark of this process."""
     from results.spark import get_spark
 
     lake = opened(uri, options)
     spark = get_spark(master)
-    with contextlib.closing(
-        SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
-    ) as work:
-        yield work
+    return SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
 
 
 def on_spark(uri):
     """What a report on Spark says, its tables, and the answers to all questions."""
-    with spark_lake(uri, extent=Extent(MOST)) as work:
-        checked, engine = work.ask(work.check())
-        answers = aggregate(engine, baseline=None, label=None, most=MOST)
-        return checked, tables_of(work), answers.tables
+    work = spark_lake(uri, extent=Extent(MOST))
+    checked, engine = work.ask(work.check())
+    answers = aggregate(engine, baseline=None, label=None, most=MOST)
+    return checked, tables_of(work), answers.tables
 
 
 def on_duckdb(uri):
@@ -167,9 +163,9 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     assert checked.results_new == GONE
     assert same_tables == tables
     assert same_answers == answers
-    with spark_lake(there, label="new") as work:
-        assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
-        assert work.check().results_new == 0
+    work = spark_lake(there, label="new")
+    assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
+    assert work.check().results_new == 0
 
 
 def dying_after(appends, flag):
@@ -209,8 +205,8 @@ def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     there = shutil.copytree(lake, tmp_path / "there")
     monkeypatch.setattr(driver, "judge_rows", dying_after(2, str(tmp_path / "died")))
     told = []
-    with spark_lake(there) as work:
-        checked = work.check(told.append)
+    work = spark_lake(there)
+    checked = work.check(told.append)
 
     assert (tmp_path / "died").exists()
     assert (problems_of(checked), checked.units) == (problems_of(local[0]), 1)
@@ -235,9 +231,9 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
             uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
         )
         ingest(store, made, writer_to(made), unfinished=True)
-        with spark_lake(uri, options=options) as work:
-            checked, _ = work.ask(work.check())
-            same_tables = tables_of(work)
+        work = spark_lake(uri, options=options)
+        checked, _ = work.ask(work.check())
+        same_tables = tables_of(work)
         assert problems_of(checked) == problems_of(local[0])
         assert same_tables == tables
         for name, value in options.items():
@@ -246,11 +242,9 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
 
 
 SCRIPT = """
-import json, sys
+import sys
 from tests.results.spark_lake.test_report import spark_lake
-with spark_lake(sys.argv[1], sys.argv[2]) as work:
-    checked = work.check()
-print(checked.results_new)
+print(spark_lake(sys.argv[1], sys.argv[2]).check().results_new)
 """
 
 
