@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["SPARK_PAYS_RUNS", "LakePlaces", "chosen_engine", "is_lake", "report_lake"]
 
 SPARK_PAYS_RUNS: Final = 1_000_000
-"""Below so many runs DuckDB answers in two minutes of CPU: with 10^5 it took 0.14 ms
-a run (docs/spark.md). Where Spark breaks even was not measured yet."""
+"""Below so many runs DuckDB answers in two minutes of CPU. Spark takes as much a run and some ten
+seconds of start, so it breaks even where other machines are idle, not in CPU (docs/spark.md)."""
 ROWS_OF_RUNS_MAX: Final = 1_000
 """Of what lists runs: the lake has all of them."""
 REMOTE_OUTPUT: Final = Path("lake-report")
