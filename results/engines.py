@@ -20,6 +20,7 @@ that results compare equal, cell by cell.
 
 from __future__ import annotations
 
+import abc
 import functools
 import re
 from collections.abc import Sequence
@@ -98,26 +99,26 @@ class Engine(Protocol):
         ...
 
 
-class SqlEngine:
+class SqlEngine(abc.ABC):
     """Answers them by SQL over Parquet files."""
 
     name: str
 
+    @abc.abstractmethod
     def register(self, table: str, paths: Sequence[Path]) -> None:
         """Make files of one schema a table."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def sql(self, text: str) -> pa.Table:
         """The answer of a query, with whole numbers as int64."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def keep(self, table: str, text: str) -> None:
         """Make the answer of a query a table."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Let go of everything."""
-        raise NotImplementedError
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
         """See `Engine`."""

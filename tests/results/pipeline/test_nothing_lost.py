@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results import aggregate, facts, manifest, units
-from results.engines import BASES, OF_CELLS_FIRST, query_names
+from results.engines import BASES, OF_CELLS_FIRST, Extent, query_names
 from results.executors import pool
 from results.executors.cluster import SparkExecutor
 from results.manifest import FACTS_MODULES
@@ -44,7 +44,7 @@ def report(store, *, whole=False):
     asked.sort(key=query_names().index)
     with pytest.MonkeyPatch.context() as patch:
         if not whole:
-            patch.setattr(aggregate, "query_names", lambda: asked)
+            patch.setattr(Extent, "names", lambda _: asked)
             patch.setattr("results.report.content.sections", lambda *_: [])
             patch.setattr("results.report.page.render", lambda *_: "")
         found, answers, _ = report_store(store, output=store / ".report", executor="inline")
