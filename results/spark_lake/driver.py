@@ -30,7 +30,14 @@ from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrup
 from results.spark_lake.frames import lake_frame, of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
-from results.spark_lake.planning_here import KNOWN, are_few, kinds_of, narrow_here, plan_here
+from results.spark_lake.planning_here import (
+    KNOWN,
+    are_few,
+    kinds_of,
+    known_here,
+    narrow_here,
+    plan_here,
+)
 from results.spark_lake.tables import Lacking, LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
@@ -240,7 +247,7 @@ class SparkLake:
     def _plan(self, wishes: Sequence[Wish]) -> Todo:
         asked: Any = {"slots": self._at_once, "since": self._since}
         if self._here is not None:
-            known = self._found().dataset(MAIN).to_table([*KNOWN])
+            known = known_here(self._found())
             return plan_here(self._spark, self._here, known, wishes, **asked)
         frame = lake_frame(self._spark, self._found(), MAIN, columns=KNOWN)
         return plan_tasks(self._spark, self._runs, frame, wishes, **asked)

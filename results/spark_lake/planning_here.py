@@ -1,9 +1,8 @@
 """The plan of `results.spark_lake.planning`, made on the driver where there are few runs.
 
-Four queries of Spark's cost as much CPU as a minute of planning is worth: compiling, starting and
-gathering them takes seconds, whereas going over a few thousand narrow rows takes a tenth of one. So
-up to a bound the rows that a plan needs are read here, and what comes out is the same to the last
-task. Beyond it nothing per run happens on the driver.
+Compiling, starting and gathering four queries of Spark's costs seconds of CPU, going over a few
+thousand narrow rows a tenth of one. So up to a bound the rows that a plan needs are read here, and
+what comes out is the same to the last task. Beyond it nothing per run happens on the driver.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from results.lake.files import MAIN, PARTITION
+from results.lake.trouble import troubles
 from results.spark_lake.planning import (
     AGAIN_FACTOR,
     EVER,
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["KNOWN", "are_few", "kinds_of", "narrow_here", "plan_here"]
+__all__ = ["KNOWN", "are_few", "kinds_of", "known_here", "narrow_here", "plan_here"]
 
 RUNS_MAX: Final = 20_000
+"""Of a plan here: it takes half a second of so many."""
 KNOWN_MAX: Final = 100_000
 """Rows of the results' `runs`: of one run several, where it was judged bit by bit."""
 KNOWN: Final = ("run", "run_batch", "judged_at", "results", "marks")
@@ -55,11 +56,21 @@ def are_few(runs: Snapshot, results: Snapshot) -> bool:
     )
 
 
+def known_here(results: Snapshot) -> pa.Table:
+    """The rows of the results' `runs`, as far as a plan needs them."""
+    return _read(results, KNOWN)
+
+
+def _read(snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
+    with troubles(snapshot.place.uri_of(MAIN)):
+        return snapshot.dataset(MAIN).to_table([*columns])
+
+
 def narrow_here(snapshot: Snapshot) -> pa.Table:
     """What a plan has to know of each run, as the query `NARROW` of the driver says it."""
     import pyarrow as pa
 
-    rows = snapshot.dataset(MAIN).to_table([*NARROW])
+    rows = _read(snapshot, NARROW)
     others = [_others(text) for text in rows["case"].to_pylist()]
     workloads = rows["workload"].to_pylist()
     kinds = [f"{name} {text}" for name, text in zip(workloads, others, strict=True)]
@@ -113,7 +124,7 @@ def plan_here(
     slots: Callable[[], int],
     since: str = "",
 ) -> Todo:
-    """As `plan_tasks`, of tables that lie here: `narrow_here`, and `KNOWN` of the results."""
+    """As `plan_tasks`, of tables that lie here: `narrow_here` and `known_here`."""
     found = _found(known, dt.datetime.fromisoformat(since or EVER).replace(tzinfo=dt.UTC))
     wanted: dict[str, list[Wish]] = {}
     for wish in wishes:
