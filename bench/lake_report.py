@@ -1,15 +1,15 @@
 """What a report on a lake costs on DuckDB and on Spark, and from which size on Spark pays.
 
-    python -m bench.lake_report                         # a soak of 40 seeds; 200 and 1,000 runs
-    python -m bench.lake_report LAKE --checks 40,400 --known 2000,100000
+    python -m bench.lake_report                         # a soak of 40 seeds; 400, 2,000 runs
+    python -m bench.lake_report LAKE --checks 400,2000 --known 2000,100000
 
 `LAKE` is a lake of real runs (it is only read). Lakes of other sizes are made of its rows, repeated
 under other names (`again-00001-...`), with their results where these are to be known: so all runs
 have real histories, results of real checks and the sizes of both, but no two hundred are distinct.
 Lakes for `--known` have the tables `runs` and the results alone: such a report reads no other.
 
-* **checks**: nothing is known. A plain loop (read a run, judge it, take its facts; nothing is
-  planned or stored), the pool, Spark.
+* **checks**: nothing is known. A plain loop in one process (read a run, judge it, take its facts;
+  nothing is planned or stored), the pool, Spark; in the end what these two cost against the loop.
 * **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
 
 Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 MASTER: Final = "local[2]"
 SET_CHILD_SUBREAPER: Final = 36  # of prctl(2)
 RUNS_AN_APPEND: Final = 5_000
+CHECKS: Final = "checks, all new"
 CHILD: Final = """
 import sys
 from harness.soak.memory import memory_bytes_max
@@ -242,13 +243,25 @@ def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
             uri = str(scratch / f"checks-{count}-{who}")
             cost_of("repeat", origin, uri, str(count), "no")
             words = ("plain_loop", uri) if who == "loop" else ("checks", uri, who)
-            yield "checks, all new", count, who, cost_of(*words)
+            yield CHECKS, count, who, cost_of(*words)
     for count in options.known:
         uri = str(scratch / f"known-{count}")
         cost_of("repeat", origin, uri, str(count), "yes")
         for who in ("duckdb", "spark"):
             output = str(scratch / f"report-{count}-{who}")
             yield "report, all known", count, who, cost_of("report", uri, who, output)
+
+
+def times_the_loop(found: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
+    """What pool and Spark cost against the loop, by number of runs."""
+    return "\n".join(
+        f"checks of {runs:,} new runs, CPU against the loop: "
+        + ", ".join(
+            f"{who} {found[who][runs].cpu_s / found['loop'][runs].cpu_s:.2f}"
+            for who in ("pool", "spark")
+        )
+        for runs in sizes
+    )
 
 
 def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
@@ -287,7 +300,7 @@ def main() -> int:
 
     parser.add_argument("lake", nargs="?", help="of real runs (default: of a new soak)")
     parser.add_argument("--seeds", type=int, default=40, help="of the new soak")
-    parser.add_argument("--checks", type=sizes, default=[40], help="sizes (default: 40)")
+    parser.add_argument("--checks", type=sizes, default=[400, 2000], help="(default: 400,2000)")
     parser.add_argument("--known", type=sizes, default=[200, 1000], help="(default: 200,1000)")
     parser.add_argument("--scratch", type=Path, help="where lakes go, and go away again")
     options = parser.parse_args()
@@ -297,10 +310,11 @@ def main() -> int:
     print(machine())
     print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
     found: dict[str, dict[int, Cost]] = {}
+    checks: dict[str, dict[int, Cost]] = {}
     first: dict[tuple[str, int], float] = {}
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="lake-report-") as made:
         for what, runs, who, cost in measured(options, Path(made)):
-            found.setdefault(who, {})[runs] = cost
+            (checks if what == CHECKS else found).setdefault(who, {})[runs] = cost
             ratio = cost.cpu_s / first.setdefault((what, runs), cost.cpu_s)
             print(
                 f"{what:18}{runs:8,} {who:8}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}"
@@ -308,6 +322,7 @@ def main() -> int:
             )  # fmt: skip
     known = {who: {n: found[who][n] for n in options.known} for who in ("duckdb", "spark")
              if options.known}  # fmt: skip
+    print(times_the_loop(checks, options.checks))
     print(f"{break_even(**known) if known else ''}\n{machine()}")
     return 0
 

@@ -28,8 +28,8 @@ from results.spark import (
     raise_if_interrupted,
 )
 from results.stored import result_exists
-from results.units import Config, Done, check_units
-from results.work import AnyConfig
+from results.units import Config, Done
+from results.work import AnyConfig, do_units
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +101,7 @@ def check_batches(batches: Iterable[pa.RecordBatch], *, config: Config) -> Itera
 
     texts = (text for batch in batches for text in batch.column("unit").to_pylist())
     units = (msgspec.json.decode(text, type=Unit) for text in texts)
-    for done in check_units(units, config=config):
+    for done in do_units(units, config=config):
         yield pa.RecordBatch.from_pydict({"done": [msgspec.json.encode(done).decode()]})
 
 

@@ -171,6 +171,11 @@ def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
     """What a task has to tell of the ranges that it is given."""
+    with readable(asking.lake.uri):
+        yield from _told(batches, asking)
+
+
+def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
     for part, engine, account in _parts(batches, asking):
         if not (asking.settled and account.left):
             for name, rows in part_of(engine, asking.extent):

@@ -7,16 +7,17 @@ submission gets somewhere. What could not be made by a job that came to its end 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.errors import InfrastructureError
+from harness.errors import HarnessError, InfrastructureError
 from results.budgets import Budget
 from results.engines import Extent
 from results.lake.files import MAIN
@@ -86,12 +87,28 @@ class SparkLake:
         self.makeable = 0  # of the wanted results
         self._read_kinds()
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A job that reads what there is, and that fails, leaves as `InfrastructureError`."""
+        try:
+            yield
+        except HarnessError:
+            raise
+        except Exception as error:  # Spark's errors are of many kinds
+            raise_if_interrupted(error)
+            raise InfrastructureError(
+                f"Spark cannot read the lake: {cause_of(error)}; can every executor reach "
+                f"{self._lake.place.uri}?"
+            ) from error
+
     # What is wanted ------------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
-        for of in kinds(self._spark, self._asking(), slots=self._at_once()):
+        with self._reading():
+            found = kinds(self._spark, self._asking(), slots=self._at_once())
+        for of in found:
             self._name(of.first_unfinished, of.unfinished, "unfinished", CUT_SHORT)
             wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
             for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
@@ -157,7 +174,8 @@ class SparkLake:
         )
 
     def _plan(self, above: int = 0) -> Todo:
-        return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
+        with self._reading():
+            return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
 
     def _at_once(self) -> int:
         """How many tasks run at once; workers start when that is asked first."""
@@ -206,7 +224,8 @@ class SparkLake:
 
     def _tell(self, *, settled: bool = False) -> Told:
         asking = self._asking()._replace(settled=settled)
-        return tell(self._spark, asking, slots=self._at_once())
+        with self._reading():
+            return tell(self._spark, asking, slots=self._at_once())
 
     def table(self, name: str) -> Any:
         """A table of the report (`results.schema`) as a DataFrame."""

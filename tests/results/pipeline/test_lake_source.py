@@ -1,6 +1,7 @@
 """A lake as a source: judged as the store it came from, nothing twice, nothing lost."""
 
 import contextlib
+import gc
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from results.sources import lake as lake_source
 from results.sources import lake_work
 from results.sources.lake import LakeSource
 from results.units import CRASHED
+from results.work import COLLECTIONS, do_units
 from tests.results.pipeline.stores import (
     hopeless,
     keyed_history,
@@ -212,6 +214,38 @@ def test_two_reports_that_find_the_same_count_once(tmp_path):
     checked, rows = report(uri)
     assert (checked.units, len(rows["verdicts"])) == (0, 12)
     assert len(rows["verdicts"]) == len(set(rows["verdicts"]))
+
+
+def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
+    uri = plain_lake(tmp_path)
+    results = ResultLake.beside(str(uri), {}, create=True)
+    with opened(uri) as source:
+        units = source.plan().units
+        config = source.begin(limit_memory=False)
+        elsewhere = msgspec.structs.replace(config, elsewhere=True)
+
+        def do(later_s=0.0):
+            """How many rows there are, and whether a budget may have cut something short."""
+            given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
+            done = [one for one in do_units(units, config=given) if one.part == 1.0]
+            assert [one.problems for one in done] == [()] * len(units)
+            return len(results.dataset("runs").to_table()), any(one.limited for one in done)
+
+        assert do() == (3, False)
+        assert do() == (3, True)  # what was there is not looked at
+        assert do(later_s=600.0) == (6, False)  # of an earlier round
+        assert do(later_s=2 * lake_work.CLOCKS_APART_S) == (9, False)
+
+
+def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
+    uri = plain_lake(tmp_path, runs=1)
+    before = gc.get_threshold()
+    with opened(uri) as source:
+        work = do_units(source.plan().units, config=source.begin(limit_memory=False))
+        next(work)
+        assert gc.get_threshold() == COLLECTIONS != before
+        work.close()
+    assert gc.get_threshold() == before
 
 
 def test_a_checker_that_is_not_here_leaves_no_run_valid(tmp_path):

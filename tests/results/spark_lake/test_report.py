@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from harness.errors import InfrastructureError
 from results.aggregate import aggregate
 from results.budgets import Budget
 from results.engines import DuckEngine, Extent
@@ -260,3 +261,18 @@ def test_an_executor_of_a_cluster_appends_what_it_finds(lake, tables, tmp_path):
     checked, same_tables, _ = on_duckdb(there)
     assert checked.results_new == GONE
     assert same_tables == tables
+
+
+@spark_test
+@pytest.mark.parametrize("table", ["runs", "ops"])
+def test_a_file_that_cannot_be_read_leaves_as_one_line(lake, tmp_path, table):
+    """Which file it is, and what to do."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    on_duckdb(there)
+    folder = there if table == "runs" else there / "results"
+    for path in (folder / table).rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-400] + b"torn" * 100)
+    with pytest.raises(InfrastructureError) as raised:
+        spark_lake(there).check()
+    assert str(there) in str(raised.value)
+    assert "\n" not in str(raised.value)
