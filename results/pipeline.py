@@ -22,6 +22,7 @@ from results.budgets import Budget
 from results.executors import Executor
 from results.executors.inline import InlineExecutor
 from results.packing import BINS_A_CORE, pack
+from results.rights import failure_of, raise_if_refused
 from results.sources import Gathered, Source
 from results.sources.store import StoreSource
 from results.store_scan import Problem, RunInfo, scan_store
@@ -132,10 +133,11 @@ def check(
     try:
         gathered = job.run(choice)
     except OSError as error:
-        raise InfrastructureError(
+        text = (
             f"results cannot be stored below {source.results}: {error}; "
             "free some space, or copy the store to where it can be written"
-        ) from error
+        )
+        raise failure_of(error, text) from error
     finally:
         choice.close()
     return Checked(
@@ -246,6 +248,7 @@ class _Job:
                     parts[done.unit] = done.part
                     if done.part >= 1.0:
                         del left[done.unit]
+                        raise_if_refused(done.problems)
                         for problem in done.problems:
                             self.source.problems.add(problem)
                         self.units += 1

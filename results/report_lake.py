@@ -21,6 +21,7 @@ from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.lake.folders import FOLDERS
+from results.lake.trouble import troubles
 from results.report.making import Asked, make_report
 from results.report.populations import REPORT, served_runs
 
@@ -44,8 +45,12 @@ _PAGE: Final = "report.html"
 
 
 def is_lake(place: str) -> bool:
-    """Whether a place is a lake: an address of an object store, or a folder with its main table."""
-    return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
+    """Whether a place is a lake: an address of an object store, or a folder with its main table.
+
+    Raises `UsageError` where we may not look.
+    """
+    with troubles(place):
+        return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
 
 
 def default_output(place: str) -> Path:
@@ -88,7 +93,7 @@ def report_lake(
     from results.executors.pool import default_jobs
     from results.pipeline import check
     from results.sources.lake import LakeSource
-    from results.sources.ledger import readable
+    from results.sources.readable import readable
 
     lake, snapshot = _with_runs(uri)
     accept_labels(labels_of(snapshot), baseline=baseline, label=label)

@@ -36,7 +36,7 @@ from results.report.files import accept_output
 from results.report.making import Asked, make_report
 from results.report.populations import REPORT
 from results.report_lake import default_output, is_lake, report_lake
-from results.store_scan import SEED_WITHOUT_RUN
+from results.store_scan import SEED_WITHOUT_RUN, is_seen
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -273,13 +273,13 @@ def _crashed(store: Path, checked: Checked) -> int:
 def _folder_of(store: Path, run: str) -> Path:
     """The folder of the run `NAME/RUN`; the store may be the folder of one name, too."""
     beside = store / run.rpartition("/")[2]
-    return beside if (beside / "case.json").is_file() else store / run
+    return beside if is_seen(beside / "case.json") else store / run
 
 
 def _only_a_case(folder: Path) -> bool:
     """What a crashed seed of a soak leaves: its case, so that it can be run again."""
-    return (folder / "case.json").is_file() and not any(
-        (folder / name).exists() for name in ("history.parquet", "history", "ops.log")
+    return is_seen(folder / "case.json") and not any(
+        is_seen(folder / name) for name in ("history.parquet", "history", "ops.log")
     )
 
 

@@ -22,6 +22,7 @@ from harness.store import RunRecord
 from harness.store.footer import BY_KEY, Footer, cost_of
 from harness.store.keyed import bucket_paths
 from results.contents import Group, digest_of, read_contents
+from results.rights import failure_of
 from results.run_index import folders_in
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Problems",
     "RunInfo",
     "Scan",
+    "is_seen",
     "problem_lines",
     "run_folders",
     "scan_run",
@@ -60,7 +62,8 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
 
     run: str
-    kind: str  # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed"
+    # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused"
+    kind: str
     text: str
 
 
@@ -133,11 +136,11 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 def scan_store(store: Path) -> Scan:
-    """Look at every run; raises `UsageError` where there is no store."""
+    """Look at every run; raises `UsageError` where there is no store, or none for us."""
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     problems = Problems()
-    if (store / ".soak").is_dir():  # the store itself is one name's folder
+    if is_seen(store / ".soak"):  # the store itself is one name's folder
         _seeds_without_runs(
             store, store.resolve().name, {*_children(store, store, problems)}, problems
         )
@@ -153,7 +156,7 @@ def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Pat
     """Every folder that may be a run, as (name, run, folder)."""
     for name in _children(store, store, problems):
         above = store / name
-        if (above / "case.json").exists():  # the store itself is one name's folder
+        if is_seen(above / "case.json"):  # the store itself is one name's folder
             yield store.resolve().name, name, above
             continue
         runs = _children(store, above, problems)
@@ -164,7 +167,8 @@ def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Pat
 
 def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems: Problems) -> None:
     """Name the seeds of soaks of which nothing but a case is there (`harness.soak.campaign`)."""
-    for path in sorted((above / ".soak").glob("*.case.json")):
+    folder = above / ".soak"
+    for path in sorted(folder.glob("*.case.json")) if is_seen(folder) else ():
         run = path.name.removesuffix(".case.json")
         if run not in runs:
             text = (
@@ -179,6 +183,8 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
     try:
         names = folders_in(folder)
     except OSError as error:
+        if folder == store:
+            raise failure_of(error, f"{str(store)!r} cannot be listed: {error.strerror}") from error
         problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))
         return []
     known = [name for name in names if _is_text(name)]
@@ -187,6 +193,14 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
         text = f"holds a folder whose name is not UTF-8, {odd!a}; rename it"
         problems.add(Problem(where, "history", text))
     return known
+
+
+def is_seen(path: Path) -> bool:
+    """Whether it is there, as far as we may look."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:
@@ -205,7 +219,12 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
     def problem(kind: str, error: object) -> None:
         problems.add(Problem(key, kind, str(error)))
 
-    if not (folder / "case.json").is_file():
+    try:
+        there = (folder / "case.json").is_file()
+    except OSError as error:
+        problem("case", f"cannot be read: {error.strerror}")
+        return None
+    if not there:
         problem("case", "holds no case.json, so it is not a run; move it out of the store")
         return None
     try:

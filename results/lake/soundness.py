@@ -21,6 +21,7 @@ from results.lake.log import Log
 from results.lake.place import Place
 from results.lake.snapshot import RunIndex, Snapshot
 from results.lake.trouble import AgainError, troubles
+from results.rights import RefusedError
 
 __all__ = ["Finding", "check", "check_results"]
 
@@ -148,6 +149,8 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             )
         except _GoneError as error:
             raise AgainError(str(error)) from error
+        except RefusedError:
+            raise  # what we may not read may be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue

@@ -24,7 +24,8 @@ from results.manifest import Check
 from results.packing import BINS_A_CORE
 from results.sources import Gathered, Plan
 from results.sources.lake_tables import write_tables
-from results.sources.ledger import Ledger, readable
+from results.sources.ledger import Ledger
+from results.sources.readable import readable
 from results.sources.store import LOST
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.units import no_verdict, table_of

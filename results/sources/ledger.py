@@ -20,21 +20,20 @@ run is named by its key and by the batch that brought it, and these stand for hi
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from harness.case import Case
-from harness.errors import HarnessError, InfrastructureError, clipped
+from harness.errors import HarnessError
 from harness.store.footer import cost_of
 from results.budgets import Budget
 from results.facts import FACTS_VERSION
 from results.lake.files import MAIN
-from results.lake.judged import RESULTS
 from results.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
+from results.sources.readable import readable
 from results.store_scan import PROBLEMS_MAX, Problem, Problems
 from results.stored import LIMITED
 
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "facts_id", "readable", "verdict_id"]
+__all__ = ["FACTS", "Ledger", "facts_id", "verdict_id"]
 
 LAKE_MODULES: Final = (
     "results.lake.reading",
@@ -60,24 +59,6 @@ FACTS: Final = -1
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
 _ID_DIGITS: Final = 32
-
-
-@contextlib.contextmanager
-def readable(uri: str) -> Iterator[None]:
-    """A file that DuckDB cannot read, or has no room for, leaves as `InfrastructureError`."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        lost = isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
-        text = " ".join(str(error).split())
-        if not (lost or "reading the stream" in text):
-            raise
-        raise InfrastructureError(
-            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
-            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
-        ) from error
 
 
 class Ledger:

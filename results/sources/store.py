@@ -17,6 +17,8 @@ import msgspec
 from results.budgets import Budget
 from results.facts import bare
 from results.manifest import Manifest, Unit, Wanted, plan
+from results.rights import require_writable
+from results.run_index import folders_in
 from results.sources import Gathered, Plan
 from results.store_scan import NO_LOSS, Problem, Problems, RunInfo
 from results.stored import (
@@ -87,12 +89,19 @@ class StoreSource:
 
     def begin(self, *, limit_memory: bool) -> Config:
         """See `Source`."""
-        self._results.mkdir(exist_ok=True)
+        self._require_writable()
         return Config(
             results=str(self._results.resolve()),
             round=uuid.uuid4().hex,
             limit_memory=limit_memory,
         )
+
+    def _require_writable(self) -> None:
+        """Before any work: all workers write there, each into several folders."""
+        repair = "copy the store to where it can be written"
+        require_writable(self._results, repair)
+        for folder in folders_in(self._results):
+            require_writable(self._results / folder, repair)
 
     def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
         """See `Source`."""

@@ -25,6 +25,7 @@ from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Registry
 from results.pipeline import Checked, Progress
+from results.rights import raise_if_refused
 from results.sources.ledger import facts_id, verdict_id
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
 from results.spark_lake.frames import lake_frame, of_label
@@ -208,7 +209,9 @@ class SparkLake:
                 todo.close()
             tasks += len(ended)
             away_ns += sum(done.cpu_ns for done in ended)
-            for problem in (problem for done in ended for problem in done.problems):
+            found = [problem for done in ended for problem in done.problems]
+            raise_if_refused(found)
+            for problem in found:
                 self.problems.add(problem)
             # What is missing still could not be made; what was limited is tried once more.
             lowest = min(wish.level for wish in wishes)
