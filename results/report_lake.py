@@ -22,8 +22,9 @@ from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.lake.folders import FOLDERS
 from results.lake.trouble import troubles
+from results.report import REPORT_FOLDER
 from results.report.making import Asked, make_report
-from results.report.populations import REPORT, served_runs
+from results.report.populations import served_runs
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -55,7 +56,7 @@ def is_lake(place: str) -> bool:
 
 def default_output(place: str) -> Path:
     """Where the report of a lake goes: into its folder, or here where it has none."""
-    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT
+    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:

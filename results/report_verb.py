@@ -32,9 +32,9 @@ from harness.registry import load_plugin
 from harness.store import load_run
 from results.engines import ENGINES
 from results.pace import Pace
+from results.report import REPORT_FOLDER
 from results.report.files import accept_output
 from results.report.making import Asked, make_report
-from results.report.populations import REPORT
 from results.report_lake import default_output, is_lake, report_lake
 from results.store_scan import SEED_WITHOUT_RUN, is_seen
 
@@ -98,7 +98,7 @@ def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers
 def _report_store(parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
     return report_store(
         parsed.path,
-        output=parsed.output or parsed.path / REPORT,
+        output=parsed.output or parsed.path / REPORT_FOLDER,
         engine=parsed.engine or ("spark" if parsed.spark_master is not None else "duckdb"),
         executor=parsed.executor,
         jobs=parsed.jobs,

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+import results
 from harness.case import Case
 from harness.checking import judge
 from harness.cli import main
@@ -14,6 +16,7 @@ from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 from results.engines import query_names
 from results.pipeline import check_store
+from results.report import REPORT_FOLDER
 from results.schema import COLUMNS
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
@@ -408,3 +411,10 @@ def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, ca
         assert (row["runs"], row["unknown"], row["rate"]) == (5, 5, None)
         assert (row["low"], row["high"], row["below"]) == (0.0, 1.0, 1.0)
     assert "0 of 0 invalid (besides 5 unknown): the rate is below 100 %" in out
+
+
+def test_the_folder_of_reports_is_named_in_one_place():
+    """Who writes them and who looks for them cannot come to disagree."""
+    package = Path(results.__file__).parent
+    naming = [path for path in package.rglob("*.py") if f'"{REPORT_FOLDER}"' in path.read_text()]
+    assert [path.relative_to(package).as_posix() for path in naming] == ["report/__init__.py"]
