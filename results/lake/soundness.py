@@ -1,4 +1,4 @@
-"""Is a lake sound: files are there and whole, every run once, in one file a table, of one batch.
+"""Is a lake sound: files are whole, every run once, in one file a table and in order, of one batch.
 
 What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
 writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
@@ -10,6 +10,7 @@ a run that the lake does not have: nobody reads that, so it is left over as well
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from results.lake.judged import RUN_BATCH, ResultLake
 from results.lake.lake import Lake
 from results.lake.log import Log
 from results.lake.place import Place
+from results.lake.reading import spans_of
 from results.lake.snapshot import RunIndex, Snapshot
 from results.lake.trouble import AgainError, troubles
 from results.rights import RefusedError
@@ -27,6 +29,10 @@ __all__ = ["Finding", "check", "check_results"]
 
 SHOWN_MAX: Final = 3
 LOG_FOLDER: Final = "_delta_log"
+OUT_OF_ORDER: Final = (
+    "runs out of their order, in which a report does not find all (older releases wrote such "
+    "files): `harness lake export`, and ingest it into a new lake"
+)
 Run = tuple[Partition, str, str | None]
 """Which run; in a lake of results, of which batch."""
 
@@ -144,9 +150,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
     strangers: list[str] = []
     for file in files:
         try:
-            rows, pairs = lake.patience.call(
-                f"read {file.uri}", functools.partial(_pairs, lake, file)
-            )
+            read = lake.patience.call(f"read {file.uri}", functools.partial(_read, lake, file))
         except _GoneError as error:
             raise AgainError(str(error)) from error
         except RefusedError:
@@ -154,12 +158,18 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
-        if rows != file.rows:
-            text = f"{file.name} has {rows} rows; the log says {file.rows}"
+        if read.rows != file.rows:
+            text = f"{file.name} has {read.rows} rows; the log says {file.rows}"
             yield Finding(file.table, True, text)
-        if file.table == MAIN and len(pairs) != rows:
+        if file.table == MAIN and len(read.runs) != read.rows:
             yield Finding(MAIN, True, f"{file.name} has a run twice")
-        for run, batch in pairs:
+        if not read.in_order:
+            yield Finding(file.table, True, f"{file.name} has {OUT_OF_ORDER}")
+        outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
+        if outside:
+            text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
+            yield Finding(file.table, True, f"{text}: {_some(outside)}")
+        for run, batch in read.runs:
             at = (file.partition, run, batch if again else None)
             if at in seen:
                 doubled.append(run)
@@ -179,8 +189,15 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         yield Finding(files[0].table, True, text)
 
 
-def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
-    """How many rows, and the runs with their batches, each once."""
+class _Read(NamedTuple):
+    """What a file holds: how many rows, and the runs with their batches, each once."""
+
+    rows: int
+    runs: list[tuple[str, str]]
+    in_order: bool  # of the rows, by run
+
+
+def _read(lake: Lake, file: FileRef) -> _Read:
     import pyarrow.parquet as pq
 
     with troubles(file.uri):
@@ -195,7 +212,8 @@ def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
             raise _GoneError(f"{file.name} is gone") from error
     unique = table.group_by([KEY, BATCH]).aggregate([])
     runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
-    return table.num_rows, list(runs)
+    spans = itertools.pairwise(run for run, _, _ in spans_of(table[KEY]))
+    return _Read(table.num_rows, list(runs), all(run <= after for run, after in spans))
 
 
 def _is_commit(name: str) -> bool:
