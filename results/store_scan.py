@@ -28,6 +28,7 @@ from results.run_index import folders_in
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
+    "ROWLESS",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -50,7 +51,9 @@ SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
-NO_LOSS: Final = frozenset({"record", "unfinished"})
+ROWLESS: Final = "rows"
+"""The kind of problem of a lake's run whose results lost their rows, and are found again."""
+NO_LOSS: Final = frozenset({"record", "unfinished", ROWLESS})
 """Kinds of problems after which a run is judged all the same."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
@@ -62,7 +65,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
 
     run: str
-    # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused"
+    # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused", ...
     kind: str
     text: str
 

@@ -30,11 +30,12 @@ from harness.case import Case
 from harness.errors import HarnessError
 from harness.store.footer import cost_of
 from results.budgets import Budget
-from results.facts import FACTS_VERSION
 from results.lake.files import MAIN
-from results.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
+from results.manifest import Registry
 from results.sources.readable import readable
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.sources.result_ids import facts_id, verdict_id
+from results.sources.rowless import TEXT, Rowless, rowless
+from results.store_scan import PROBLEMS_MAX, ROWLESS, Problem, Problems
 from results.stored import LIMITED
 
 if TYPE_CHECKING:
@@ -42,23 +43,12 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "facts_id", "verdict_id"]
+__all__ = ["FACTS", "Ledger"]
 
-LAKE_MODULES: Final = (
-    "results.lake.reading",
-    "results.lake.rebuild",
-    "results.lake.schema",
-    "results.lake.typed",
-    "results.lake.values",
-    "results.sources.lake_found",
-    "results.sources.lake_work",
-)
-"""Whatever stands between the rows of a lake and what is said of them."""
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
-_ID_DIGITS: Final = 32
 
 
 class Ledger:
@@ -79,6 +69,7 @@ class Ledger:
         )
         self.ids: list[str] = []
         self._listed = 0  # results that the lake has, of any id
+        self._rowless: list[Rowless] | None = None  # of those that were there first
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
@@ -215,6 +206,29 @@ class Ledger:
             """,
             [LIMITED],
         )
+        self._forget_rowless(found)
+
+    def _forget_rowless(self, found: Snapshot) -> None:
+        """Know nothing of results without a row; whose are found again for it is named."""
+        if first := self._rowless is None:
+            self._rowless = rowless(self._snapshot, found, self.ids)
+        if not self._rowless:
+            return
+        columns = dict(zip(Rowless._fields, zip(*self._rowless, strict=True), strict=True))
+        columns["again"] = tuple("again" if again else "" for again in columns["again"])
+        self.table("rowless", {name: ("string", own) for name, own in columns.items()})
+        self.rows(
+            """
+            DELETE FROM known WHERE (n, c, batch) IN (
+                SELECT (t.n, i.c, r.batch) FROM rowless r
+                JOIN these t ON t.run = r.run AND t.batch = r.run_batch
+                JOIN ids i ON i.result_id = r.result_id
+            )
+            """
+        )
+        if first:
+            runs = "SELECT DISTINCT run FROM rowless SEMI JOIN these USING (run) WHERE again = ''"
+            self.complain(ROWLESS, TEXT, runs)
 
     def ignore_unsettled(self) -> None:
         """Take no unsettled result that is known now for known any more."""
@@ -355,23 +369,3 @@ def _like(workload: str, others: str) -> Case:
     """A case that names the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(others, type=tuple[str, ...])
     return Case(seed=0, workload=workload, checkers=named)
-
-
-def verdict_id(checker: str, version: str, budget: Budget) -> str:
-    """The id of what a checker of this version finds within a budget."""
-    return hash_of(
-        "verdicts of a lake's run",
-        [package_hash(module) for module in (*VERDICT_MODULES, *LAKE_MODULES)],
-        checker,
-        version,
-        msgspec.structs.asdict(budget),
-    )[:_ID_DIGITS]
-
-
-def facts_id() -> str:
-    """The id of a run's facts."""
-    return hash_of(
-        "facts of a lake's run",
-        FACTS_VERSION,
-        [package_hash(module) for module in (*FACTS_MODULES, *LAKE_MODULES)],
-    )[:_ID_DIGITS]

@@ -26,14 +26,15 @@ from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Registry
 from results.pipeline import Checked, Progress
 from results.rights import raise_if_refused
-from results.sources.ledger import facts_id, verdict_id
+from results.sources.result_ids import facts_id, verdict_id
+from results.sources.rowless import TEXT, Rowless, rowless
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
-from results.spark_lake.frames import lake_frame, of_label
+from results.spark_lake.frames import lake_frame, listed_frame, of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import FACTS, Todo, Wish, plan_tasks
 from results.spark_lake.tables import Lacking, LakeEngine, LakeTables
 from results.spark_lake.watching import Watch
-from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
+from results.store_scan import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
 from results.work import LakeConfig
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkLake"]
 
+LISTED_COLUMNS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 SUBMISSIONS_MAX: Final = 20
 PARTITIONS_MAX: Final = 200
 ROWS_A_PARTITION: Final = 4_000_000
@@ -78,6 +80,7 @@ class SparkLake:
         self._label = label
         self._before: dict[str, str] = {}  # settings of the session that we changed
         self._last: Todo | None = None  # the last plan, if nothing came after it
+        self._lost: list[Rowless] | None = None  # listed without a row
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
@@ -232,15 +235,20 @@ class SparkLake:
         )
 
     def _plan(self, wishes: Sequence[Wish]) -> Todo:
-        known = lake_frame(
-            self._spark,
-            self._found(),
-            MAIN,
-            columns=["run", "run_batch", "judged_at", "results", "marks"],
-        )
+        found = self._found()
+        known = listed_frame(self._spark, found, self._rowless(found), columns=LISTED_COLUMNS)
         return plan_tasks(
             self._spark, self._runs, known, wishes, slots=self._at_once, since=self._since
         )
+
+    def _rowless(self, found: Snapshot) -> list[Rowless]:
+        """Results that were listed without a row before this report; who lost some is named."""
+        if self._lost is None:
+            ids = sorted({wish.result_id for wish in self._wishes})
+            self._lost = rowless(self._snapshot, found, ids)
+            for run in sorted({one.run for one in self._lost if not one.again}):
+                self.problems.add(Problem(run, ROWLESS, TEXT))
+        return self._lost
 
     def _at_once(self) -> int:
         """How many tasks run at once; workers start when that is asked first."""
@@ -290,7 +298,8 @@ class SparkLake:
             self._snapshot,
             self._found(),
             plain=last.listed == last.there == self.makeable
-            and not (last.runs or self._since or self._gone),
+            and not (last.runs or self._since or self._gone or self._lost),
+            lost=self._lost or (),
             runs=self._view,
             wishes=self._wishes,
             gone=self._gone,

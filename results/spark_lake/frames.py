@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import UsageError
-from results.lake.files import FileRef
+from results.lake.files import MAIN, FileRef
 from results.lake.place import Place
 from results.lake.reading import conforming
 from results.lake.trouble import troubles
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from results.lake.snapshot import Snapshot
+    from results.sources.rowless import Rowless
 
-__all__ = ["THROUGH", "lake_frame", "lake_views", "of_label"]
+__all__ = ["THROUGH", "lake_frame", "lake_views", "listed_frame", "of_label"]
 
 THROUGH: Final = ("auto", "hadoop", "pyarrow")
 TASKS_MAX: Final = 64
@@ -66,6 +67,33 @@ def lake_frame(
         paths = [_hadoop_path(file, local=local) for file in files]
         return spark.read.schema(ddl(schema)).parquet(*paths)
     return _through_pyarrow(spark, snapshot.place, files, schema)
+
+
+def listed_frame(
+    spark: Any, results: Snapshot, lost: Sequence[Rowless], *, columns: Sequence[str]
+) -> Any:
+    """What the lake's results list, a row a run and batch, but for those `lost`: as a rule none."""
+    frame = lake_frame(spark, results, MAIN, columns=columns)
+    if not lost:
+        return frame
+    from pyspark.sql import functions
+
+    found = [(one.run, one.batch, one.result_id) for one in lost]
+    gone = spark.createDataFrame(found, "run STRING, batch STRING, lost STRING")
+    gone = gone.groupBy("run", "batch").agg(functions.collect_list("lost").alias("lost"))
+    kept = frame.join(gone, ["run", "batch"], "left").withColumn("kept", functions.expr(KEPT))
+    return kept.select(
+        *(
+            functions.expr(f"TRANSFORM(kept, x -> x.{name}) AS {name}") if name in PAIRS else name
+            for name in columns
+        )
+    )
+
+
+PAIRS: Final = ("results", "marks")
+KEPT: Final = """
+FILTER(ARRAYS_ZIP(results, marks), x -> lost IS NULL OR NOT ARRAY_CONTAINS(lost, x.results))
+"""
 
 
 def of_label(snapshot: Snapshot, label: str | None) -> Snapshot:

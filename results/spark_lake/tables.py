@@ -20,13 +20,14 @@ from results.engines import SparkEngine
 from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
 from results.schema import COLUMNS, ddl
-from results.spark_lake.frames import lake_frame
+from results.spark_lake.frames import lake_frame, listed_frame
 from results.spark_lake.planning import EVER, FACTS, Wish, wishes_table
 from results.store_scan import PROBLEMS_MAX
 from results.units import no_verdict, table_of
 
 if TYPE_CHECKING:
     from results.lake.snapshot import Snapshot
+    from results.sources.rowless import Rowless
 
 __all__ = ["Lacking", "LakeEngine", "LakeTables"]
 
@@ -60,11 +61,12 @@ class LakeTables:
         gone: Sequence[tuple[str, str]],
         since: str = "",
         plain: bool = False,
+        lost: Sequence[Rowless] = (),
     ) -> None:
         """`runs` is a view with the columns run, batch and kind; `since` is that of `plan_tasks`.
 
         `gone` are kinds and the checkers of theirs that cannot be had. `plain` says that `results`
-        has each result that is wanted once, and no other.
+        has each result that is wanted once, and no other. `lost` are listed there without a row.
         """
         self.plain = plain
         self._spark = spark
@@ -81,11 +83,11 @@ class LakeTables:
         wanted = sorted({*((wish.kind, wish.checker) for wish in wishes), *gone})
         self._wanted = self._small("wanted", ("kind", "checker"), wanted)
         self._gone = self._small("gone", ("kind", "checker"), gone)
-        frame = lake_frame(spark, results, MAIN, columns=KNOWN_COLUMNS)
-        known = self._view("known", frame)
+        known = self._view("known", listed_frame(spark, results, lost, columns=KNOWN_COLUMNS))
+        listed = self._view("listed", lake_frame(spark, results, MAIN, columns=KNOWN_COLUMNS))
         text = CHOSEN.format(known=known, ids=self._ids, runs=runs, since=since or EVER)
         self._chosen = self._view("chosen", self._keep(spark.sql(text)))
-        text = SHADOWED.format(known=known, ids=self._ids, chosen=self._chosen)
+        text = SHADOWED.format(known=listed, ids=self._ids, chosen=self._chosen)
         shadowed = self._keep(spark.sql(text))
         self._shadowed = self._view("shadowed", shadowed) if shadowed.count() else None
         text = LACKING.format(runs=runs, wanted=self._wanted, chosen=self._chosen)

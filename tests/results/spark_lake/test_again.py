@@ -13,6 +13,7 @@ from results.pipeline import check
 from results.sources.lake import LakeSource
 from results.spark_lake import driver, planning
 from results.spark_lake.driver import SparkLake
+from tests.results.lake.test_check_results import lose_rows
 from tests.results.pipeline.stores import hopeless, numbered, put_run, register_ops, rows_of
 from tests.results.spark_lake.test_report import results_in
 from tests.spark_support import spark_test
@@ -145,3 +146,31 @@ def test_a_job_that_is_lost_twice_without_a_result_ends_the_report(uri, monkeypa
     monkeypatch.setattr(driver.SparkLake, "_submit", lost)
     with opened(uri) as work, pytest.raises(InfrastructureError, match="no executor"):
         work.check()
+
+
+@spark_test
+def test_what_is_listed_without_rows_is_judged_again(uri):
+    """Facts that lost some of their rows do not count twice either."""
+    with opened(uri) as work:
+        work.check()
+    lose_rows(uri, "verdicts", lambda row: row["run"].startswith("n/r1@"))
+    lose_rows(uri, "ops", lambda row: row["run"].startswith("n/r2@"))
+    with opened(uri) as work:
+        found = work.check()
+        assert (found.results_new, found.units > 0) == (WANTED, True)
+        assert {(item.run.partition("@")[0], item.kind) for item in found.problems} == {
+            ("n/r1", "rows"),
+            ("n/r2", "rows"),
+        }
+        _, engine = work.ask(found)
+        with contextlib.closing(engine):
+            rows = {name: table.toArrow() for name, table in engine._frames.items()}
+    with opened(uri) as work:
+        again = work.check()
+        assert (again.results_new, again.problems) == (0, ())
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    with contextlib.closing(LakeSource(lake, lake.snapshot(), budgets=BUDGETS)) as source:
+        local = check(source, executor="inline")
+        assert (local.results_new, local.problems) == (0, ())
+        here = {name: len(own) for name, own in rows_of(local).items()}
+    assert {name: len(table) for name, table in rows.items()} == here
