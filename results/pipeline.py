@@ -58,6 +58,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     results_known: int
     results_new: int
     results_unsettled: int  # of both: unknown for want of time, memory or a worker
+    runs_unjudged: int = 0  # without any result, so that no table has a row of them
     units: int  # pieces of work done
     cpu_s: float  # of all processes but Spark's Java side
     wall_s: float
@@ -110,7 +111,8 @@ def check_store(
         progress=progress,
         begun_s=(begin_s, cpu_s),
     )
-    return msgspec.structs.replace(checked, runs=runs)
+    unjudged = checked.runs_unjudged + scan.unread
+    return msgspec.structs.replace(checked, runs=runs, runs_unjudged=unjudged)
 
 
 def check(
@@ -147,6 +149,7 @@ def check(
         results_known=job.known,
         results_new=max(0, job.wanted - job.known),
         results_unsettled=gathered.unsettled,
+        runs_unjudged=gathered.unjudged,
         units=job.units,
         cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
         wall_s=time.perf_counter() - begin_s,

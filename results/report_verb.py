@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from results.aggregate import Answers
     from results.pipeline import Checked, Progress
     from results.report.summary import Summary
-    from results.store_scan import RunInfo
+    from results.store_scan import Problem, RunInfo
 
 __all__ = ["main", "report_store"]
 
@@ -250,7 +250,14 @@ def report_store(
         baseline=baseline,
         label=label,
     )
-    return make_report(checked, asked, Places(store, output), crashed=_crashed(store, checked))
+    crashed = _crashed(store, checked)
+    unjudged = checked.runs_unjudged - sum(problem.kind == "history" for problem in crashed)
+    return make_report(
+        msgspec.structs.replace(checked, runs_unjudged=unjudged),
+        asked,
+        Places(store, output),
+        crashed=len({problem.run for problem in crashed}),
+    )
 
 
 def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
@@ -259,15 +266,14 @@ def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | 
     accept_labels({info.label for info in runs}, baseline=baseline, label=label)
 
 
-def _crashed(store: Path, checked: Checked) -> int:
-    """How many runs left their case and nothing else."""
-    crashed = {
-        problem.run
+def _crashed(store: Path, checked: Checked) -> list[Problem]:
+    """The problems of runs that left their case and nothing else."""
+    return [
+        problem
         for problem in checked.problems
         if problem.kind == SEED_WITHOUT_RUN
         or (problem.kind == "history" and _only_a_case(_folder_of(store, problem.run)))
-    }
-    return len(crashed)
+    ]
 
 
 def _folder_of(store: Path, run: str) -> Path:

@@ -132,10 +132,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """All runs, sorted by key, and what is wrong in the store."""
+    """All runs, sorted by key, and what is wrong in the store; how many runs could not be read."""
 
     runs: tuple[RunInfo, ...]
     problems: Problems
+    unread: int = 0
 
 
 def scan_store(store: Path) -> Scan:
@@ -148,11 +149,22 @@ def scan_store(store: Path) -> Scan:
             store, store.resolve().name, {*_children(store, store, problems)}, problems
         )
     found: list[RunInfo] = []
+    unread = 0
     for name, run, folder in run_folders(store, problems):
         info = scan_run(folder, name, run, problems)
         if info is not None:
             found.append(info)
-    return Scan(tuple(sorted(found, key=lambda info: info.key)), problems)
+        elif not _has_no_case(folder):
+            unread += 1
+    return Scan(tuple(sorted(found, key=lambda info: info.key)), problems, unread)
+
+
+def _has_no_case(folder: Path) -> bool:
+    """Whether it is certainly no run."""
+    try:
+        return not (folder / "case.json").is_file()
+    except OSError:
+        return False
 
 
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:

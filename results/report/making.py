@@ -79,6 +79,7 @@ def make_report(
         engine_why=asked.engine_why,
         executor=checked.executor,
         crashed=crashed,
+        not_judged=checked.runs_unjudged,
         unjudged=len(lost) + checked.problems_total - len(checked.problems),
         results_new=checked.results_new,
         results_known=checked.results_known,

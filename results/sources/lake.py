@@ -174,8 +174,11 @@ class LakeSource:
                 whole=not self._ledger.number("SELECT count(*) FROM missing"),
             )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
+        unjudged = self._ledger.number(
+            "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
+        )
         self._ledger.forget()
-        return Gathered(tables=tables, unsettled=unsettled)
+        return Gathered(tables=tables, unsettled=unsettled, unjudged=unjudged)
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""

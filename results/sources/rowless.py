@@ -68,7 +68,7 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
         wanted="" if ids is None else "WHERE result_id IN (SELECT result_id FROM ids)",
     )
     with tempfile.TemporaryDirectory(prefix="harness-") as spilled, readable(found.place.uri):
-        config = {"temp_directory": spilled, "memory_limit": MEMORY_MAX}
+        config: Any = {"temp_directory": spilled, "memory_limit": MEMORY_MAX}
         with contextlib.closing(duckdb.connect(config=config)) as sql:
             for name, own in given.items():
                 sql.register(name, own)

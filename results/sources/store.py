@@ -132,7 +132,8 @@ class StoreSource:
         begun = {run for run, _, _ in wanted}
         tables, damaged = gather(self._results, wanted, self._besides(missing, begun))
         found: dict[str, tuple[Path, ...]] = {name: (path,) for name, path in tables.items()}
-        return Gathered(tables=found, unsettled=unsettled, damaged=len(damaged))
+        unjudged = len({info.key for info in self.runs} - begun)
+        return Gathered(tables=found, unsettled=unsettled, unjudged=unjudged, damaged=len(damaged))
 
     def _besides(
         self, missing: Sequence[Wanted], begun: AbstractSet[str]

@@ -317,6 +317,7 @@ class SparkLake:
             problems=self.problems.kept,
             problems_total=self.problems.total,
             results_unsettled=lacking.unsettled,
+            runs_unjudged=lacking.unjudged,
         )
         return told, LakeEngine(self._spark, tables, runs=self.runs)
 

@@ -40,11 +40,15 @@ and the population of so many take 50 MB of an executor, and of the driver's Jav
 
 
 class Lacking(NamedTuple):
-    """What could not be had, of the first few runs; and how many results are unsettled."""
+    """What could not be had, of the first few runs; and how many results are unsettled.
+
+    `unjudged` counts runs without any result.
+    """
 
     runs: tuple[tuple[str, str], ...]  # run, checker or FACTS
     total: int  # of runs
     unsettled: int
+    unjudged: int = 0
 
 
 class LakeTables:
@@ -120,11 +124,13 @@ class LakeTables:
         """What could not be had; of the runs that lack something, the first few."""
         text = FIRST.format(lacking=self._lacking, gone=self._gone, most=PROBLEMS_MAX)
         rows = self._spark.sql(text).toArrow().to_pylist()
-        count = self._spark.sql(f"SELECT COUNT_IF(mark <> '') AS n FROM {self._chosen}")  # noqa: S608
+        text = COUNTED.format(chosen=self._chosen, lacking=self._lacking)
+        (counts,) = self._spark.sql(text).toArrow().to_pylist()
         return Lacking(
             tuple((row["run"], row["checker"]) for row in rows),
             rows[0]["total"] if rows else 0,
-            count.toArrow().to_pylist()[0]["n"],
+            counts["unsettled"],
+            counts["unjudged"],
         )
 
     def frames(self) -> dict[str, Any]:
@@ -251,6 +257,10 @@ WHERE checker NOT IN (SELECT checker FROM {gone})
 GROUP BY run
 ORDER BY run
 LIMIT {most}
+"""
+COUNTED: Final = """
+SELECT (SELECT COUNT_IF(mark <> '') FROM {chosen}) AS unsettled,
+       (SELECT COUNT(DISTINCT run) FROM {lacking} WHERE NOT begun) AS unjudged
 """
 STAND_INS: Final = """
 SELECT {own} FROM {lacking} m JOIN {stand_ins} s ON s.checker = m.checker WHERE m.begun

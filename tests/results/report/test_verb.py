@@ -301,6 +301,7 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     assert found["runs"] == 5 or found["runs"] == 6  # a foreign file may be told only when read
     assert found["verdicts"]["invalid"] == 2
     assert found["crashed"] == 1
+    assert found["runs"] + found["not_judged"] == 8  # torn, foreign and strange are none of them
     named = {run for run, _, _ in found["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()
@@ -319,7 +320,11 @@ def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
     (folder / "history.parquet").write_bytes(b"PAR1")
     code, out, _ = report(capsys, tmp_path)
     assert code == 2
+    assert out.startswith(
+        "UNKNOWN: 2 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 not judged"
+    )
     assert "problems\n  ok/torn (history)" in out
+    assert "<b>2</b> runs of" in (tmp_path / ".report" / "report.html").read_text()
 
     (folder / "history.parquet").unlink()
     code, out, _ = report(capsys, tmp_path)
