@@ -174,3 +174,17 @@ def test_what_is_listed_without_rows_is_judged_again(uri):
         assert (local.results_new, local.problems) == (0, ())
         here = {name: len(own) for name, own in rows_of(local).items()}
     assert {name: len(table) for name, table in rows.items()} == here
+
+
+@spark_test
+def test_a_run_that_came_to_no_result_is_counted(uri):
+    import deltalake
+
+    deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
+    with opened(uri) as work:
+        told, engine = work.ask(work.check())
+        engine.close()
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    with contextlib.closing(LakeSource(lake, lake.snapshot(), budgets=BUDGETS)) as source:
+        local = check(source, executor="inline")
+    assert told.runs_unjudged == local.runs_unjudged == 1
