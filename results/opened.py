@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from harness.errors import UsageError
 from harness.ops import History
 from results.choice import EVERYTHING, Choice, Filters, chosen
+from results.lake.trouble import troubles
 
 if TYPE_CHECKING:
     import duckdb
@@ -85,7 +86,9 @@ def open(  # noqa: A001 - `results.open` reads as what it is
             "folder of `--store`"
         )
     source: Source
-    if remote or (local / "runs" / "_delta_log").is_dir():
+    with troubles(text):
+        is_lake = remote or (local / "runs" / "_delta_log").is_dir()
+    if is_lake:
         from results.opened_lake import LakeSource
 
         source = LakeSource(text, storage_options)

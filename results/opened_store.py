@@ -20,6 +20,7 @@ from results.lake.rows import tables_of
 from results.lake.schema import TABLES, schema
 from results.lake.source import About, Source, read_about, read_source, run_key
 from results.opened_results import REPORT
+from results.report import REPORT_FOLDER
 from results.schema import ddl
 from results.store_scan import Problems, run_folders
 
@@ -33,7 +34,7 @@ __all__ = ["BYTES_MAX", "StoreSource"]
 BYTES_MAX: Final = 2 << 30
 """Of all rows in memory: some million operations, with all that belongs to them."""
 RUNS_AT_ONCE: Final = 64
-REPORT_TABLES: Final = Path(".report") / "tables"
+REPORT_TABLES: Final = Path(REPORT_FOLDER) / "tables"
 
 
 class _Run(msgspec.Struct, frozen=True):

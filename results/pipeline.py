@@ -22,6 +22,7 @@ from results.budgets import Budget
 from results.executors import Executor
 from results.executors.inline import InlineExecutor
 from results.packing import BINS_A_CORE, pack
+from results.rights import failure_of, raise_if_refused
 from results.sources import Gathered, Source
 from results.sources.store import StoreSource
 from results.store_scan import Problem, RunInfo, scan_store
@@ -57,6 +58,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     results_known: int
     results_new: int
     results_unsettled: int  # of both: unknown for want of time, memory or a worker
+    runs_unjudged: int = 0  # without any result, so that no table has a row of them
     units: int  # pieces of work done
     cpu_s: float  # of all processes but Spark's Java side
     wall_s: float
@@ -109,7 +111,8 @@ def check_store(
         progress=progress,
         begun_s=(begin_s, cpu_s),
     )
-    return msgspec.structs.replace(checked, runs=runs)
+    unjudged = checked.runs_unjudged + scan.unread
+    return msgspec.structs.replace(checked, runs=runs, runs_unjudged=unjudged)
 
 
 def check(
@@ -132,10 +135,11 @@ def check(
     try:
         gathered = job.run(choice)
     except OSError as error:
-        raise InfrastructureError(
+        text = (
             f"results cannot be stored below {source.results}: {error}; "
             "free some space, or copy the store to where it can be written"
-        ) from error
+        )
+        raise failure_of(error, text) from error
     finally:
         choice.close()
     return Checked(
@@ -145,6 +149,7 @@ def check(
         results_known=job.known,
         results_new=max(0, job.wanted - job.known),
         results_unsettled=gathered.unsettled,
+        runs_unjudged=gathered.unjudged,
         units=job.units,
         cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
         wall_s=time.perf_counter() - begin_s,
@@ -246,6 +251,7 @@ class _Job:
                     parts[done.unit] = done.part
                     if done.part >= 1.0:
                         del left[done.unit]
+                        raise_if_refused(done.problems)
                         for problem in done.problems:
                             self.source.problems.add(problem)
                         self.units += 1

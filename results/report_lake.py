@@ -21,8 +21,10 @@ from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.lake.folders import FOLDERS
+from results.lake.trouble import troubles
+from results.report import REPORT_FOLDER
 from results.report.making import Asked, make_report, register
-from results.report.populations import REPORT, served_runs
+from results.report.populations import served_runs
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
@@ -44,13 +46,17 @@ _PAGE: Final = "report.html"
 
 
 def is_lake(place: str) -> bool:
-    """Whether a place is a lake: an address of an object store, or a folder with its main table."""
-    return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
+    """Whether a place is a lake: an address of an object store, or a folder with its main table.
+
+    Raises `UsageError` where we may not look.
+    """
+    with troubles(place):
+        return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
 
 
 def default_output(place: str) -> Path:
     """Where the report of a lake goes: into its folder, or here where it has none."""
-    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT
+    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
@@ -88,7 +94,7 @@ def report_lake(
     from results.executors.pool import default_jobs
     from results.pipeline import check
     from results.sources.lake import LakeSource
-    from results.sources.ledger import readable
+    from results.sources.readable import readable
 
     lake, snapshot = _with_runs(uri)
     accept_labels(labels_of(snapshot), baseline=baseline, label=label)

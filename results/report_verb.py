@@ -32,17 +32,17 @@ from harness.registry import load_plugin
 from harness.store import load_run
 from results.engines import ENGINES
 from results.pace import Pace
+from results.report import REPORT_FOLDER
 from results.report.files import accept_output
 from results.report.making import Asked, make_report
-from results.report.populations import REPORT
 from results.report_lake import default_output, is_lake, report_lake
-from results.store_scan import SEED_WITHOUT_RUN
+from results.store_scan import SEED_WITHOUT_RUN, is_seen
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
     from results.pipeline import Checked, Progress
     from results.report.summary import Summary
-    from results.store_scan import RunInfo
+    from results.store_scan import Problem, RunInfo
 
 __all__ = ["main", "report_store"]
 
@@ -98,7 +98,7 @@ def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers
 def _report_store(parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
     return report_store(
         parsed.path,
-        output=parsed.output or parsed.path / REPORT,
+        output=parsed.output or parsed.path / REPORT_FOLDER,
         engine=parsed.engine or ("spark" if parsed.spark_master is not None else "duckdb"),
         executor=parsed.executor,
         jobs=parsed.jobs,
@@ -250,7 +250,14 @@ def report_store(
         baseline=baseline,
         label=label,
     )
-    return make_report(checked, asked, Places(store, output), crashed=_crashed(store, checked))
+    crashed = _crashed(store, checked)
+    unjudged = checked.runs_unjudged - sum(problem.kind == "history" for problem in crashed)
+    return make_report(
+        msgspec.structs.replace(checked, runs_unjudged=unjudged),
+        asked,
+        Places(store, output),
+        crashed=len({problem.run for problem in crashed}),
+    )
 
 
 def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
@@ -259,27 +266,26 @@ def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | 
     accept_labels({info.label for info in runs}, baseline=baseline, label=label)
 
 
-def _crashed(store: Path, checked: Checked) -> int:
-    """How many runs left their case and nothing else."""
-    crashed = {
-        problem.run
+def _crashed(store: Path, checked: Checked) -> list[Problem]:
+    """The problems of runs that left their case and nothing else."""
+    return [
+        problem
         for problem in checked.problems
         if problem.kind == SEED_WITHOUT_RUN
         or (problem.kind == "history" and _only_a_case(_folder_of(store, problem.run)))
-    }
-    return len(crashed)
+    ]
 
 
 def _folder_of(store: Path, run: str) -> Path:
     """The folder of the run `NAME/RUN`; the store may be the folder of one name, too."""
     beside = store / run.rpartition("/")[2]
-    return beside if (beside / "case.json").is_file() else store / run
+    return beside if is_seen(beside / "case.json") else store / run
 
 
 def _only_a_case(folder: Path) -> bool:
     """What a crashed seed of a soak leaves: its case, so that it can be run again."""
-    return (folder / "case.json").is_file() and not any(
-        (folder / name).exists() for name in ("history.parquet", "history", "ops.log")
+    return is_seen(folder / "case.json") and not any(
+        is_seen(folder / name) for name in ("history.parquet", "history", "ops.log")
     )
 
 

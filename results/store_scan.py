@@ -22,11 +22,13 @@ from harness.store import RunRecord
 from harness.store.footer import BY_KEY, Footer, cost_of
 from harness.store.keyed import bucket_paths
 from results.contents import Group, digest_of, read_contents
+from results.rights import failure_of
 from results.run_index import folders_in
 
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
+    "ROWLESS",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -35,6 +37,7 @@ __all__ = [
     "Problems",
     "RunInfo",
     "Scan",
+    "is_seen",
     "problem_lines",
     "run_folders",
     "scan_run",
@@ -48,7 +51,9 @@ SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
-NO_LOSS: Final = frozenset({"record", "unfinished"})
+ROWLESS: Final = "rows"
+"""The kind of problem of a lake's run whose results lost their rows, and are found again."""
+NO_LOSS: Final = frozenset({"record", "unfinished", ROWLESS})
 """Kinds of problems after which a run is judged all the same."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
@@ -60,7 +65,8 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
 
     run: str
-    kind: str  # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed"
+    # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused", ...
+    kind: str
     text: str
 
 
@@ -126,34 +132,46 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """All runs, sorted by key, and what is wrong in the store."""
+    """All runs, sorted by key, and what is wrong in the store; how many runs could not be read."""
 
     runs: tuple[RunInfo, ...]
     problems: Problems
+    unread: int = 0
 
 
 def scan_store(store: Path) -> Scan:
-    """Look at every run; raises `UsageError` where there is no store."""
+    """Look at every run; raises `UsageError` where there is no store, or none for us."""
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     problems = Problems()
-    if (store / ".soak").is_dir():  # the store itself is one name's folder
+    if is_seen(store / ".soak"):  # the store itself is one name's folder
         _seeds_without_runs(
             store, store.resolve().name, {*_children(store, store, problems)}, problems
         )
     found: list[RunInfo] = []
+    unread = 0
     for name, run, folder in run_folders(store, problems):
         info = scan_run(folder, name, run, problems)
         if info is not None:
             found.append(info)
-    return Scan(tuple(sorted(found, key=lambda info: info.key)), problems)
+        elif not _has_no_case(folder):
+            unread += 1
+    return Scan(tuple(sorted(found, key=lambda info: info.key)), problems, unread)
+
+
+def _has_no_case(folder: Path) -> bool:
+    """Whether it is certainly no run."""
+    try:
+        return not (folder / "case.json").is_file()
+    except OSError:
+        return False
 
 
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
     """Every folder that may be a run, as (name, run, folder)."""
     for name in _children(store, store, problems):
         above = store / name
-        if (above / "case.json").exists():  # the store itself is one name's folder
+        if is_seen(above / "case.json"):  # the store itself is one name's folder
             yield store.resolve().name, name, above
             continue
         runs = _children(store, above, problems)
@@ -164,7 +182,8 @@ def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Pat
 
 def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems: Problems) -> None:
     """Name the seeds of soaks of which nothing but a case is there (`harness.soak.campaign`)."""
-    for path in sorted((above / ".soak").glob("*.case.json")):
+    folder = above / ".soak"
+    for path in sorted(folder.glob("*.case.json")) if is_seen(folder) else ():
         run = path.name.removesuffix(".case.json")
         if run not in runs:
             text = (
@@ -179,6 +198,8 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
     try:
         names = folders_in(folder)
     except OSError as error:
+        if folder == store:
+            raise failure_of(error, f"{str(store)!r} cannot be listed: {error.strerror}") from error
         problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))
         return []
     known = [name for name in names if _is_text(name)]
@@ -187,6 +208,14 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
         text = f"holds a folder whose name is not UTF-8, {odd!a}; rename it"
         problems.add(Problem(where, "history", text))
     return known
+
+
+def is_seen(path: Path) -> bool:
+    """Whether it is there, as far as we may look."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _is_text(name: str) -> bool:
@@ -205,7 +234,12 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
     def problem(kind: str, error: object) -> None:
         problems.add(Problem(key, kind, str(error)))
 
-    if not (folder / "case.json").is_file():
+    try:
+        there = (folder / "case.json").is_file()
+    except OSError as error:
+        problem("case", f"cannot be read: {error.strerror}")
+        return None
+    if not there:
         problem("case", "holds no case.json, so it is not a run; move it out of the store")
         return None
     try:

@@ -12,6 +12,8 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, counted
 from results.lake.export import chosen_runs, export
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.trouble import troubles
+from results.rights import require_writable
 from results.store_scan import problem_lines
 
 __all__ = ["add_export", "export_runs"]
@@ -37,14 +39,19 @@ def export_runs(parsed: argparse.Namespace) -> int:
     """Write the runs, name those that could not be, and sum up."""
     lake = Lake.open(parsed.uri, schemas=schemas(), version=SCHEMA_VERSION)
     snapshot = lake.snapshot()
-    rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)
+    with troubles(lake.place.uri):
+        rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)
+    require_writable(parsed.store, "choose another --store")
     line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
 
     def progress(done: int) -> None:
         if line.due_s() is not None:
             line.show(f"{done}/{len(rows)} runs")
 
-    written, problems = export(snapshot, lake.place.files, parsed.store, rows, progress=progress)
+    with troubles(lake.place.uri):
+        written, problems = export(
+            snapshot, lake.place.files, parsed.store, rows, progress=progress
+        )
     line.finish()
     for text in problem_lines(problems):
         note(f"harness: {text}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from results.lake.place import Place
 
-__all__ = ["conforming", "runs_in", "runs_of_file"]
+__all__ = ["conforming", "runs_in", "runs_of_file", "spans_of"]
 
 ROWS_AT_ONCE: Final = 8_192
 
@@ -92,7 +92,7 @@ def runs_of_file(
             return
         for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=groups):
             rows = pa.Table.from_batches([conforming(batch, schema)])
-            for run, begin, end in _spans(rows[KEY]):
+            for run, begin, end in spans_of(rows[KEY]):
                 if run != current:
                     if waiting and current is not None:
                         yield current, pa.concat_tables(waiting)
@@ -118,7 +118,7 @@ def _groups(parquet: Any, first: str, last: str) -> list[int]:
     return found
 
 
-def _spans(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
+def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
     """The runs of some rows, and where the rows of each lie."""
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Is a lake sound: files are there and whole, every run once, in one file a table, of one batch.
+"""Is a lake sound: files are whole, every run once, in one file a table and in order, of one batch.
 
 What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
 writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
@@ -10,6 +10,7 @@ a run that the lake does not have: nobody reads that, so it is left over as well
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -19,13 +20,19 @@ from results.lake.judged import RUN_BATCH, ResultLake
 from results.lake.lake import Lake
 from results.lake.log import Log
 from results.lake.place import Place
+from results.lake.reading import spans_of
 from results.lake.snapshot import RunIndex, Snapshot
 from results.lake.trouble import AgainError, troubles
+from results.rights import RefusedError
 
 __all__ = ["Finding", "check", "check_results"]
 
 SHOWN_MAX: Final = 3
 LOG_FOLDER: Final = "_delta_log"
+OUT_OF_ORDER: Final = (
+    "runs out of their order, in which a report does not find all (older releases wrote such "
+    "files): `harness lake export`, and ingest it into a new lake"
+)
 Run = tuple[Partition, str, str | None]
 """Which run; in a lake of results, of which batch."""
 
@@ -61,10 +68,12 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
         strangers = lake.patience.call(
             f"check {place.uri}", functools.partial(_about_nobody, results, lake)
         )
+        look = functools.partial(_rowless, results, lake)
+        found += lake.patience.call(f"check {place.uri}", look)
         if strangers:
             text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
             found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
-    return results, found
+    return results, sorted(found, key=lambda finding: not finding.damaged)
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
@@ -86,6 +95,31 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
         run
         for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
         if known.get(run) != batch
+    ]
+
+
+def _rowless(results: Lake, lake: Lake) -> list[Finding]:
+    """Results that are listed and have no row: damage, unless they were found again since."""
+    from results.sources.rowless import rowless
+
+    says: dict[bool, list[str]] = {True: [], False: []}
+    for one in rowless(lake.snapshot(), results.snapshot()):
+        says[not one.again].append(one.run)
+    text = "{} of {} listed without a row ({}): {}"
+    how = {True: "the next report finds them again", False: "found again since"}
+    return [
+        Finding(
+            MAIN,
+            damaged,
+            text.format(
+                counted(len(runs), "result"),
+                counted(len({*runs}), "run"),
+                how[damaged],
+                _some([*{*runs}]),
+            ),
+        )
+        for damaged, runs in says.items()
+        if runs
     ]
 
 
@@ -143,20 +177,26 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
     strangers: list[str] = []
     for file in files:
         try:
-            rows, pairs = lake.patience.call(
-                f"read {file.uri}", functools.partial(_pairs, lake, file)
-            )
+            read = lake.patience.call(f"read {file.uri}", functools.partial(_read, lake, file))
         except _GoneError as error:
             raise AgainError(str(error)) from error
+        except RefusedError:
+            raise  # what we may not read may be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
-        if rows != file.rows:
-            text = f"{file.name} has {rows} rows; the log says {file.rows}"
+        if read.rows != file.rows:
+            text = f"{file.name} has {read.rows} rows; the log says {file.rows}"
             yield Finding(file.table, True, text)
-        if file.table == MAIN and len(pairs) != rows:
+        if file.table == MAIN and len(read.runs) != read.rows:
             yield Finding(MAIN, True, f"{file.name} has a run twice")
-        for run, batch in pairs:
+        if not read.in_order:
+            yield Finding(file.table, True, f"{file.name} has {OUT_OF_ORDER}")
+        outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
+        if outside:
+            text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
+            yield Finding(file.table, True, f"{text}: {_some(outside)}")
+        for run, batch in read.runs:
             at = (file.partition, run, batch if again else None)
             if at in seen:
                 doubled.append(run)
@@ -176,8 +216,15 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         yield Finding(files[0].table, True, text)
 
 
-def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
-    """How many rows, and the runs with their batches, each once."""
+class _Read(NamedTuple):
+    """What a file holds: how many rows, and the runs with their batches, each once."""
+
+    rows: int
+    runs: list[tuple[str, str]]
+    in_order: bool  # of the rows, by run
+
+
+def _read(lake: Lake, file: FileRef) -> _Read:
     import pyarrow.parquet as pq
 
     with troubles(file.uri):
@@ -192,7 +239,8 @@ def _pairs(lake: Lake, file: FileRef) -> tuple[int, list[tuple[str, str]]]:
             raise _GoneError(f"{file.name} is gone") from error
     unique = table.group_by([KEY, BATCH]).aggregate([])
     runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
-    return table.num_rows, list(runs)
+    spans = itertools.pairwise(run for run, _, _ in spans_of(table[KEY]))
+    return _Read(table.num_rows, list(runs), all(run <= after for run, after in spans))
 
 
 def _is_commit(name: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
+from results.rights import RIGHTS_CODES, RefusedError
 
 __all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles", "without_secrets"]
 
@@ -32,7 +33,6 @@ NO_BUCKET: Final = ("nosuchbucket", "no_such_bucket", "bucket does not exist")
 PLAIN_HTTP: Final = ("scheme is not allowed", "url scheme")
 FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagefull")
 FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
@@ -86,10 +86,10 @@ def said_of(error: Exception, uri: str) -> Exception:
         return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
     if any(word in lower for word in NO_BUCKET):
         return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
-    if code in RIGHTS_CODES:
-        return UsageError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
+    if code in RIGHTS_CODES or ("permission denied" in lower and "://" not in uri):
+        return RefusedError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
     if any(word in lower for word in CREDENTIALS):
-        return UsageError(
+        return RefusedError(
             f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
             "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and their rights"
         )

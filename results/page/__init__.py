@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION
 from harness.store import load_run
 from results.page.build import build
 from results.page.render import render
 from results.page.summary import read_results
+from results.rights import failure_of
 
 __all__ = ["PageReporter", "build", "read_results", "render"]
 
@@ -38,5 +38,5 @@ class PageReporter:
             temporary.replace(path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
+            raise failure_of(error, f"cannot write {path}: {error.strerror}") from error
         return path

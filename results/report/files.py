@@ -31,11 +31,15 @@ PAGE: Final = "report.html"
 
 def accept_output(output: Path) -> None:
     """Raises `UsageError` if a report there would mix with, or replace, what is not a report's."""
-    if output.exists() and not output.is_dir():
-        raise UsageError(f"--output {str(output)!r} is a file; give a folder")
-    if not output.is_dir() or (output / LISTED).is_file():
-        return
-    there = sorted(path.name for path in output.iterdir())
+    try:
+        if output.exists() and not output.is_dir():
+            raise UsageError(f"--output {str(output)!r} is a file; give a folder")
+        if not output.is_dir() or (output / LISTED).is_file():
+            return
+        there = sorted(path.name for path in output.iterdir())
+    except OSError as error:
+        text = f"--output {str(output)!r} cannot be looked at: {error.strerror}; give another"
+        raise UsageError(text) from error
     if there:
         raise UsageError(
             f"--output {str(output)!r} holds {there[0]!r}, which no report wrote there; give an "

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.errors import InfrastructureError
 from results.engines import Engine, SqlEngine, open_engine, query_names
 from results.report.files import write_report
+from results.rights import failure_of
 from results.schema import COLUMNS
 from results.store_scan import NO_LOSS
 from results.trends import Stored
@@ -77,6 +77,7 @@ def make_report(
         engine_why=asked.engine_why,
         executor=checked.executor,
         crashed=crashed,
+        not_judged=checked.runs_unjudged,
         unjudged=len(lost) + checked.problems_total - len(checked.problems),
         results_new=checked.results_new,
         results_known=checked.results_known,
@@ -91,10 +92,8 @@ def make_report(
         tables = checked.tables if asked.most is None else {}
         path = write_report(asked.output, tables=tables, answers=answers.tables, page=page)
     except OSError as error:
-        raise InfrastructureError(
-            f"cannot write the report to {asked.output}: {error.strerror or error}; choose another "
-            "--output"
-        ) from error
+        text = f"cannot write the report to {asked.output}: {error.strerror or error}"
+        raise failure_of(error, f"{text}; choose another --output") from error
     return summary, answers, path
 
 

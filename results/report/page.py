@@ -40,6 +40,7 @@ def _tiles(summary: Summary) -> list[tuple[str, str]]:
     """The numbers at the top."""
     return [
         *((name, count(n)) for name, n in summary.verdicts.items()),
+        *([("not judged", count(summary.not_judged))] if summary.not_judged else []),
         *([("crashed", count(summary.crashed))] if summary.crashed else []),
         ("time in runs", duration(summary.length_ns)),
         ("operations", count(summary.ops)),

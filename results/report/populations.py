@@ -13,11 +13,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode
 
 from harness.case import replay_command
+from results.report import REPORT_FOLDER
 
-__all__ = ["REPORT", "Addresses", "Places", "Populations", "served_runs"]
-
-REPORT: Final = ".report"
-"""The folder of a report below what it reports on, where `harness serve` finds it."""
+__all__ = ["Addresses", "Places", "Populations", "served_runs"]
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _SEPARATOR: Final = " · "
@@ -108,7 +106,7 @@ class Places:
         """`output` is the folder of the report."""
         self._store = store
         self._way = os.path.relpath(store, output)
-        self._served = output.resolve() == (store / REPORT).resolve()
+        self._served = output.resolve() == (store / REPORT_FOLDER).resolve()
 
     def link(self, run: str) -> str:
         """The address of the page of a run, or of its folder where it has none yet."""

@@ -35,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # of them, runs whose history is that of another: no trials of their own
     verdicts: dict[str, int]
     crashed: int  # folders in which a run left its case and nothing else
+    not_judged: int = 0  # runs besides, of which nothing could be found out; see the problems
     ops: int
     ok: int
     fail: int
@@ -77,6 +78,7 @@ def summarise(answers: Answers, **given: Any) -> Summary:
     (totals,) = answers.rows("totals")
     verdicts = {name: totals.pop(name) for name in _VERDICTS}
     unjudged = given.pop("unjudged")
+    unjudged += given.get("not_judged", 0)
     code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
     return Summary(verdicts=verdicts, exit_code=code, **totals, **given)
 
@@ -84,7 +86,9 @@ def summarise(answers: Answers, **given: Any) -> Summary:
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     """The report for a terminal."""
     counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
-    crashed = f", {count(summary.crashed)} crashed" if summary.crashed else ""
+    runs = count(summary.runs + summary.not_judged)
+    left = f", {count(summary.not_judged)} not judged" if summary.not_judged else ""
+    left += f", {count(summary.crashed)} crashed" if summary.crashed else ""
     ended = (
         f"{count(summary.ok)} ok, {count(summary.fail)} fail ({count(summary.refused)} of them "
         f"refused), {count(summary.info)} info"
@@ -92,7 +96,7 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     cost = f"{summary.check_cpu_s:.1f} s of CPU in {summary.check_wall_s:.1f} s"
     known = f"{count(summary.results_new)} new, {count(summary.results_known)} known"
     lines = [
-        f"{summary.verdict.upper()}: {count(summary.runs)} runs: {counts}{crashed}",
+        f"{summary.verdict.upper()}: {runs} runs: {counts}{left}",
         f"  {duration(summary.length_ns)} in runs, {count(summary.ops)} operations: {ended}",
         f"  {count(summary.faults)} faults, {count(summary.elections)} changes of leader",
         f"  results of checks: {known} ({cost}, {summary.executor})",

@@ -34,6 +34,7 @@ from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.lake.trouble import troubles
+from results.report import REPORT_FOLDER
 from results.run_index import RunRow, is_plain_name
 from results.serve.groups import FINISHED
 from results.serve.lake_index import QUICK, LakeIndex
@@ -54,7 +55,6 @@ LINES_MAX: Final = 1_000_000
 CHECKS_MAX: Final = 1_000
 RECORDED_KEPT: Final = 1_000
 PIECE_BYTES: Final = 1 << 20
-REPORT_FOLDER: Final = ".report"
 
 
 class LakeLibrary(Library):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.case import replay_command
 from harness.ops import CheckResult, Verdict
+from results.report import REPORT_FOLDER
 from results.run_index import Index, RunRow, ScanCache, is_plain_name, scan
 from results.serve.library import Command, Library, Pace
 from results.serve.over_time import sample
@@ -26,12 +27,11 @@ from results.serve.run_table import RunTable, table_of_rows
 if TYPE_CHECKING:
     from results.intervals import Ints
 
-__all__ = ["REPORT_FOLDER", "StoreLibrary"]
+__all__ = ["StoreLibrary"]
 
 SCAN_EVERY_S: Final = 2.0
 SCAN_REST: Final = 10.0
 CHECKS_MAX: Final = 1_000
-REPORT_FOLDER: Final = ".report"
 
 
 class StoreLibrary(Library):

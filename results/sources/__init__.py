@@ -39,6 +39,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
     tables: dict[str, tuple[Path, ...]]  # columns besides those of the schema do no harm
     unsettled: int  # results that are unknown for want of time, memory or a worker
+    unjudged: int = 0  # runs of which there is no result at all, and so no row
     damaged: int = 0
 
 

@@ -24,10 +24,11 @@ from results.manifest import Check, Registry
 from results.packing import BINS_A_CORE
 from results.sources import Gathered, Plan
 from results.sources.lake_tables import write_tables
-from results.sources.ledger import Ledger, readable
+from results.sources.ledger import Ledger
+from results.sources.readable import readable
 from results.sources.store import LOST
 from results.sources.wants import Kind, Wants, wants_of
-from results.store_scan import NO_LOSS, PROBLEMS_MAX, Problem, Problems
+from results.store_scan import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
 from results.units import no_verdict, table_of
 from results.work import AnyConfig, AnyUnit, LakeConfig, LakeUnit
 
@@ -100,6 +101,12 @@ class LakeSource:
             results = ResultLake.beside(self.place.uri, self.place.options)
             self._found = None if results is None else results.snapshot()
         self._ledger.read_known(self._found)
+
+    @property
+    def rowless(self) -> tuple[tuple[Problem, ...], int]:
+        """The first few runs of which rows of results are gone, and how many there are."""
+        kept = tuple(problem for problem in self.problems.kept if problem.kind == ROWLESS)
+        return kept, self._ledger.rowless_runs
 
     def left(self) -> int:
         """How many results are to be made."""
@@ -199,8 +206,11 @@ class LakeSource:
                 whole=not self._ledger.number("SELECT count(*) FROM missing"),
             )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
+        unjudged = self._ledger.number(
+            "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
+        )
         self._ledger.forget()
-        return Gathered(tables=tables, unsettled=unsettled)
+        return Gathered(tables=tables, unsettled=unsettled, unjudged=unjudged)
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""

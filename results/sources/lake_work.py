@@ -39,6 +39,7 @@ from results.lake.schema import schema
 from results.lake.trouble import AgainError
 from results.lake.writing import stored_schema
 from results.manifest import Check, Registry, pieces_of
+from results.rights import REFUSED, RefusedError
 from results.sources.lake_found import Found, RunOfLake, run_of
 from results.store_scan import Problem, Problems, scan_run
 from results.stored import LIMITED, Marker
@@ -76,6 +77,8 @@ def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterat
                 except AgainError as error:
                     if number + 1 == TRIES_MAX:
                         problems.add(Problem(unit.key, "lost", str(error)))
+        except RefusedError as error:
+            problems.add(Problem(unit.key, REFUSED, str(error)))
         except HarnessError as error:
             problems.add(Problem(unit.key, "lost", str(error)))
         except Exception:  # noqa: BLE001 - one unit must not end the others

@@ -19,17 +19,16 @@ What runs are to have is said by `results.sources.wants`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.errors import InfrastructureError, clipped
 from harness.store.footer import cost_of
 from results.lake.files import MAIN
-from results.lake.judged import RESULTS
+from results.sources.readable import readable
+from results.sources.rowless import TEXT, Rowless, rowless
 from results.sources.wants import Kind, Wants
-from results.store_scan import PROBLEMS_MAX, Problem, Problems
+from results.store_scan import PROBLEMS_MAX, ROWLESS, Problem, Problems
 from results.stored import LIMITED
 
 if TYPE_CHECKING:
@@ -37,30 +36,12 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "readable"]
+__all__ = ["FACTS", "Ledger"]
 
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
-
-
-@contextlib.contextmanager
-def readable(uri: str) -> Iterator[None]:
-    """A file that DuckDB cannot read, or has no room for, leaves as `InfrastructureError`."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        lost = isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
-        text = " ".join(str(error).split())
-        if not (lost or "reading the stream" in text):
-            raise
-        raise InfrastructureError(
-            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
-            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
-        ) from error
 
 
 class Ledger:
@@ -81,6 +62,8 @@ class Ledger:
         )
         self.ids: list[str] = []
         self._listed = 0  # results that the lake has, of any id
+        self.rowless_runs = 0  # that rows of results are gone of
+        self._rowless: list[Rowless] | None = None  # of those that were there first
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
@@ -208,6 +191,31 @@ class Ledger:
             """,  # noqa: S608
             [LIMITED],
         )
+        self._forget_rowless(found)
+
+    def _forget_rowless(self, found: Snapshot) -> None:
+        """Know nothing of results without a row; whose are found again for it is named."""
+        if first := self._rowless is None:
+            self._rowless = rowless(self._snapshot, found, self.ids)
+        if not self._rowless:
+            return
+        columns = dict(zip(Rowless._fields, zip(*self._rowless, strict=True), strict=True))
+        columns["again"] = tuple("again" if again else "" for again in columns["again"])
+        self.table("rowless", {name: ("string", own) for name, own in columns.items()})
+        self.rows(
+            """
+            DELETE FROM known WHERE (n, c, batch) IN (
+                SELECT (t.n, i.c, r.batch) FROM rowless r
+                JOIN these t ON t.run = r.run AND t.batch = r.run_batch
+                JOIN ids i ON i.result_id = r.result_id
+            )
+            """
+        )
+        if first:
+            runs = "SELECT DISTINCT run FROM rowless SEMI JOIN these USING (run) WHERE again = ''"
+            before = self.problems.total
+            self.complain(ROWLESS, TEXT, runs)
+            self.rowless_runs = self.problems.total - before
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
         """Take no unsettled result that is known now, and was so `before`, for known any more."""

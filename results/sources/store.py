@@ -17,6 +17,8 @@ import msgspec
 from results.budgets import Budget
 from results.facts import bare
 from results.manifest import Manifest, Unit, Wanted, plan
+from results.rights import require_writable
+from results.run_index import folders_in
 from results.sources import Gathered, Plan
 from results.store_scan import NO_LOSS, Problem, Problems, RunInfo
 from results.stored import (
@@ -87,12 +89,19 @@ class StoreSource:
 
     def begin(self, *, limit_memory: bool) -> Config:
         """See `Source`."""
-        self._results.mkdir(exist_ok=True)
+        self._require_writable()
         return Config(
             results=str(self._results.resolve()),
             round=uuid.uuid4().hex,
             limit_memory=limit_memory,
         )
+
+    def _require_writable(self) -> None:
+        """Before any work: all workers write there, each into several folders."""
+        repair = "copy the store to where it can be written"
+        require_writable(self._results, repair)
+        for folder in folders_in(self._results):
+            require_writable(self._results / folder, repair)
 
     def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
         """See `Source`."""
@@ -123,7 +132,8 @@ class StoreSource:
         begun = {run for run, _, _ in wanted}
         tables, damaged = gather(self._results, wanted, self._besides(missing, begun))
         found: dict[str, tuple[Path, ...]] = {name: (path,) for name, path in tables.items()}
-        return Gathered(tables=found, unsettled=unsettled, damaged=len(damaged))
+        unjudged = len({info.key for info in self.runs} - begun)
+        return Gathered(tables=found, unsettled=unsettled, unjudged=unjudged, damaged=len(damaged))
 
     def _besides(
         self, missing: Sequence[Wanted], begun: AbstractSet[str]

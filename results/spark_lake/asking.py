@@ -20,7 +20,7 @@ import msgspec
 from results.engines import DuckEngine, Extent, quoted
 from results.lake.files import MAIN
 from results.parts import Whole, part_of
-from results.sources.ledger import readable
+from results.sources.readable import readable
 from results.sources.wants import Kind
 from results.spark_lake.ranges import Asking, in_ranges, ranges_of, sources
 from results.store_scan import PROBLEMS_MAX, Problem
@@ -57,13 +57,16 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """What of some runs is left to do, and what could not be had.
 
-    Of the runs that lack something the first few, and how many there are.
+    Of the runs that lack something, or lost rows, the first few, and how many there are.
     """
 
     left: int  # results
     lost: tuple[Problem, ...]
     lost_total: int
+    rowless: tuple[Problem, ...]
+    rowless_total: int
     unsettled: int
+    unjudged: int
 
 
 class RunsOfKind(msgspec.Struct, frozen=True):
@@ -228,7 +231,9 @@ def _parts(
     for part, lake, source in sources(batches, asking):
         left = source.left()
         gathered = source.gather()
-        account = Account(left, *source.lacking, gathered.unsettled)
+        account = Account(
+            left, *source.lacking, *source.rowless, gathered.unsettled, gathered.unjudged
+        )
         with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
             for name, paths in gathered.tables.items():
                 engine.register(name, paths, lake.within("run"))
@@ -256,13 +261,16 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    lost = sorted((one for account in accounts for one in account.lost), key=lambda one: one.run)
-    return Account(
-        sum(account.left for account in accounts),
-        tuple(lost[:PROBLEMS_MAX]),
-        sum(account.lost_total for account in accounts),
-        sum(account.unsettled for account in accounts),
-    )
+    """All together: lists have the first few of all."""
+
+    def summed(name: str) -> Any:
+        own = [getattr(account, name) for account in accounts]
+        if Account.__annotations__[name] == "int":
+            return sum(own)
+        problems = sorted((one for some in own for one in some), key=lambda one: one.run)
+        return tuple(problems[:PROBLEMS_MAX])
+
+    return Account(*(summed(name) for name in Account.__struct_fields__))
 
 
 # Rows as cells -----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES
 from results.manifest import Registry
 from results.pipeline import Checked, Progress
+from results.rights import raise_if_refused
 from results.sources.lake import name_lacking
 from results.sources.wants import Kind, Wants, wants_of
 from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
@@ -120,8 +121,11 @@ class SparkLake:
 
     def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
         """The same problem of many runs, of which the first few are named."""
-        for run in first:
-            self.problems.add(Problem(run, what, text))
+        self._add([Problem(run, what, text) for run in first], total)
+
+    def _add(self, first: Sequence[Problem], total: int) -> None:
+        for problem in first:
+            self.problems.add(problem)
         self.problems.total += total - len(first)
 
     # What is done --------------------------------------------------------------------------------
@@ -132,6 +136,7 @@ class SparkLake:
         tasks = away_ns = left = above = 0
         told = self._tell(settled=True)
         known = self.makeable - told.account.left
+        self._add(told.account.rowless, told.account.rowless_total)
         if not told.account.left:
             self._told = told
         for number in range(SUBMISSIONS_MAX if told.account.left else 0):
@@ -154,7 +159,9 @@ class SparkLake:
                 todo.close()
             tasks += len(ended)
             away_ns += sum(done.cpu_ns for done in ended)
-            for problem in (problem for done in ended for problem in done.problems):
+            found = [problem for done in ended for problem in done.problems]
+            raise_if_refused(found)
+            for problem in found:
                 self.problems.add(problem)
             # What is missing still could not be made; what was limited is tried once more.
             above += 1
@@ -219,6 +226,7 @@ class SparkLake:
             problems=self.problems.kept,
             problems_total=self.problems.total,
             results_unsettled=account.unsettled,
+            runs_unjudged=account.unjudged,
         )
         return told, engine
 

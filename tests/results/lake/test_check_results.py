@@ -2,15 +2,20 @@
 
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.errors import counted
+from harness.ops import HARNESS, History, Op, OpType
 from results.budgets import Budget
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.judged import RESULTS, ResultLake
 from results.lake.lake import Lake
 from results.lake.verb import main as lake_verb
-from tests.results.pipeline.test_lake_source import plain_lake, report
+from results.lake.writing import ParquetFile
+from tests.results.pipeline.stores import put_run
+from tests.results.pipeline.test_lake_source import ingested, plain_lake, report
 
 pytestmark = pytest.mark.lake
 
@@ -92,3 +97,60 @@ def test_results_without_their_table_of_runs(lake, capsys):
     assert "left over  verdicts: a creation was broken off" in found
     for action in ("compact", "vacuum"):
         assert lake_verb([action, str(lake)]) == 0
+
+
+def lose_rows(lake, table, lost):
+    """Take rows of the results away, as no release does; files are where and what the log says."""
+    results = results_of(lake)
+    log = results.logs[table]
+    for file in [*log.refresh().files.values()]:
+        rows = pq.read_table(lake / RESULTS / table / file.name, partitioning=None)
+        kept = rows.filter(pa.array([not lost(row) for row in rows.to_pylist()]))
+        new = ParquetFile(results.place, table, f"b-{file.batch}-9.parquet", results.schemas[table])
+        add = [new.write(iter([kept]), file.partition)] if len(kept) else []
+        log.refresh()
+        log.commit(results.schemas[table], add=add, remove=[file], exact=True)
+        (lake / RESULTS / table / file.name).unlink()
+
+
+def of_one_run(row):
+    return row["run"].startswith("n/r1@")
+
+
+@pytest.mark.parametrize(
+    ("table", "lost", "runs", "results"),
+    [
+        ("verdicts", lambda row: of_one_run(row) and row["checker"] == "stats", 1, 2),
+        ("verdicts", of_one_run, 1, 8),
+        ("ops", of_one_run, 1, 1),
+        ("verdicts", lambda _: True, 3, 24),
+    ],
+)
+def test_results_that_are_listed_without_rows_are_found_again(
+    lake, capsys, table, lost, runs, results
+):
+    """A verdict that is gone would leave its run valid for want of it."""
+    _, before = report(lake)
+    lose_rows(lake, table, lost)
+    code, _, found = checked(lake, capsys)
+    many = f"{counted(results, 'result')} of {counted(runs, 'run')} listed without a row"
+    assert (code, f"damaged   runs: {many}" in found) == (1, True), found
+    told, rows = report(lake)
+    assert rows == before
+    here = {"verdicts": results // 2, "ops": 1}[table]  # of one of the two budgets; facts have none
+    assert (told.results_new, told.results_known) == (here, 15 - here)
+    assert [problem.kind for problem in told.problems] == ["rows"] * runs
+    assert len(report(lake, budget=Budget(cpu_s=299.0))[1]["verdicts"]) == 12
+    code, _, found = checked(lake, capsys)
+    assert (code, f"left over  runs: {many} (found again since)" in found) == (0, True)
+    again, rows = report(lake)
+    assert (again.results_new, again.problems, rows) == (0, (), before)
+
+
+def test_a_run_without_operations_has_facts_without_rows(tmp_path, capsys):
+    note = Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": "chaos"})
+    put_run(tmp_path / "store", "n", "r", History([note]))
+    uri = ingested(tmp_path / "store", tmp_path / "lake")
+    assert report(uri)[0].results_new > 0
+    assert checked(uri, capsys)[0] == 0
+    assert report(uri)[0].results_new == 0

@@ -1,5 +1,6 @@
 """Compaction, vacuum and check; and their verb."""
 
+import dataclasses
 import datetime as dt
 
 import pyarrow.parquet as pq
@@ -8,10 +9,11 @@ import pytest
 from harness.cli import main
 from harness.errors import UsageError
 from results.lake import compaction, reading
+from results.lake import lake as lake_module
 from results.lake.compaction import compact, planned
 from results.lake.files import FileRef, batch_of
 from results.lake.writing import ParquetFile
-from tests.results.lake.toy import contents, damage, lake_at, operations_of, rows
+from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, operations_of, rows
 
 pytestmark = pytest.mark.lake
 
@@ -252,3 +254,69 @@ def test_the_verb_refuses(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 254
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def cut_otherwise(monkeypatch, table, cut):
+    """Have appends write the rows of a table as `cut` has them: a list of tables, a file each."""
+    usual = lake_module.by_partition
+
+    def by_partition(rows, partitions, batch):
+        for partition, part in usual(rows, partitions, batch):
+            own = rows is not None and set(rows.column_names) == set(SCHEMAS[table].names)
+            yield from ((partition, one) for one in (cut(part) if own else [part]))
+
+    monkeypatch.setattr(lake_module, "by_partition", by_partition)
+
+
+@pytest.mark.parametrize("table", list(SCHEMAS))
+def test_check_finds_a_file_whose_runs_are_out_of_order(tmp_path, monkeypatch, table):
+    lake = lake_at(tmp_path / "lake")
+    lake.append(rows([f"r{index}" for index in range(6)]))
+    assert damage(lake) == []
+    cut_otherwise(monkeypatch, table, lambda part: [part.take(list(range(len(part)))[::-1])])
+    lake.append(rows([f"s{index}" for index in range(6)]))
+    (finding,) = damage(lake)
+    assert (finding.table, "out of their order" in finding.text) == (table, True)
+
+
+@pytest.mark.parametrize("table", ["operations", "faults"])
+def test_check_finds_a_run_that_is_in_a_file_twice_with_another_between(
+    tmp_path, monkeypatch, table
+):
+    lake = lake_at(tmp_path / "lake")
+
+    def scattered(part):
+        return [part.take([*range(1, len(part)), 0])]
+
+    cut_otherwise(monkeypatch, table, scattered)
+    lake.append(rows(["r1", "r2"]))
+    (finding,) = damage(lake)
+    assert (finding.table, "out of their order" in finding.text) == (table, True)
+
+
+def test_check_finds_a_run_that_spans_two_files(tmp_path, monkeypatch):
+    lake = lake_at(tmp_path / "lake")
+    cut_otherwise(monkeypatch, "operations", lambda part: [part.slice(0, 1), part.slice(1)])
+    assert operations_of("r1") > 1
+    lake.append(rows(["r1", "r2"]))
+    (finding,) = damage(lake)
+    assert finding.table == "operations"
+    assert "1 run in two files" in finding.text
+    assert "r1" in finding.text
+
+
+def test_check_finds_runs_that_the_log_has_out_of_bounds(tmp_path, monkeypatch):
+    """What it says of a file decides whether anybody looks into it for a run."""
+    lake = lake_at(tmp_path / "lake")
+    write = ParquetFile.write
+
+    def write_and_lie(file, parts, partition):
+        addition = write(file, parts, partition)
+        said = addition.statistics.replace('"run":"r3"', '"run":"r2"')
+        return dataclasses.replace(addition, statistics=said)
+
+    monkeypatch.setattr(ParquetFile, "write", write_and_lie)
+    lake.append(rows(["r1", "r2", "r3"]))
+    found = damage(lake)
+    assert {finding.table for finding in found} == set(SCHEMAS)
+    assert all("log does not count on: r3" in finding.text for finding in found)

@@ -10,7 +10,7 @@ from harness.cli import main
 from results.ingest_verb import main as ingest_verb
 from results.report_lake import LakePlaces, chosen_engine
 from results.report_verb import report_store
-from tests.results.report.stores import MIXED, make_store
+from tests.results.report.stores import MIXED, Spec, add_run, make_store
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
 
@@ -206,3 +206,24 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(both, tmp_path, capsys, ta
     *_, line = capsys.readouterr().err.splitlines()
     assert line.startswith("harness: InfrastructureError: what the lake")
     assert file.name in line
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_run_without_any_result_counts_in_the_headline(tmp_path, capsys, known):
+    """Else a report of the others is green."""
+    import deltalake
+
+    store, lake = tmp_path / "store", tmp_path / "lake"
+    for seed in (1, 2):
+        add_run(store, "ok", Spec(seed=seed, time_limit_s=6.0))
+    assert main(["ingest", str(store), "--lake", str(lake)]) == 0
+    (run, _) = deltalake.DeltaTable(str(lake / "runs")).to_pyarrow_table()["run"].to_pylist()
+    deltalake.DeltaTable(str(lake / "operations")).delete(f"run = '{run}' AND process = 1")
+    for _ in range(1 + known):
+        capsys.readouterr()
+        assert main(["report", str(lake)]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "UNKNOWN: 2 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 not judged\n"
+    )
+    assert "not judged" in (lake / ".report" / "report.html").read_text()

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+import results
 from harness.case import Case
 from harness.checking import judge
 from harness.cli import main
@@ -14,6 +16,7 @@ from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 from results.engines import query_names
 from results.pipeline import check_store
+from results.report import REPORT_FOLDER
 from results.schema import COLUMNS
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
@@ -298,6 +301,7 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     assert found["runs"] == 5 or found["runs"] == 6  # a foreign file may be told only when read
     assert found["verdicts"]["invalid"] == 2
     assert found["crashed"] == 1
+    assert found["runs"] + found["not_judged"] == 8  # torn, foreign and strange are none of them
     named = {run for run, _, _ in found["problems"]}
     assert {"poison/torn", "poison/foreign", "poison/crashed", "poison/strange"} <= named
     page = (small / ".report" / "report.html").read_text()
@@ -316,7 +320,11 @@ def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
     (folder / "history.parquet").write_bytes(b"PAR1")
     code, out, _ = report(capsys, tmp_path)
     assert code == 2
+    assert out.startswith(
+        "UNKNOWN: 2 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 not judged"
+    )
     assert "problems\n  ok/torn (history)" in out
+    assert "<b>2</b> runs of" in (tmp_path / ".report" / "report.html").read_text()
 
     (folder / "history.parquet").unlink()
     code, out, _ = report(capsys, tmp_path)
@@ -408,3 +416,10 @@ def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, ca
         assert (row["runs"], row["unknown"], row["rate"]) == (5, 5, None)
         assert (row["low"], row["high"], row["below"]) == (0.0, 1.0, 1.0)
     assert "0 of 0 invalid (besides 5 unknown): the rate is below 100 %" in out
+
+
+def test_the_folder_of_reports_is_named_in_one_place():
+    """Who writes them and who looks for them cannot come to disagree."""
+    package = Path(results.__file__).parent
+    naming = [path for path in package.rglob("*.py") if f'"{REPORT_FOLDER}"' in path.read_text()]
+    assert [path.relative_to(package).as_posix() for path in naming] == ["report/__init__.py"]

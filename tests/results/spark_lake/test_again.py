@@ -10,9 +10,11 @@ from results.budgets import Budget
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.lake import Lake
 from results.pipeline import check
+from results.schema import COLUMNS
 from results.sources.lake import LakeSource
 from results.spark_lake import driver, planning
 from results.spark_lake.driver import SparkLake
+from tests.results.lake.test_check_results import lose_rows
 from tests.results.pipeline.stores import hopeless, numbered, put_run, register_ops, rows_of
 from tests.results.spark_lake.test_report import results_in
 from tests.spark_support import spark_test
@@ -160,3 +162,42 @@ def test_a_job_that_is_lost_twice_without_a_result_ends_the_report(uri, monkeypa
     work = opened(uri)
     with pytest.raises(InfrastructureError, match="no executor"):
         work.check()
+
+
+@spark_test
+def test_what_is_listed_without_rows_is_judged_again(uri):
+    """Facts that lost some of their rows do not count twice either."""
+    work = opened(uri)
+    work.check()
+    lose_rows(uri, "verdicts", lambda row: row["run"].startswith("n/r1@"))
+    lose_rows(uri, "ops", lambda row: row["run"].startswith("n/r2@"))
+    work = opened(uri)
+    found = work.check()
+    assert (found.results_new, found.units > 0) == (WANTED, True)
+    assert {(item.run.partition("@")[0], item.kind) for item in found.problems} == {
+        ("n/r1", "rows"),
+        ("n/r2", "rows"),
+    }
+    rows = {name: work.table(name).toArrow() for name in COLUMNS}
+    work = opened(uri)
+    again = work.check()
+    assert (again.results_new, again.problems) == (0, ())
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+        local = check(source, executor="inline")
+        assert (local.results_new, local.problems) == (0, ())
+        here = {name: len(own) for name, own in rows_of(local).items()}
+    assert {name: len(table) for name, table in rows.items()} == here
+
+
+@spark_test
+def test_a_run_that_came_to_no_result_is_counted(uri):
+    import deltalake
+
+    deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
+    work = opened(uri)
+    told, _ = work.ask(work.check())
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+        local = check(source, executor="inline")
+    assert told.runs_unjudged == local.runs_unjudged == 1
