@@ -28,16 +28,7 @@ from results.store_scan import PROBLEMS_MAX, Problem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-__all__ = [
-    "Account",
-    "RunsOfKind",
-    "Told",
-    "ToldEngine",
-    "kinds",
-    "rows_of",
-    "tell",
-]
+__all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
 
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
@@ -147,6 +138,8 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
 
 def told_in(told: pa.Table) -> Told:
     """What the task that added up said."""
+    import pyarrow as pa
+
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -154,9 +147,8 @@ def told_in(told: pa.Table) -> Told:
             accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
         else:
             answers.setdefault(name.as_py(), []).append(_table(rows.as_buffer()))
-    return Told(
-        ToldEngine({name: _whole(tables) for name, tables in answers.items()}), _sum(accounts)
-    )
+    whole = {name: pa.concat_tables(tables) for name, tables in answers.items()}
+    return Told(ToldEngine(whole), _sum(accounts))
 
 
 def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
@@ -265,7 +257,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
     def summed(name: str) -> Any:
         own = [getattr(account, name) for account in accounts]
-        if Account.__annotations__[name] == "int":
+        if isinstance(own[0], int):
             return sum(own)
         problems = sorted((one for some in own for one in some), key=lambda one: one.run)
         return tuple(problems[:PROBLEMS_MAX])
@@ -300,9 +292,3 @@ def _table(rows: Any) -> pa.Table:
     import pyarrow as pa
 
     return pa.ipc.open_stream(rows).read_all()
-
-
-def _whole(tables: Sequence[pa.Table]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.concat_tables(tables)

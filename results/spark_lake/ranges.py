@@ -61,10 +61,10 @@ class Files(NamedTuple):
         """Those of a snapshot."""
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
-    def cut(self, first: str, end: str | None) -> Snapshot:
-        """The snapshot of a range."""
+    def snapshot(self, options: Mapping[str, str]) -> Snapshot:
+        """The same here; `options` are those of its place that this process has not of its own."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
-        return Snapshot(self.version, tables, self.schemas, Place(self.uri)).cut(first, end)
+        return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
 
 class Asking(NamedTuple):
@@ -127,8 +127,8 @@ def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
     """A row a range, each in a task of its own."""
     import pyarrow as pa
 
-    found, lake = asking.results, asking.lake
-    ranges = cut((found if any(found.tables.values()) else lake).cut("", None), slots=slots)
+    largest = asking.results if any(asking.results.tables.values()) else asking.lake
+    ranges = cut(largest.snapshot(asking.options), slots=slots)
     rows = pa.table(
         {
             "task": pa.array(range(len(ranges)), pa.int32()),
@@ -147,10 +147,11 @@ def ranges_of(
 ) -> Iterator[tuple[int, Snapshot, Snapshot]]:
     """The number of each range, and the snapshots of it: of the lake, and of its results."""
     use(asking.options)
+    lake, results = asking.lake.snapshot({}), asking.results.snapshot({})
     for batch in batches:
         for row in batch.to_pylist():
             between = row["first"], row["end"]
-            yield row["task"], asking.lake.cut(*between), asking.results.cut(*between)
+            yield row["task"], lake.cut(*between), results.cut(*between)
 
 
 def sources(
