@@ -74,7 +74,7 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
             for name, own in given.items():
                 sql.register(name, own)
             # Whatever has rows is listed: where there are as many of both, they are the same.
-            if all(sql.execute(EQUAL.format(there=there)).fetchone()):
+            if sql.execute(EQUAL.format(there=there)).fetchall() == [(True,)]:
                 return []
             return [Rowless(*row) for row in sql.execute(text).fetchall()]
 
