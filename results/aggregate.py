@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from results.answer_table import answer_table
-from results.baseline import Comparison, Line, compare
+from results.baseline import Comparison, Line, compare, rows_of
 from results.engines import DuckEngine, Engine, Extent, kind_of, query
 from results.failures import changes, detection, signatures
 from results.statistics import wilson, zero_bound
@@ -108,9 +108,7 @@ def aggregate(
     comparison = None
     if baseline is not None:
         # A row a run, or more: no column that is not compared.
-        compared = {
-            name: tables[name].select(names).to_pylist() for name, names in _COMPARED.items()
-        }
+        compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
         comparison = compare(
             compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
         )

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import bisect
 import math
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from statistics import fmean, stdev
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -38,6 +40,9 @@ from results.statistics import (
     wilson,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = [
     "BETTER",
     "NO_EVIDENCE",
@@ -48,6 +53,7 @@ __all__ = [
     "chosen_label",
     "compare",
     "listed",
+    "rows_of",
 ]
 
 WORSE: Final = "worse"
@@ -55,6 +61,15 @@ BETTER: Final = "better"
 NO_EVIDENCE: Final = "no evidence"
 _ORDER: Final = {WORSE: 0, BETTER: 1, NO_EVIDENCE: 2}
 _LABELS_SHOWN_MAX: Final = 20
+_RATES: Final = (
+    ("unanswered operations", "unanswered", "ops"),
+    ("operations lost to info", "info", "ops"),
+    ("mutations unavailable", "mutation_down_ns", "length_ns"),
+    ("reads unavailable", "read_down_ns", "length_ns"),
+)
+"""Metrics, and of which columns they are: a part, of a whole."""
+_PERCENTILES: Final = (("p50_ns", "p50"), ("p99_ns", "p99"))
+_ROWS_AT_ONCE: Final = 10_000
 
 Row = Mapping[str, Any]
 
@@ -94,39 +109,66 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return sum(line.verdict == WORSE for line in self.lines)
 
 
-class _Side(msgspec.Struct, frozen=True):
-    """The runs of one label in one setting; latencies by run, then kind of operation."""
+class _Side:
+    """The runs of one label in one setting: counts, and of each a few numbers, 8 bytes each."""
 
-    runs: list[Row]
-    latencies: list[Mapping[str, Row]]
+    def __init__(self, first: Row) -> None:
+        self.first = first  # what all of them have in common
+        self.runs = 0
+        self.verdicts: Counter[str] = Counter()
+        self.rates: dict[str, array[float]] = {name: array("d") for name, _, _ in _RATES}
+        self.latencies: dict[tuple[str, str], array[float]] = {}
+
+    def add(self, row: Row) -> None:
+        """Take a run."""
+        self.runs += 1
+        self.verdicts[row["verdict"]] += 1
+        for name, part, whole in _RATES:
+            if row[whole]:
+                self.rates[name].append(row[part] / row[whole])
+
+    def add_latencies(self, row: Row) -> None:
+        """Take what the operations of one kind took in one of the runs."""
+        for column, _ in _PERCENTILES:
+            values = self.latencies.setdefault((row["f"], column), array("d"))
+            values.append(row[column])
 
 
 def compare(
-    runs: Sequence[Row], latencies: Sequence[Row], *, baseline: str, label: str | None
+    runs: Iterable[Row], latencies: Iterable[Row], *, baseline: str, label: str | None
 ) -> Comparison:
-    """Compare the runs of `label` (the only other one where `None`) with those of `baseline`."""
-    label = chosen_label((row["label"] for row in runs), baseline, label)
-    by_run: dict[str, dict[str, Row]] = {}
-    for row in latencies:
-        by_run.setdefault(row["run"], {})[row["f"]] = row
-    sides: dict[str, dict[str, list[Row]]] = {}
+    """Compare the runs of `label` (the only other one where `None`) with those of `baseline`.
+
+    Rows are looked at once and not kept: of a run 40 bytes are, 16 a kind of operation, and its id.
+    """
+    of_runs: dict[str, _Side] = {}
+    all_sides: dict[str, dict[str, _Side]] = {}
     for row in runs:
-        if row["label"] in {baseline, label}:
-            sides.setdefault(row["setting"], {}).setdefault(row["label"], []).append(row)
+        of_setting = all_sides.setdefault(row["setting"], {})
+        side = of_setting.get(row["label"])
+        if side is None:
+            side = of_setting[row["label"]] = _Side(row)
+        side.add(row)
+        of_runs[row["run"]] = side
+    label = chosen_label((name for found in all_sides.values() for name in found), baseline, label)
+    for row in latencies:
+        if row["run"] in of_runs:
+            of_runs[row["run"]].add_latencies(row)
+    sides = {
+        setting: {name: side for name, side in found.items() if name in {baseline, label}}
+        for setting, found in all_sides.items()
+        if not found.keys().isdisjoint({baseline, label})
+    }
     lines: list[Line] = []
     left_out = {baseline: 0, label: 0}
     settings = 0
     for _, found in sorted(sides.items(), key=lambda item: _name(item[1])):
         if len(found) < 2:
             for name, missed in found.items():
-                left_out[name] += len(missed)
+                left_out[name] += missed.runs
             continue
         settings += 1
-        first, second = (
-            _Side(found[name], [by_run.get(row["run"], {}) for row in found[name]])
-            for name in (baseline, label)
-        )
-        lines += _lines(_name(found), first, second)
+        lines += _lines(_name(found), found[baseline], found[label])
     return Comparison(
         baseline=baseline,
         label=label,
@@ -135,6 +177,12 @@ def compare(
         baseline_runs_left_out=left_out[baseline],
         label_runs_left_out=left_out[label],
     )
+
+
+def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
+    """The rows of some columns, of which few are there at once: a dictionary takes a kilobyte."""
+    for batch in table.select(names).to_batches(_ROWS_AT_ONCE):
+        yield from batch.to_pylist()
 
 
 def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
@@ -177,9 +225,9 @@ def listed(labels: Iterable[str | None]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _name(sides: Mapping[str, Sequence[Row]]) -> str:
+def _name(sides: Mapping[str, _Side]) -> str:
     """A setting in words; settings of the same words differ in options, hence the hash."""
-    row = next(iter(sides.values()))[0]
+    row = next(iter(sides.values())).first
     bugs = f" with {row['bugs']}" if row["bugs"] else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"
@@ -187,34 +235,24 @@ def _name(sides: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _lines(setting: str, first: _Side, second: _Side) -> Iterator[Line]:
-    has_bug = bool(first.runs[0]["bugs"])
+    has_bug = bool(first.first["bugs"])
     yield _share(setting, "detected" if has_bug else "invalid", "invalid", first, second)
     yield _share(setting, "unknown", "unknown", first, second)
-    for metric, part, whole in (
-        ("unanswered operations", "unanswered", "ops"),
-        ("operations lost to info", "info", "ops"),
-        ("mutations unavailable", "mutation_down_ns", "length_ns"),
-        ("reads unavailable", "read_down_ns", "length_ns"),
-    ):
-        values = [
-            [row[part] / row[whole] for row in side.runs if row[whole]] for side in (first, second)
-        ]
+    for metric, _, _ in _RATES:
+        values = [side.rates[metric] for side in (first, second)]
         if all(values):
             yield _ranked(setting, metric, "rate", values[0], values[1])
-    kinds = sorted({f for side in (first, second) for by_f in side.latencies for f in by_f})
+    kinds = sorted({f for side in (first, second) for f, _ in side.latencies})
     for f in kinds:
-        for column, words in (("p50_ns", "p50"), ("p99_ns", "p99")):
-            values = [
-                [float(by_f[f][column]) for by_f in side.latencies if f in by_f]
-                for side in (first, second)
-            ]
-            if all(values):
-                yield _ranked(setting, f"{f} {words}", "ns", values[0], values[1])
+        for column, words in _PERCENTILES:
+            found = [side.latencies.get((f, column)) for side in (first, second)]
+            if found[0] and found[1]:
+                yield _ranked(setting, f"{f} {words}", "ns", found[0], found[1])
 
 
 def _share(setting: str, metric: str, verdict: str, first: _Side, second: _Side) -> Line:
-    hits = [sum(row["verdict"] == verdict for row in side.runs) for side in (first, second)]
-    trials = [len(side.runs) for side in (first, second)]
+    hits = [side.verdicts[verdict] for side in (first, second)]
+    trials = [side.runs for side in (first, second)]
     intervals = [wilson(hit, n) for hit, n in zip(hits, trials, strict=True)]
     return Line(
         setting=setting,

@@ -1,10 +1,13 @@
 """Two labels compared: what got worse is said, what only varies is not, and like meets like."""
 
 import random
+import weakref
 
+import pyarrow as pa
 import pytest
 
 from harness.errors import UsageError
+from results import baseline
 from results.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label, compare
 
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
@@ -152,3 +155,41 @@ def test_of_many_labels_the_first_are_shown_and_the_others_counted():
     assert "'v19' and 5 more (give" in str(raised.value)
     with pytest.raises(UsageError, match=r"'v20' and 4 more$"):
         chosen_label(labels, "v00", None)
+
+
+def test_rows_are_looked_at_once_and_not_kept():
+    """A million runs are a million rows, and ten times as many of latencies."""
+    runs = Runs().add("a", 300).add("b", 300)
+    alive = weakref.WeakSet()
+
+    class Kept(dict):
+        """A row that tells whether it is there."""
+
+        __hash__ = object.__hash__
+
+    def told(rows):
+        for row in rows:
+            kept = Kept(row)
+            alive.add(kept)
+            yield kept
+            del kept
+
+    once = compare(told(runs.runs), told(runs.latencies), baseline="a", label="b")
+    assert once == runs.compared()
+
+    seen = []
+
+    def counted(rows):
+        for row in told(rows):
+            seen.append(len(alive))
+            yield row
+
+    compare(counted(runs.runs), counted(runs.latencies), baseline="a", label="b")
+    assert max(seen) <= 5  # the first of each label, and the one that is looked at
+
+
+def test_rows_of_a_table_come_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(baseline, "_ROWS_AT_ONCE", 2)
+    table = pa.table({"x": list(range(5)), "y": list("abcde"), "z": [None] * 5})
+    rows = baseline.rows_of(table, ["y", "x"])
+    assert list(rows) == [{"y": y, "x": x} for x, y in enumerate("abcde")]
