@@ -44,13 +44,13 @@ _COLUMNS: Final = "|"
 _ROWS_MIN: Final = 3
 _LIST_BYTES_MIN: Final = 128
 """Of lists that are worth being looked at."""
-_MARKS: Final = bytes(code in b"=|#@" for code in range(256))
 _HEX: Final = bytes(code in b"0123456789abcdef" for code in range(256))
 _OBJECT, _LIST = b"{["
 _ID, _DIGEST = 32, 16  # digits
 _REFERENCE: Final = re.compile(r'"([#@])([0-9]+)(?:\.([0-9]+))?"')
 _ANSWERED: Final = re.compile('"([0-9a-f]{32})(?=")')
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_members_twice: Final = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]]).decode
 _objects: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -101,7 +101,7 @@ def answered(
     )
 
 
-def pack(notes: Sequence[bytes], runs: Ints, known: Answered) -> list[Packed]:
+def pack(notes: Sequence[bytes | memoryview], runs: Ints, known: Answered) -> list[Packed]:
     """Large notes of some runs, packed where that can be undone; those of a run in their order."""
     import numpy as np
 
@@ -119,7 +119,7 @@ def pack(notes: Sequence[bytes], runs: Ints, known: Answered) -> list[Packed]:
     new, references = _references(tokens, clear, runs, known)
     packed = _replaced(joined, lengths, tokens, references)
     return [
-        Packed(text, ids) if is_clear else Packed(note, None)
+        Packed(text, ids) if is_clear else Packed(bytes(note), None)
         for note, text, ids, is_clear in zip(notes, packed, new, clear.tolist(), strict=True)
     ]
 
@@ -137,19 +137,26 @@ class _Tokens(NamedTuple):
 def _tokens(joined: bytes, lengths: Sequence[int]) -> _Tokens:
     import numpy as np
 
-    codes = np.frombuffer(joined + bytes(_ID), np.uint8)
+    codes = np.frombuffer(joined + bytes(_ID + 2), np.uint8)
     ends = np.cumsum(lengths, dtype=np.int64)
-    quotes = np.flatnonzero(codes == ord('"'))
-    marked = quotes[np.frombuffer(_MARKS, np.bool_)[codes[quotes + 1]]]
-    apart = quotes[1:] - quotes[:-1] - 1
-    places = np.flatnonzero((apart == _ID) | (apart == _DIGEST))
-    begins, apart = quotes[places] + 1, apart[places]
+    quotes = codes == ord('"')  # as flags: there are few pairs so far apart, and many quotes
+    marks = codes == ord("=")
+    for other in b"|#@":
+        marks |= codes == other
+    marked = np.flatnonzero(quotes[:-1] & marks[1:])
+    pairs = [np.flatnonzero(quotes[: -(n + 1)] & quotes[n + 1 :]) + 1 for n in (_ID, _DIGEST)]
+    begins = np.concatenate(pairs)
+    apart = np.repeat((_ID, _DIGEST), [*map(len, pairs)])
     is_hex = np.frombuffer(_HEX, np.bool_)
     some = is_hex[codes[begins]] & is_hex[codes[begins + 1]] & is_hex[codes[begins + 2]]
     begins, apart = begins[some], apart[some]
+    order = np.argsort(begins, kind="stable")
+    begins, apart = begins[order], apart[order]
     digits = np.lib.stride_tricks.sliding_window_view(codes, _ID)[begins]
     digits[apart == _DIGEST, _DIGEST:] = ord("0")
-    whole: Flags = np.logical_and.reduce(is_hex[digits], axis=1)
+    digit = (digits >= ord("0")) & (digits <= ord("9"))
+    digit |= (digits >= ord("a")) & (digits <= ord("f"))
+    whole: Flags = digit.all(axis=1)
     digits[apart == _DIGEST, _DIGEST:] = 0
     begins, apart, digits = begins[whole], apart[whole], digits[whole]
     return _Tokens(
@@ -220,7 +227,7 @@ def _replaced(
     return [bytes(content[begin:end]) for begin, end in itertools.pairwise(cuts)]
 
 
-def _short_of(text: bytes) -> _Short | None:
+def _short_of(text: bytes | memoryview) -> _Short | None:
     """`None` for what is never packed."""
     if text[:1] != b"{":
         return None
@@ -241,17 +248,16 @@ class _Said(NamedTuple):
 class _Short:
     """A note without what nodes say again; `marks` counts how often that or a list stands in it."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes | memoryview) -> None:
         self.marks = 0
         note: dict[str, Any] = _members(text)
         for name, group in note.items():
             if memoryview(group)[0] == _OBJECT:
-                nodes: dict[str, Any] = _members(group)
-                note[name] = nodes
+                note[name] = nodes = _nodes(group)
                 said = _Said({}, {})
-                for node, content in nodes.items():
-                    if memoryview(content)[0] == _OBJECT:
-                        nodes[node] = self._unlike(_members(content), said.own, said)
+                for node, members in nodes.items():
+                    if type(members) is dict:
+                        nodes[node] = self._unlike(members, said.own, said)
         self.text = _encode(note)
 
     def _unlike(
@@ -279,6 +285,17 @@ class _Short:
                 members[name] = self._unlike(_members(own), inner, None)
         self.marks += marks
         return members
+
+
+def _nodes(group: msgspec.Raw) -> dict[str, Any]:
+    """Nodes with their members, but for a node that has none; large ones are read only once."""
+    try:
+        return _members_twice(group)
+    except msgspec.ValidationError:
+        return {
+            node: _members(content) if memoryview(content)[0] == _OBJECT else content
+            for node, content in _members(group).items()
+        }
 
 
 def _columns(raw: msgspec.Raw) -> dict[str, Any] | list[Any] | None:
