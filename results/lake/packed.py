@@ -44,6 +44,8 @@ _COLUMNS: Final = "|"
 _ROWS_MIN: Final = 3
 _LIST_BYTES_MIN: Final = 128
 """Of lists that are worth being looked at."""
+_BYTES_AT_ONCE: Final = 1 << 19
+_MARKS: Final = bytes(code in b"=|#@" for code in range(256))
 _HEX: Final = bytes(code in b"0123456789abcdef" for code in range(256))
 _OBJECT, _LIST = b"{["
 _ID, _DIGEST = 32, 16  # digits
@@ -135,28 +137,38 @@ class _Tokens(NamedTuple):
 
 
 def _tokens(joined: bytes, lengths: Sequence[int]) -> _Tokens:
+    """Some texts at a time: what is made of them stays in the processor's cache."""
     import numpy as np
 
-    codes = np.frombuffer(joined + bytes(_ID + 2), np.uint8)
+    whole, parts = memoryview(joined), []
+    begin = first = size = 0
+    for number, length in enumerate(lengths):
+        size += length
+        if size >= _BYTES_AT_ONCE or number + 1 == len(lengths):
+            found = _tokens_of(whole[begin : begin + size], lengths[first : number + 1])
+            parts.append(found._replace(begins=found.begins + begin, of=found.of + first))
+            begin, first, size = begin + size, number + 1, 0
+    if not parts:
+        return _tokens_of(whole, lengths)
+    return _Tokens(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _tokens_of(joined: memoryview, lengths: Sequence[int]) -> _Tokens:
+    import numpy as np
+
+    codes = np.frombuffer(b"".join([joined, bytes(_ID)]), np.uint8)
     ends = np.cumsum(lengths, dtype=np.int64)
-    quotes = codes == ord('"')  # as flags: there are few pairs so far apart, and many quotes
-    marks = codes == ord("=")
-    for other in b"|#@":
-        marks |= codes == other
-    marked = np.flatnonzero(quotes[:-1] & marks[1:])
-    pairs = [np.flatnonzero(quotes[: -(n + 1)] & quotes[n + 1 :]) + 1 for n in (_ID, _DIGEST)]
-    begins = np.concatenate(pairs)
-    apart = np.repeat((_ID, _DIGEST), [*map(len, pairs)])
+    quotes = np.flatnonzero(codes == ord('"'))
+    marked = quotes[np.frombuffer(_MARKS, np.bool_)[codes[quotes + 1]]]
+    apart = quotes[1:] - quotes[:-1] - 1
+    places = np.flatnonzero((apart == _ID) | (apart == _DIGEST))
+    begins, apart = quotes[places] + 1, apart[places]
     is_hex = np.frombuffer(_HEX, np.bool_)
     some = is_hex[codes[begins]] & is_hex[codes[begins + 1]] & is_hex[codes[begins + 2]]
     begins, apart = begins[some], apart[some]
-    order = np.argsort(begins, kind="stable")
-    begins, apart = begins[order], apart[order]
     digits = np.lib.stride_tricks.sliding_window_view(codes, _ID)[begins]
     digits[apart == _DIGEST, _DIGEST:] = ord("0")
-    digit = (digits >= ord("0")) & (digits <= ord("9"))
-    digit |= (digits >= ord("a")) & (digits <= ord("f"))
-    whole: Flags = digit.all(axis=1)
+    whole: Flags = np.logical_and.reduce(is_hex[digits], axis=1)
     digits[apart == _DIGEST, _DIGEST:] = 0
     begins, apart, digits = begins[whole], apart[whole], digits[whole]
     return _Tokens(
@@ -312,10 +324,9 @@ def _columns(raw: msgspec.Raw) -> dict[str, Any] | list[Any] | None:
     if inner == _LIST:
         return [*zip(*rows, strict=True)]
     names = [*rows[0]]
-    if any([*row] != names for row in rows):
+    if [*map(list, rows)].count(names) < len(rows):
         return None
-    values = zip(*(row.values() for row in rows), strict=True)
-    return dict(zip(names, values, strict=True))
+    return dict(zip(names, zip(*map(dict.values, rows), strict=True), strict=True))
 
 
 def with_ids(
