@@ -68,9 +68,10 @@ def writer_to(lake: Lake) -> Callable[[str, bytes], None]:
             above = name.rpartition("/")[0]
             if place.local and above != made:
                 place.files.create_dir(above, recursive=True)
-                made = above
+            made = ""  # where a write fails, the folder may be gone
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
+            made = above
 
     def write(name: str, content: bytes) -> None:
         lake.patience.call(f"write to {place.uri}", lambda: put(name, content))
