@@ -51,7 +51,7 @@ def event_values(
         rests[place] = text
     news: list[list[bytes] | None] = [None] * len(lines)
     large = np.flatnonzero(~typed & (lengths >= PACKED_BYTES_MIN))
-    notes = texts.take(pa.array(lines[large])).to_pylist()
+    notes = _views(texts, lines[large])
     for place, note in zip(
         large.tolist(), pack(notes, run[large], _answered_ids(answers)), strict=True
     ):
@@ -60,6 +60,19 @@ def event_values(
         *columns,
         pa.array(rests, pa.binary()).cast(pa.string()),
         pa.array(news, pa.list_(pa.binary())).cast(pa.list_(pa.string())),
+    ]
+
+
+def _views(texts: pa.Array, places: Ints) -> list[memoryview]:
+    """Some of many texts where they lie: large ones are not copied."""
+    import numpy as np
+
+    _, offsets, content = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset :]
+    whole = memoryview(content) if content is not None else memoryview(b"")
+    return [
+        whole[begin:end]
+        for begin, end in zip(bounds[places].tolist(), bounds[places + 1].tolist(), strict=True)
     ]
 
 

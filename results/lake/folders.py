@@ -60,13 +60,18 @@ def files_of(key: str, folder: Path) -> dict[str, bytes]:
 def writer_to(lake: Lake) -> Callable[[str, bytes], None]:
     """Writes a file of a lake's own storage, as patiently as the lake writes its tables."""
     place = lake.place
+    made = ""
 
     def put(name: str, content: bytes) -> None:
+        nonlocal made
         with troubles(place.uri):
-            if place.local:
-                place.files.create_dir(name.rpartition("/")[0], recursive=True)
+            above = name.rpartition("/")[0]
+            if place.local and above != made:
+                place.files.create_dir(above, recursive=True)
+            made = ""  # where a write fails, the folder may be gone
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
+            made = above
 
     def write(name: str, content: bytes) -> None:
         lake.patience.call(f"write to {place.uri}", lambda: put(name, content))

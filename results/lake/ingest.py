@@ -30,9 +30,9 @@ __all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20
-RUNS_AT_ONCE: Final = 256
-LINES_AT_ONCE: Final = 1 << 18
-BYTES_AT_ONCE: Final = 128 << 20
+RUNS_AT_ONCE: Final = 128
+LINES_AT_ONCE: Final = 1 << 17
+BYTES_AT_ONCE: Final = 32 << 20
 UNFINISHED: Final = "unfinished"
 
 Partition = tuple[str, str | None, Any]
@@ -68,11 +68,12 @@ class _Group:
         self.sources: list[Source] = []
         self.lines = self.bytes = 0  # of the sources
         self.gathered = Gathered(schemas())
+        self.gathered_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         """About how much memory waits here."""
-        return self.gathered.held_bytes + self.bytes
+        return self.gathered_bytes + self.bytes
 
 
 def ingest(
@@ -196,7 +197,7 @@ class _Work:
             group = self._groups[partition] = _Group()
         group.sources.append(source)
         group.lines += len(source.table)
-        group.bytes += source.table.nbytes
+        group.bytes += source.table.get_total_buffer_size()
         if (
             len(group.sources) >= RUNS_AT_ONCE
             or group.lines >= LINES_AT_ONCE
@@ -233,6 +234,7 @@ class _Work:
             if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
                 self._write(group)
             group.gathered.add(tables)
+        group.gathered_bytes = group.gathered.held_bytes
 
     def _append(self, group: _Group) -> None:
         self._convert(group)
@@ -240,6 +242,7 @@ class _Work:
 
     def _write(self, group: _Group) -> None:
         gathered, group.gathered = group.gathered, Gathered(schemas())
+        group.gathered_bytes = 0
         if len(gathered):
             skipped = self._lake.append(gathered)
             self._found.appends += 1

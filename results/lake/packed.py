@@ -44,6 +44,7 @@ _COLUMNS: Final = "|"
 _ROWS_MIN: Final = 3
 _LIST_BYTES_MIN: Final = 128
 """Of lists that are worth being looked at."""
+_BYTES_AT_ONCE: Final = 1 << 19
 _MARKS: Final = bytes(code in b"=|#@" for code in range(256))
 _HEX: Final = bytes(code in b"0123456789abcdef" for code in range(256))
 _OBJECT, _LIST = b"{["
@@ -51,6 +52,7 @@ _ID, _DIGEST = 32, 16  # digits
 _REFERENCE: Final = re.compile(r'"([#@])([0-9]+)(?:\.([0-9]+))?"')
 _ANSWERED: Final = re.compile('"([0-9a-f]{32})(?=")')
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_members_twice: Final = msgspec.json.Decoder(dict[str, dict[str, msgspec.Raw]]).decode
 _objects: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _lists: Final = msgspec.json.Decoder(list[list[msgspec.Raw]]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -101,7 +103,7 @@ def answered(
     )
 
 
-def pack(notes: Sequence[bytes], runs: Ints, known: Answered) -> list[Packed]:
+def pack(notes: Sequence[bytes | memoryview], runs: Ints, known: Answered) -> list[Packed]:
     """Large notes of some runs, packed where that can be undone; those of a run in their order."""
     import numpy as np
 
@@ -119,7 +121,7 @@ def pack(notes: Sequence[bytes], runs: Ints, known: Answered) -> list[Packed]:
     new, references = _references(tokens, clear, runs, known)
     packed = _replaced(joined, lengths, tokens, references)
     return [
-        Packed(text, ids) if is_clear else Packed(note, None)
+        Packed(text, ids) if is_clear else Packed(bytes(note), None)
         for note, text, ids, is_clear in zip(notes, packed, new, clear.tolist(), strict=True)
     ]
 
@@ -135,9 +137,26 @@ class _Tokens(NamedTuple):
 
 
 def _tokens(joined: bytes, lengths: Sequence[int]) -> _Tokens:
+    """Some texts at a time: what is made of them stays in the processor's cache."""
     import numpy as np
 
-    codes = np.frombuffer(joined + bytes(_ID), np.uint8)
+    whole, parts = memoryview(joined), []
+    begin = first = size = 0
+    for number, length in enumerate(lengths):
+        size += length
+        if size >= _BYTES_AT_ONCE or number + 1 == len(lengths):
+            found = _tokens_of(whole[begin : begin + size], lengths[first : number + 1])
+            parts.append(found._replace(begins=found.begins + begin, of=found.of + first))
+            begin, first, size = begin + size, number + 1, 0
+    if not parts:
+        return _tokens_of(whole, lengths)
+    return _Tokens(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _tokens_of(joined: memoryview, lengths: Sequence[int]) -> _Tokens:
+    import numpy as np
+
+    codes = np.frombuffer(b"".join([joined, bytes(_ID)]), np.uint8)
     ends = np.cumsum(lengths, dtype=np.int64)
     quotes = np.flatnonzero(codes == ord('"'))
     marked = quotes[np.frombuffer(_MARKS, np.bool_)[codes[quotes + 1]]]
@@ -220,7 +239,7 @@ def _replaced(
     return [bytes(content[begin:end]) for begin, end in itertools.pairwise(cuts)]
 
 
-def _short_of(text: bytes) -> _Short | None:
+def _short_of(text: bytes | memoryview) -> _Short | None:
     """`None` for what is never packed."""
     if text[:1] != b"{":
         return None
@@ -241,17 +260,16 @@ class _Said(NamedTuple):
 class _Short:
     """A note without what nodes say again; `marks` counts how often that or a list stands in it."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes | memoryview) -> None:
         self.marks = 0
         note: dict[str, Any] = _members(text)
         for name, group in note.items():
             if memoryview(group)[0] == _OBJECT:
-                nodes: dict[str, Any] = _members(group)
-                note[name] = nodes
+                note[name] = nodes = _nodes(group)
                 said = _Said({}, {})
-                for node, content in nodes.items():
-                    if memoryview(content)[0] == _OBJECT:
-                        nodes[node] = self._unlike(_members(content), said.own, said)
+                for node, members in nodes.items():
+                    if type(members) is dict:
+                        nodes[node] = self._unlike(members, said.own, said)
         self.text = _encode(note)
 
     def _unlike(
@@ -281,6 +299,17 @@ class _Short:
         return members
 
 
+def _nodes(group: msgspec.Raw) -> dict[str, Any]:
+    """Nodes with their members, but for a node that has none; large ones are read only once."""
+    try:
+        return _members_twice(group)
+    except msgspec.ValidationError:
+        return {
+            node: _members(content) if memoryview(content)[0] == _OBJECT else content
+            for node, content in _members(group).items()
+        }
+
+
 def _columns(raw: msgspec.Raw) -> dict[str, Any] | list[Any] | None:
     """A list of objects, or of lists, by column; `None` where they are not alike."""
     inner = memoryview(raw)[1]
@@ -295,10 +324,9 @@ def _columns(raw: msgspec.Raw) -> dict[str, Any] | list[Any] | None:
     if inner == _LIST:
         return [*zip(*rows, strict=True)]
     names = [*rows[0]]
-    if any([*row] != names for row in rows):
+    if [*map(list, rows)].count(names) < len(rows):
         return None
-    values = zip(*(row.values() for row in rows), strict=True)
-    return dict(zip(names, values, strict=True))
+    return dict(zip(names, zip(*map(dict.values, rows), strict=True), strict=True))
 
 
 def with_ids(

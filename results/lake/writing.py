@@ -93,6 +93,8 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     missing = [name for name in schema.names if name not in rows.column_names]
     if missing or len(rows.column_names) > len(schema.names):
         raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
+    if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
+        return rows
     plain = pa.schema([pa.field(field.name, field.type) for field in schema])
     return rows.select(plain.names).cast(plain)
 

@@ -135,3 +135,24 @@ def test_notes_of_a_lake_of_the_first_version_are_as_they_stand():
     old = old.set_column(names.index("value_rest"), "value_rest", [values])
 
     assert history_of({**rows, "events": old}) == HISTORY
+
+
+@given(st.lists(STATES, min_size=1, max_size=6), st.integers(1, 2_000))
+def test_notes_looked_through_in_parts_are_packed_alike(notes, at_once):
+    runs = [number // 2 for number in range(len(notes))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("results.lake.packed._BYTES_AT_ONCE", at_once)
+        in_parts = packed(notes, runs)
+
+    assert in_parts == packed(notes, runs)
+
+
+def test_nodes_that_have_no_members_stand_among_those_that_have():
+    same = {"tables": [{"id": TABLE, "name": "a" * 40}] * 4}
+    note = {"masters": {"m1": same, "m2": "gone", "m3": same, "m4": None, "m5": [1]}}
+
+    ((text, new),) = packed([note])
+
+    assert unpacked(text.decode(), [each.decode() for each in new]) == note
+    assert text.count(b'"m3":{"tables":"="}') == 1
