@@ -56,16 +56,17 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
     given: dict[str, Any] = {"runs": lake.dataset(MAIN), "listings": found.dataset(MAIN)}
     if ids is not None:
         given["ids"] = pa.table({"result_id": pa.array(ids, pa.string())})
-    rows = []
+    rows, within = [], found.within(KEY)
     for table in WITH_ROWS:
         if found.tables.get(table):
             given[table] = found.dataset(table)
             source = _source(found, table)
-            rows.append(f"SELECT DISTINCT {_hash()} AS h FROM {source}")  # noqa: S608
+            rows.append(f"SELECT DISTINCT {_hash()} AS h FROM {source} WHERE {within}")  # noqa: S608
     there = " UNION ALL ".join(rows) or "SELECT CAST(0 AS UBIGINT) AS h WHERE false"
     text = LOST.format(
         listed=_hash("l."),
         there=there,
+        within=within,
         wanted="" if ids is None else "WHERE result_id IN (SELECT result_id FROM ids)",
     )
     with tempfile.TemporaryDirectory(prefix="harness-") as spilled, readable(found.place.uri):
@@ -74,17 +75,19 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
             for name, own in given.items():
                 sql.register(name, own)
             # Whatever has rows is listed: where there are as many of both, they are the same.
-            if sql.execute(EQUAL.format(there=there)).fetchall() == [(True,)]:
+            if sql.execute(EQUAL.format(there=there, within=within)).fetchall() == [(True,)]:
                 return []
             return [Rowless(*row) for row in sql.execute(text).fetchall()]
 
 
 EQUAL: Final = """
-SELECT COALESCE((SELECT sum(len(results)) FROM listings), 0) = (SELECT count(*) FROM ({there}))
+SELECT COALESCE((SELECT sum(len(results)) FROM listings WHERE {within}), 0)
+     = (SELECT count(*) FROM ({there}))
 """
 LOST: Final = """
 WITH listed AS (
-    SELECT * FROM (SELECT run, run_batch, batch, unnest(results) AS result_id FROM listings)
+    SELECT * FROM (SELECT run, run_batch, batch, unnest(results) AS result_id FROM listings
+                   WHERE {within})
     {wanted}
 ),
 there AS ({there}),
