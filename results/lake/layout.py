@@ -37,11 +37,9 @@ _IDS: Final = frozenset({"asked_nonce", "answer_table_id", "value_ids.list.eleme
 """Texts of much the same length: their lengths apart take nothing, between them they do."""
 _UNLIKE: Final = frozenset(
     {
-        *("invoke_ns", "latency_ns", "error", "answer_table_id", "answer_rest"),
-        "value_ids.list.element",
+        *("invoke_ns", "latency_ns", "error", "answer_table_id", "value_ids.list.element"),
     }
 )
-"""In `answer_rest` higher levels do find a sixteenth, for thrice the time."""
 _PAGE_BYTES: Final = 8 << 20
 _PAGE_ROWS: Final = 1 << 20
 """A page is compressed for itself; ours are as large as a row group, as everybody reads these."""
