@@ -35,7 +35,7 @@ FACTS: Final = ""
 """Stands for the facts of a run where else the name of a checker stands."""
 TASKS_A_SLOT: Final = 12
 """Many more than slots: a lost task costs little, and progress shows early how long it takes."""
-COST_MIN: Final = 4_000_000_000
+COST_MIN: Final = 8_000_000_000
 """Of a task: a smaller one costs more to start, and to commit, than it gains; where there is no
 more than that for every slot, a quarter of it."""
 COST_MAX: Final = 60_000_000_000
