@@ -74,7 +74,8 @@ class SparkLake:
         self._lake = lake
         self._snapshot = of_label(snapshot, label)
         self._budgets = tuple(budgets)
-        self._slots = jobs
+        self._jobs = jobs
+        self._slots: int | None = None
         self._label = label
         self._extent = extent
         self._told: Told | None = None  # where nothing came after it
@@ -185,10 +186,10 @@ class SparkLake:
             return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
 
     def _at_once(self) -> int:
-        """How many tasks run at once; workers start when that is asked first."""
+        """How many tasks run at once; workers start, and are given what they lack, at the first."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
-        return self._slots
+        return self._jobs or self._slots
 
     def _found(self) -> Snapshot:
         """The results as they are now, of the runs that are looked at."""
