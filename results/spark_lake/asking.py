@@ -28,6 +28,10 @@ from results.store_scan import PROBLEMS_MAX, Problem
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from results.lake.snapshot import Snapshot
+    from results.sources import Gathered
+    from results.sources.lake import LakeSource
+
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
 
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
@@ -171,10 +175,17 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 
 
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
-    for part, engine, account in _parts(batches, asking):
-        if not (asking.settled and account.left):
-            for name, rows in part_of(engine, asking.extent):
-                yield from _cells(part, name, rows)
+    for part, lake, source in sources(batches, asking):
+        left = source.left()
+        account = Account(left, (), 0, *source.rowless, 0, 0)
+        if not (asking.settled and left):
+            with _gathered(lake, source) as (engine, gathered):
+                account = msgspec.structs.replace(
+                    account, lost=source.lacking[0], lost_total=source.lacking[1],
+                    unsettled=gathered.unsettled, unjudged=gathered.unjudged,
+                )  # fmt: skip
+                for name, rows in part_of(engine, asking.extent):
+                    yield from _cells(part, name, rows)
         yield _batch(part, ACCOUNT, msgspec.json.encode(account))
 
 
@@ -184,9 +195,10 @@ def read_parts(
     """The rows of a table of the report."""
     from results.schema import schema
 
-    for _, engine, _ in _parts(batches, asking):
-        rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
-        yield from rows.cast(schema(table)).to_batches()
+    for _, lake, source in sources(batches, asking):
+        with _gathered(lake, source) as (engine, _):
+            rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
+            yield from rows.cast(schema(table)).to_batches()
 
 
 def kinds_of_parts(
@@ -216,20 +228,14 @@ def _text(said: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"said": [said]})
 
 
-def _parts(
-    batches: Iterable[pa.RecordBatch], asking: Asking
-) -> Iterator[tuple[int, DuckEngine, Account]]:
-    """The number of each range, an engine with its tables, and what its runs lack."""
-    for part, lake, source in sources(batches, asking):
-        left = source.left()
-        gathered = source.gather()
-        account = Account(
-            left, *source.lacking, *source.rowless, gathered.unsettled, gathered.unjudged
-        )
-        with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
-            for name, paths in gathered.tables.items():
-                engine.register(name, paths, lake.within("run"))
-            yield part, engine, account
+@contextlib.contextmanager
+def _gathered(lake: Snapshot, source: LakeSource) -> Iterator[tuple[DuckEngine, Gathered]]:
+    """An engine with the tables of a range."""
+    gathered = source.gather()
+    with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
+        for name, paths in gathered.tables.items():
+            engine.register(name, paths, lake.within("run"))
+        yield engine, gathered
 
 
 def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
