@@ -20,7 +20,7 @@ import msgspec
 from results.engines import DuckEngine, Extent, quoted
 from results.lake.files import MAIN
 from results.parts import Whole, part_of
-from results.sources.readable import readable
+from results.sources.readable import readable, source_of
 from results.sources.wants import Kind
 from results.spark_lake.ranges import Asking, in_ranges, ranges_of, sources
 from results.store_scan import PROBLEMS_MAX, Problem
@@ -41,7 +41,7 @@ KINDS: Final = f"""
            count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
            min(run, {PROBLEMS_MAX}) AS first,
            min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
-    FROM lake_runs WHERE {{where}} GROUP BY ALL
+    FROM {{source}} WHERE {{where}} GROUP BY ALL
 """  # noqa: S608
 CELL_BYTES: Final = 1 << 20
 """Of rows in a cell, about."""
@@ -207,11 +207,12 @@ def kinds_of_parts(
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
-            engine.take("lake_runs", lake.dataset(MAIN))
+            columns = ("run", "label", "workload", "finished", "case")
+            source = source_of(engine.connection, lake, MAIN, columns)
             where = lake.within("run")
             if asking.label is not None:
                 where += f" AND label = {quoted(asking.label)}"
-            rows = engine.sql(KINDS.format(where=where)).to_pylist()
+            rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
         found = [
             RunsOfKind(
                 Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
