@@ -56,13 +56,18 @@ class MetastoreError(Exception):
 
 
 class MetaTable(msgspec.Struct, frozen=True):
-    """A table, as far as it matters here; `ident` is the row's, and ignored where it is given."""
+    """A table, as far as it matters here.
+
+    `ident` is the row's, and `directory` whether its files are there; both are ignored where they
+    are given.
+    """
 
     database: str
     name: str
     columns: tuple[str, ...] = ()
     parameters: dict[str, str] = {}
     ident: int | None = None
+    directory: bool = True
 
     @property
     def full_name(self) -> str:

@@ -73,6 +73,14 @@ class Bug(enum.Enum):
         where=(_CLIENT,),
         find=Find("--nemesis none --event-ttl-ms 500 --time-limit 20", "hms-events", 1),
     )
+    HIVE_21640 = Row(
+        title="a table's directory is made before its transaction, and removed behind it",
+        upstream="a create finds the directory of a table that was just dropped, and then loses "
+        "it; so does one whose rival rolls back (HIVE-21759)",
+        fixed="open",
+        where=(_DDL, _SERVICE),
+        find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
+    )
     HIVE_24468 = Row(
         title="the time of an event is that of the metastore's own clock",
         upstream="where clocks differ, the order of times is not that of ids",

@@ -18,6 +18,7 @@ from targets.hive.client import ClientSettings, MetastoreClient, Selection
 from targets.hive.client.calls import NONCE, event_row
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
+from targets.hive.metastore.warehouse import read_directories
 from targets.hive.sql.protocol import Isolation, SqlError
 from targets.hive.sql.remote import StoreDatabase
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
@@ -43,6 +44,7 @@ database is alone in the other, so that no fault may destroy what it has synced.
 """
 DATABASES: Final = ("default", "db1", "db2")
 OUTSIDE_MAX: Final = 2
+LOOKS_MAX: Final = 5
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -132,10 +134,21 @@ class HiveSystem:
     converged = ready
 
     async def snapshot(self) -> dict[str, Any]:
-        """The rows of the database, what each metastore shows, and the clients' bound."""
-        shown = await self._ask_all(api.GetTableMeta())
+        """The rows of the database, what each metastore shows, and the clients' bound.
+
+        Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
+        still be carried out. Where that does not end, nothing is said of metastores.
+        """
+        rows, shown = await self._dump(), {}
+        for _ in range(LOOKS_MAX):
+            before = rows
+            shown = await self._ask_all(api.GetTableMeta())
+            rows = await self._dump()
+            if rows == before:
+                break
+        else:
+            shown = {}
         uris = len(self._layout.metastores)
-        rows = await self._dump()
         return {
             "rows": rows,
             "at": None if rows is None else {"event": rows["next_event"] - 1},
@@ -158,6 +171,7 @@ class HiveSystem:
             parameters = await session.select(PARAMETERS)
             events = await session.select(LOG, order="NL_ID")
             (sequence,) = await session.select(SEQUENCE)
+            directories = await read_directories(session)
         except SqlError:
             return None
         finally:
@@ -166,6 +180,7 @@ class HiveSystem:
         return {
             "tables": [[t.full_name, t.ident, t.parameters.get(NONCE)] for t in tables],
             "orphans": [row["TBL_ID"] for row in parameters if row["TBL_ID"] not in idents],
+            "directories": directories,
             "events": [event_row(event_of(row)) for row in events],
             "next_event": sequence["NEXT_EVENT_ID"],
         }

@@ -48,6 +48,8 @@ def read_answer(call: hms.HmsCall, result: Any) -> dict[str, Any]:
         table = msgspec.convert(result, api.MetaTable)
         value["nonce"] = table.parameters.get(NONCE)
         value["table_id"] = table.ident
+        if not table.directory:
+            value["directory"] = "gone"
     elif isinstance(call, hms.List):
         names = msgspec.convert(result, _STRINGS)
         value["tables"] = [hms.full_name(*name) for name in names]

@@ -44,6 +44,7 @@ from targets.hive.metastore.reads import (
     read_table,
 )
 from targets.hive.metastore.transactions import Transactions
+from targets.hive.metastore.warehouse import has_directory, make_directory, remove_directory
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
 
@@ -110,8 +111,9 @@ class Service:
     async def _read(self, session: Session, call: ApiCall) -> Any:
         match call:
             case GetTable():
-                found = await read_table(session, call.database, call.name)
-                return _found(found, call)
+                found = _found(await read_table(session, call.database, call.name), call)
+                there = await has_directory(session, found.full_name)
+                return msgspec.structs.replace(found, directory=there)
             case GetTableMeta():
                 return await read_names(session)
             case GetAllTables():
@@ -143,8 +145,11 @@ class Service:
                 await self._ddl.check_free(session, call.table)
 
             await self._transactions.run(Isolation.SERIALIZABLE, look)
+        once = self._change_once
+        if Bug.HIVE_21640 in self._bugs and not isinstance(call, AlterTable):
+            once = self._change_and_directory
         try:
-            await self._change_once(call)
+            await once(call)
         except MetastoreError as error:
             lost = Bug.HIVE_15424 in self._bugs and error.kind == ALREADY_EXISTS
             if lost and isinstance(call, CreateTable):
@@ -153,6 +158,27 @@ class Service:
         finally:
             if self._cache is not None:
                 self._cache.forget()
+
+    async def _change_and_directory(self, call: Change) -> None:
+        """The directory is made before the change, and removed behind it, apart from it."""
+        is_create = isinstance(call, CreateTable)
+        path = call.table.full_name if is_create else f"{call.database}.{call.name}"
+
+        async def make(session: Session) -> bool:
+            return await make_directory(session, path)
+
+        async def remove(session: Session) -> None:
+            await remove_directory(session, path)
+
+        made = is_create and await self._transactions.run(Isolation.SERIALIZABLE, make)
+        try:
+            await self._change_once(call)
+        except MetastoreError:
+            if made:
+                await self._transactions.run(Isolation.SERIALIZABLE, remove)
+            raise
+        if not is_create:
+            await self._transactions.run(Isolation.SERIALIZABLE, remove)
 
     async def _roll_back(self, call: CreateTable) -> None:
         async def undo(session: Session) -> None:

@@ -1,8 +1,8 @@
 """The tables of the metastore's database, by the names that Hive gives them.
 
 Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
-that DDL, its notification log and its exactly-once bookkeeping need. `REQUESTS` is ours: the
-request ids of the profile `strict`.
+that DDL, its notification log and its exactly-once bookkeeping need. Two are ours: `REQUESTS` are
+the request ids of the profile `strict`, `DIRS` is the file system (`metastore.warehouse`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "DATABASES",
+    "DIRECTORIES",
     "LOG",
     "PARAMETERS",
     "REQUESTS",
@@ -25,6 +26,7 @@ __all__ = [
 
 DATABASES: Final = "DBS"
 TABLES: Final = "TBLS"
+DIRECTORIES: Final = "DIRS"
 PARAMETERS: Final = "TABLE_PARAMS"
 LOG: Final = "NOTIFICATION_LOG"
 SEQUENCE: Final = "NOTIFICATION_SEQUENCE"
@@ -47,6 +49,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
         (("TBL_ID",), ("DB_NAME", "TBL_NAME")),
         "TBL_ID",
     ),
+    DIRECTORIES: Table(("PATH",), (("PATH",),)),
     PARAMETERS: Table(("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),)),
     # EVENT_ID is not unique in Hive's schema either, or HIVE-16886 could not have happened.
     LOG: Table(
