@@ -21,6 +21,8 @@ from targets.hive.metastore.reads import read_tables
 from targets.hive.sql.protocol import Isolation, SqlError
 from targets.hive.sql.remote import StoreDatabase
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
+from targets.hive.tokens.kinds import StoreKind
+from targets.hive.tokens.manager import TokenTimes
 from targets.hive.wire import Channel, ChannelError
 
 __all__ = [
@@ -78,6 +80,30 @@ class Layout:
             socket_s=options["socket_timeout_ms"] / 1000,
             lifetime_s=options["socket_lifetime_ms"] / 1000,
         )
+
+        self.token_store = self._token_store(settings)
+        self.token_times = TokenTimes(
+            options["token_max_age_ms"],
+            options["token_renew_ms"],
+            options["token_key_ms"],
+            options["token_scan_ms"],
+        )
+
+    def _token_store(self, settings: TargetSettings) -> StoreKind:
+        """As asked, else as the switch or the profile has it."""
+        given = settings.options["token_store"]
+        usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
+        if given not in ["", *StoreKind]:
+            raise UsageError(
+                f"--token-store is {given!r}; it must be one of: {', '.join(StoreKind)}, or leave "
+                f"it out: it is {usual.value} then"
+            )
+        if given not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
+            raise UsageError(
+                f"--token-store is {given!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
+                "leave one of them out"
+            )
+        return StoreKind(given or usual)
 
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
@@ -144,6 +170,10 @@ class HiveSystem:
                 for name, tables in shown.items()
             },
             "failover_s": self._layout.client.failover_s(uris),
+            "tokens": {
+                "max_age_ms": self._layout.token_times.max_age_ms,
+                "renew_ms": self._layout.token_times.renew_ms,
+            },
         }
 
     async def _dump(self) -> dict[str, Any] | None:

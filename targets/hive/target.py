@@ -6,6 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from harness.cluster import NodeSpec
 from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
@@ -24,6 +26,7 @@ from targets.hive.system import (
 __all__ = ["HiveTarget"]
 
 METASTORES_MAX: Final = 8
+_AGE_MS: Final = (100, 2**40)
 DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "metastores": (2, 2, 2, 3),
     "selection": ("", "", "random"),
@@ -39,7 +42,7 @@ class HiveTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "hive"
     doc: ClassVar[str] = "the bundled Hive Metastores, all active over one database"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms", "hms-tokens"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     workload: ClassVar[str] = "hms-ddl"
@@ -70,6 +73,15 @@ class HiveTarget:
         Option("failure-retries", 1, "how often a lost call is sent again", within=(0, 10)),
         Option("socket-lifetime-ms", 0, "clients reconnect after it; 0: never", (0, 3_600_000)),
         Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
+        Option(
+            "token-store",
+            "",
+            "db or memory: who keeps delegation tokens; by default as the profile",
+        ),
+        Option("token-max-age-ms", 20_000, "greatest age of tokens; Hive: 7 days", _AGE_MS),
+        Option("token-renew-ms", 6000, "they are to be renewed before it; Hive: a day", _AGE_MS),
+        Option("token-key-ms", 5000, "master keys are replaced after it; Hive: a day", _AGE_MS),
+        Option("token-scan-ms", 1000, "expired tokens are removed so often; Hive: 1 h", _AGE_MS),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
     )
 
@@ -93,6 +105,8 @@ class HiveTarget:
             "profile": settings.profile,
             "bugs": sorted(settings.bugs),
             "event_ttl_ms": settings.options["event_ttl_ms"],
+            "token_store": layout.token_store.value,
+            "token_times": msgspec.to_builtins(layout.token_times),
         }
         metastores = [
             NodeSpec(
@@ -108,7 +122,7 @@ class HiveTarget:
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""
-        return permits_of_profile(settings.profile)
+        return permits_of_profile(settings.profile, Layout(settings).token_store)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a seed of a soak runs with: what is `given`, and drawn values beside it."""

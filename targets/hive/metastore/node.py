@@ -1,6 +1,7 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
-`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`.
+`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`,
+`token_store`, `token_times`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.sql.remote import StoreDatabase
+from targets.hive.tokens.kinds import StoreKind, open_store
+from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
 from targets.hive.wire import serve
 
 __all__ = ["MetastoreConfig", "main"]
@@ -34,6 +37,8 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bugs: tuple[str, ...] = ()
     event_ttl_ms: int = 86_400_000
     clean_every_s: float = 0.5
+    token_store: StoreKind = StoreKind.DB
+    token_times: TokenTimes = DEFAULT_TIMES
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -43,7 +48,10 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
     transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
-    service = Service(env, transactions, bugs_of(settings.profile, settings.bugs))
+    bugs = bugs_of(settings.profile, settings.bugs)
+    store = open_store(settings.token_store, transactions)
+    tokens = TokenManager(env, store, settings.token_times, bugs)
+    service = Service(env, transactions, tokens, bugs)
     connections = 0
 
     async def converse(conn: Conn) -> None:
@@ -60,6 +68,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     listener = await env.net.listen(settings.port, converse)
     cleaner = clean(env, transactions, ttl_ms=settings.event_ttl_ms, every_s=settings.clean_every_s)
     env.spawn(cleaner, name="cleaner")
+    env.spawn(tokens.keep(), name="tokens")
     env.event("metastore-started", port=settings.port)
     try:
         await asyncio.get_running_loop().create_future()  # until the node is stopped

@@ -1,4 +1,4 @@
-"""The calls of a metastore, one method each; all state is in the database.
+"""The calls of a metastore, one method each; all state is in the database, but perhaps tokens.
 
 In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
 itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
@@ -32,6 +32,7 @@ from targets.hive.api import (
     MetastoreError,
     MetaTable,
     Reply,
+    TokenCall,
 )
 from targets.hive.bugs import Bug
 from targets.hive.metastore.cache import Cache
@@ -46,6 +47,7 @@ from targets.hive.metastore.reads import (
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
+from targets.hive.tokens.manager import TokenManager
 
 __all__ = ["Service"]
 
@@ -68,10 +70,17 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 class Service:
     """Answers calls."""
 
-    def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        transactions: Transactions,
+        tokens: TokenManager,
+        bugs: frozenset[Bug],
+    ) -> None:
         """`bugs` decide how."""
         self._env = env
         self._transactions = transactions
+        self._tokens = tokens
         self._bugs = bugs
         self._events = Events(env, bugs)
         self._ddl = Ddl(self._events, bugs)
@@ -96,6 +105,8 @@ class Service:
                 return "ALIVE"
             case CreateDatabase() | DropDatabase():
                 return await self._change_database(call)
+            case _ if isinstance(call, TokenCall):
+                return await self._tokens.do(call)
             case _ if self._cache is not None and isinstance(call, GetTable | GetTableMeta):
                 return await self._read_cached(self._cache, call)
             case _:

@@ -1,8 +1,8 @@
 """The tables of the metastore's database, by the names that Hive gives them.
 
 Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
-that DDL, its notification log and its exactly-once bookkeeping need. `REQUESTS` is ours: the
-request ids of the profile `strict`.
+that DDL, its notification log, its exactly-once bookkeeping and delegation tokens need. `REQUESTS`
+is ours: the request ids of the profile `strict`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any, Final
 __all__ = [
     "DATABASES",
     "LOG",
+    "MASTER_KEYS",
     "PARAMETERS",
     "REQUESTS",
     "SCHEMA",
     "SEQUENCE",
     "TABLES",
+    "TOKENS",
     "Table",
     "first_rows",
 ]
@@ -29,6 +31,8 @@ PARAMETERS: Final = "TABLE_PARAMS"
 LOG: Final = "NOTIFICATION_LOG"
 SEQUENCE: Final = "NOTIFICATION_SEQUENCE"
 REQUESTS: Final = "REQUESTS"
+MASTER_KEYS: Final = "MASTER_KEYS"
+TOKENS: Final = "DELEGATION_TOKENS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ SCHEMA: Final[Mapping[str, Table]] = {
     ),
     SEQUENCE: Table(("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"), (("NNI_ID",),)),
     REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),)),
+    MASTER_KEYS: Table(("KEY_ID", "MASTER_KEY"), (("KEY_ID",),), "KEY_ID"),
+    TOKENS: Table(("TOKEN_IDENT", "TOKEN"), (("TOKEN_IDENT",),)),
 }
 
 
