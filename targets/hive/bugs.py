@@ -88,7 +88,7 @@ class Bug(enum.Enum):
         upstream="the client is told AlreadyExists of its own success",
         fixed="open, a fix was proposed 2021-05-20",
         where=(_SERVICE, _CLIENT),
-        find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 1),
+        find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 3),
     )
     HIVE_26016 = Row(
         title="a create looks for the table in a transaction of its own, before that of the insert",
