@@ -31,6 +31,7 @@ __all__ = [
     "DATABASE_PORT",
     "METASTORE_PORT",
     "SERVICE",
+    "ZOOKEEPER",
     "HiveSystem",
     "Layout",
 ]
@@ -40,9 +41,12 @@ DATABASE_PORT: Final = 5432
 DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
+ZOOKEEPER: Final = "zookeeper"
 """Groups. All nodes are one service, led by its database: without that nothing is served. The
-database is alone in the other, so that no fault may destroy what it has synced.
+database is alone in another, so that no fault may destroy what it has synced, and so is ZooKeeper.
 """
+ZOOKEEPER_PORT: Final = 2181
+_NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
 DATABASES: Final = ("default", "db1", "db2")
 OUTSIDE_MAX: Final = 2
 _ASK_S: Final = 1.0
@@ -82,6 +86,9 @@ class Layout:
         )
 
         self.token_store = self._token_store(settings)
+        self.zookeepers: tuple[Address, ...] = ()
+        if self.token_store is StoreKind.ZOOKEEPER:
+            self.zookeepers = (Address("zk1", ZOOKEEPER_PORT),)
         self.token_times = TokenTimes(
             options["token_max_age_ms"],
             options["token_renew_ms"],
@@ -131,10 +138,11 @@ class HiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The database, and any metastore; of many all but two, as clients have time for three."""
+        """What all need, and any metastore; of many all but two, as clients have time for three."""
         names = [address.node for address in self._layout.metastores]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
-        return [*(name for name in names if name in core), DATABASE_NODE]
+        needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
+        return [*(name for name in names if name in core), *needed]
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
@@ -143,17 +151,33 @@ class HiveSystem:
         active = {name: NodeRole("follower") for name in alive}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._dump() is not None else {}
         every = tuple(address.node for address in self._layout.metastores)
-        return {
-            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE)),
+        zookeepers = tuple(address.node for address in self._layout.zookeepers)
+        groups = {
+            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE, *zookeepers)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
         }
+        return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
 
     async def ready(self) -> Convergence:
         """Whether every metastore reaches the database, and which event was the last then."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
+        if self._layout.zookeepers and not pending:
+            pending = await self._without_tokens()
         return Convergence(ok=not pending, pending=pending, at=at)
+
+    async def _without_tokens(self) -> tuple[str, ...]:
+        """The metastores that do not reach ZooKeeper, and so cannot tell that this is no token."""
+        every = self._layout.metastores
+        replies = await asyncio.gather(
+            *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)
+        )
+        return tuple(
+            f"{address.node} does not reach ZooKeeper"
+            for address, reply in zip(every, replies, strict=True)
+            if reply is None or reply.error != api.INVALID_TOKEN
+        )
 
     converged = ready
 
@@ -209,11 +233,14 @@ class HiveSystem:
         return {address.node: one for address, one in zip(every, answers, strict=True)}
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
+        reply = await self._reply(address, call)
+        return None if reply is None or reply.error else reply.result
+
+    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
         try:
             channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
             raw = await channel.call(call, timeout_s=_ASK_S)
         except ChannelError:
             return None
         channel.close()
-        reply = _reply.decode(raw)
-        return None if reply.error else reply.result
+        return _reply.decode(raw)

@@ -76,7 +76,7 @@ class HiveTarget:
         Option(
             "token-store",
             "",
-            "db or memory: who keeps delegation tokens; by default as the profile",
+            "db, zookeeper or memory: who keeps delegation tokens; by default as the profile",
         ),
         Option("token-max-age-ms", 20_000, "greatest age of tokens; Hive: 7 days", _AGE_MS),
         Option("token-renew-ms", 6000, "they are to be renewed before it; Hive: a day", _AGE_MS),
@@ -107,6 +107,7 @@ class HiveTarget:
             "event_ttl_ms": settings.options["event_ttl_ms"],
             "token_store": layout.token_store.value,
             "token_times": msgspec.to_builtins(layout.token_times),
+            "zookeeper": [list(address) for address in layout.zookeepers],
         }
         metastores = [
             NodeSpec(
@@ -118,7 +119,17 @@ class HiveTarget:
             )
             for address in layout.metastores
         ]
-        return [*metastores, database]
+        zookeepers = [
+            NodeSpec(
+                name=address.node,
+                role="zk",
+                ports=(address.port,),
+                entry="targets.hive.zookeeper.node:main",
+                config={"port": address.port},
+            )
+            for address in layout.zookeepers
+        ]
+        return [*metastores, database, *zookeepers]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""

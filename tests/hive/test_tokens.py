@@ -63,7 +63,7 @@ async def life(hms: Deployed):
     assert await verdict(hms, "hms1", api.GetDelegationToken("a:b", "c")) == api.INVALID_OBJECT
 
 
-SHARED = ("db",)
+SHARED = ("db", "zookeeper")
 
 
 @pytest.mark.parametrize("store", SHARED)

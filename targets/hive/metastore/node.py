@@ -1,7 +1,7 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
 `config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`,
-`token_store`, `token_times`.
+`token_store`, `token_times`, `zookeeper` (the servers' addresses).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from targets.hive.sql.remote import StoreDatabase
 from targets.hive.tokens.kinds import StoreKind, open_store
 from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
 from targets.hive.wire import serve
+from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 __all__ = ["MetastoreConfig", "main"]
 
@@ -39,6 +40,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clean_every_s: float = 0.5
     token_store: StoreKind = StoreKind.DB
     token_times: TokenTimes = DEFAULT_TIMES
+    zookeeper: tuple[tuple[str, int], ...] = ()
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -49,7 +51,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
     transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
     bugs = bugs_of(settings.profile, settings.bugs)
-    store = open_store(settings.token_store, transactions)
+    servers = [Address(*server) for server in settings.zookeeper]
+    store = open_store(settings.token_store, transactions, lambda: RemoteZooKeeper(env, servers[0]))
     tokens = TokenManager(env, store, settings.token_times, bugs)
     service = Service(env, transactions, tokens, bugs)
     connections = 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.tokens.database import DatabaseTokens
 from targets.hive.tokens.memory import MemoryTokens
 from targets.hive.tokens.store import TokenStore
+from targets.hive.tokens.zookeeper import ZooKeeperTokens
+from targets.hive.zookeeper.protocol import ZooKeeper
 
 __all__ = ["StoreKind", "open_store"]
 
@@ -17,10 +20,17 @@ class StoreKind(enum.StrEnum):
 
     MEMORY = "memory"
     DB = "db"
+    ZOOKEEPER = "zookeeper"
 
 
-def open_store(kind: StoreKind, transactions: Transactions) -> TokenStore:
-    """A store; `transactions` are those of the metastore's database."""
-    if kind is StoreKind.MEMORY:
-        return MemoryTokens()
-    return DatabaseTokens(transactions)
+def open_store(
+    kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
+) -> TokenStore:
+    """A store, over the transactions of the metastore or a session with ZooKeeper."""
+    match kind:
+        case StoreKind.MEMORY:
+            return MemoryTokens()
+        case StoreKind.DB:
+            return DatabaseTokens(transactions)
+        case StoreKind.ZOOKEEPER:
+            return ZooKeeperTokens(zookeeper())

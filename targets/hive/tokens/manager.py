@@ -41,7 +41,7 @@ from targets.hive.tokens.store import MasterKey, StoredToken, TokenStore
 
 __all__ = ["DEFAULT_TIMES", "TokenManager", "TokenTimes"]
 
-_USER: Final = re.compile(r"[^:]+")
+_USER: Final = re.compile(r"[\w.@-]+", re.ASCII)
 _SECRET_BYTES: Final = 20
 _FIELDS: Final = 6
 
