@@ -1,4 +1,4 @@
-"""The calls of a metastore, one method each; all state is in the database.
+"""The calls of a metastore, one method each; all state is in the database, but perhaps tokens.
 
 In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
 itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
@@ -32,6 +32,7 @@ from targets.hive.api import (
     MetastoreError,
     MetaTable,
     Reply,
+    TokenCall,
 )
 from targets.hive.bugs import Bug
 from targets.hive.metastore.cache import Cache
@@ -47,6 +48,7 @@ from targets.hive.metastore.transactions import Transactions
 from targets.hive.metastore.warehouse import has_directory, make_directory, remove_directory
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
+from targets.hive.tokens.manager import TokenManager
 
 __all__ = ["Service"]
 
@@ -69,10 +71,17 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 class Service:
     """Answers calls."""
 
-    def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
+    def __init__(
+        self,
+        env: Env,
+        transactions: Transactions,
+        tokens: TokenManager,
+        bugs: frozenset[Bug],
+    ) -> None:
         """`bugs` decide how."""
         self._env = env
         self._transactions = transactions
+        self._tokens = tokens
         self._bugs = bugs
         self._events = Events(env, bugs)
         self._ddl = Ddl(self._events, bugs)
@@ -97,6 +106,8 @@ class Service:
                 return "ALIVE"
             case CreateDatabase() | DropDatabase():
                 return await self._change_database(call)
+            case _ if isinstance(call, TokenCall):
+                return await self._tokens.do(call)
             case _ if self._cache is not None and isinstance(call, GetTable | GetTableMeta):
                 return await self._read_cached(self._cache, call)
             case _:
