@@ -156,11 +156,12 @@ class Service:
                 await self._ddl.check_free(session, call.table)
 
             await self._transactions.run(Isolation.SERIALIZABLE, look)
-        once = self._change_once
-        if Bug.HIVE_21640 in self._bugs and not isinstance(call, AlterTable):
-            once = self._change_and_directory
+        apart = Bug.HIVE_21640 in self._bugs
         try:
-            await once(call)
+            if apart and not isinstance(call, AlterTable):
+                await self._change_and_directory(call)
+            else:
+                await self._change_once(call)
         except MetastoreError as error:
             lost = Bug.HIVE_15424 in self._bugs and error.kind == ALREADY_EXISTS
             if lost and isinstance(call, CreateTable):
@@ -170,10 +171,13 @@ class Service:
             if self._cache is not None:
                 self._cache.forget()
 
-    async def _change_and_directory(self, call: Change) -> None:
+    async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
         """The directory is made before the change, and removed behind it, apart from it."""
         is_create = isinstance(call, CreateTable)
-        path = call.table.full_name if is_create else f"{call.database}.{call.name}"
+        if isinstance(call, CreateTable):
+            path = call.table.full_name
+        else:
+            path = f"{call.database}.{call.name}"
 
         async def make(session: Session) -> bool:
             return await make_directory(session, path)
