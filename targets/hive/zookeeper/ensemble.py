@@ -14,11 +14,13 @@ from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort
 
-__all__ = ["CLIENT_PORT", "IMAGE", "JAR", "ensemble_nodes"]
+__all__ = ["CLIENT_ENVIRONMENT", "CLIENT_PORT", "IMAGE", "JAR", "ensemble_nodes"]
 
 CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
 _ELECTION_PORT: Final = 3888
+CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
+"""Of metastores: naming the client brings it into their containers."""
 IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
 JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
