@@ -1,9 +1,13 @@
 """A real ensemble behind the protocol: the same promises, and what faults of servers leave."""
 
+import sys
+
 import pytest
 
 from harness.cluster import Link
+from harness.errors import UsageError
 from targets.hive.tokens.zookeeper import ZooKeeperTokens
+from targets.hive.zookeeper import kazoo
 from targets.hive.zookeeper.protocol import Znode
 from tests.hive.test_zookeeper import run_case
 from tests.hive.token_stores import CASES as TOKEN_CASES
@@ -40,7 +44,7 @@ def test_any_server_may_be_killed_and_nothing_is_lost():
             assert await session.set("/a", b"%d" % number) == number
             await zookeepers.cluster.start(name)
         for name in SERVERS:
-            await zookeepers.cluster.kill(name, lose_unsynced=False)
+            await zookeepers.cluster.kill(name)
         for name in SERVERS:
             await zookeepers.cluster.start(name)
         await answers(session)
@@ -69,3 +73,26 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
             await answers(session)
 
     with_ensemble(body)
+
+
+@pytest.mark.fuse
+def test_a_power_cut_of_all_loses_nothing_that_was_answered():
+    async def body(zookeepers):
+        session = zookeepers.new_session()
+        await session.create("/a", b"")
+        for number in range(1, 3):
+            await session.set("/a", b"%d" % number)
+            for name in SERVERS:
+                await zookeepers.cluster.kill(name, lose_unsynced=True)
+            for name in SERVERS:
+                await zookeepers.cluster.start(name)
+            await answers(session)
+            assert await session.get("/a") == Znode(b"%d" % number, number)
+
+    with_ensemble(body)
+
+
+def test_without_the_client_it_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)  # as if it were not installed
+    with pytest.raises(UsageError, match="kazoo"):
+        kazoo.require_kazoo()

@@ -65,7 +65,8 @@ class Tree:
                 node.version += 1
                 return node.version
             case Delete():
-                return self._delete(call)
+                self._delete(call)
+                return None
             case Children():
                 return list(self._at(call.path).children)
 
