@@ -55,6 +55,7 @@ THIRD_PARTY = {
     "checkers": {"msgspec", "numpy"},
     "targets": {"msgspec"},
     "targets.hive.sql.postgres": {"msgspec", "psycopg"},
+    "targets.hive.zookeeper.kazoo": {"kazoo", "msgspec"},
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }

@@ -25,6 +25,7 @@ from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
 from targets.hive.tokens.kinds import StoreKind
 from targets.hive.tokens.manager import TokenTimes
 from targets.hive.wire import Channel, ChannelError
+from targets.hive.zookeeper.kinds import ZooKeeperKind
 
 __all__ = [
     "DATABASE",
@@ -90,9 +91,12 @@ class Layout:
         )
 
         self.token_store = self._token_store(settings)
-        self.zookeepers: tuple[Address, ...] = ()
-        if self.token_store is StoreKind.ZOOKEEPER:
-            self.zookeepers = (Address("zk1", ZOOKEEPER_PORT),)
+        self.zookeeper = self._zookeeper(settings)
+        self.zookeepers = tuple(
+            Address(f"zk{number}", ZOOKEEPER_PORT)
+            for number in range(1, self.zookeeper.servers + 1)
+            if self.token_store is StoreKind.ZOOKEEPER
+        )
         self.token_times = TokenTimes(
             options["token_max_age_ms"],
             options["token_renew_ms"],
@@ -116,11 +120,20 @@ class Layout:
             )
         return StoreKind(given or usual)
 
+    def _zookeeper(self, settings: TargetSettings) -> ZooKeeperKind:
+        """As asked, else a real one wherever programs run."""
+        usual = ZooKeeperKind.ENSEMBLE if _has_programs(settings) else ZooKeeperKind.NODE
+        given = settings.options["zookeeper"] or usual.value
+        if given not in [*ZooKeeperKind]:
+            raise UsageError(
+                f"--zookeeper is {given!r}; it must be one of: {', '.join(ZooKeeperKind)}, or "
+                "leave it out: it is ensemble in processes and containers, and node in simulation"
+            )
+        return ZooKeeperKind(given)
+
     def _database(self, settings: TargetSettings) -> DatabaseKind:
         """As asked, else a real one wherever programs run."""
-        usual = DatabaseKind.STORE
-        if settings.environment not in (None, SIMULATION):
-            usual = DatabaseKind.POSTGRES
+        usual = DatabaseKind.POSTGRES if _has_programs(settings) else DatabaseKind.STORE
         given = settings.options["database"] or usual.value
         if given not in [*DatabaseKind]:
             raise UsageError(
@@ -134,6 +147,11 @@ class Layout:
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
         return max(given, len(self.metastores) - 1)
+
+
+def _has_programs(settings: TargetSettings) -> bool:
+    """Whether programs that are not ours can run there."""
+    return settings.environment not in (None, SIMULATION)
 
 
 class HiveSystem:

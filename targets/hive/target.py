@@ -23,6 +23,7 @@ from targets.hive.system import (
     HiveSystem,
     Layout,
 )
+from targets.hive.zookeeper.kinds import ZooKeeperKind
 
 __all__ = ["HiveTarget"]
 
@@ -84,6 +85,11 @@ class HiveTarget:
             "",
             "db, zookeeper or memory: who keeps delegation tokens; by default as the profile",
         ),
+        Option(
+            "zookeeper",
+            "",
+            "ensemble or node; by default three real servers, but in simulation a node of ours",
+        ),
         Option("token-max-age-ms", 20_000, "greatest age of tokens; Hive: 7 days", _AGE_MS),
         Option("token-renew-ms", 6000, "they are to be renewed before it; Hive: a day", _AGE_MS),
         Option("token-key-ms", 5000, "master keys are replaced after it; Hive: a day", _AGE_MS),
@@ -105,7 +111,9 @@ class HiveTarget:
             "token_store": layout.token_store.value,
             "token_times": msgspec.to_builtins(layout.token_times),
             "zookeeper": [list(address) for address in layout.zookeepers],
+            "zookeeper_kind": layout.zookeeper.value,
         }
+        zookeepers, client = self._zookeepers(layout)
         metastores = [
             NodeSpec(
                 name=address.node,
@@ -113,19 +121,9 @@ class HiveTarget:
                 ports=(METASTORE_PORT,),
                 entry="targets.hive.metastore.node:main",
                 config=config,
-                **beside,
+                **{**beside, "environment": {**beside.get("environment", {}), **client}},
             )
             for address in layout.metastores
-        ]
-        zookeepers = [
-            NodeSpec(
-                name=address.node,
-                role="zk",
-                ports=(address.port,),
-                entry="targets.hive.zookeeper.node:main",
-                config={"port": address.port},
-            )
-            for address in layout.zookeepers
         ]
         return [*metastores, database, *zookeepers]
 
@@ -154,6 +152,26 @@ class HiveTarget:
             config=config,
         )
         return node, {}
+
+    def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
+        """The nodes `zk1..n`, and in which environment of theirs metastores can reach them."""
+        if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
+            from targets.hive.zookeeper import ensemble, kazoo
+
+            kazoo.require_kazoo()
+            names = [address.node for address in layout.zookeepers]
+            return ensemble.ensemble_nodes(names), ensemble.CLIENT_ENVIRONMENT
+        nodes = [
+            NodeSpec(
+                name=address.node,
+                role="zk",
+                ports=(address.port,),
+                entry="targets.hive.zookeeper.node:main",
+                config={"port": address.port},
+            )
+            for address in layout.zookeepers
+        ]
+        return nodes, {}
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""

@@ -4,10 +4,14 @@ import asyncio
 import contextlib
 import dataclasses
 
+import msgspec
+
 from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
+from targets.hive.zookeeper.ensemble import ensemble_nodes
+from targets.hive.zookeeper.kazoo import KazooZooKeeper
 from targets.hive.zookeeper.protocol import ZooKeeperError
 from targets.hive.zookeeper.remote import RemoteZooKeeper
 
@@ -42,13 +46,38 @@ def with_node(body, *, environment="sim", seed=1):
         entry="targets.hive.zookeeper.node:main",
         config={"port": PORT},
     )
-    plan = DeploymentPlan(run_id="zk", nodes=(spec,), seed=seed, knobs={}, folder=None)
+    return _with_servers(
+        body, [spec], lambda env: RemoteZooKeeper(env, Address("zk1", PORT)), environment, seed
+    )
+
+
+def with_ensemble(body, *, environment="process", count=3, **changes):
+    """The same against a real ensemble."""
+    names = [f"zk{number}" for number in range(1, count + 1)]
+    specs = [msgspec.structs.replace(spec, **changes) for spec in ensemble_nodes(names)]
+    servers = [Address(name, PORT) for name in names]
+
+    def connect(env):  # on a machine that may be crowded
+        return KazooZooKeeper(env, servers, answer_s=30.0, session_s=10.0)
+
+    return _with_servers(body, specs, connect, environment, 1)
+
+
+def _with_servers(body, specs, connect, environment, seed):
+    plan = DeploymentPlan(run_id="zk", nodes=tuple(specs), seed=seed, knobs={}, folder=None)
 
     async def main(session):
+        opened = []
+
         def new_session():
-            return RemoteZooKeeper(session.env, Address("zk1", PORT))
+            opened.append(connect(session.env))
+            return opened[-1]
 
         await answers(new_session())
-        return await body(ZooKeepers(session.cluster, new_session))
+        try:
+            return await body(ZooKeepers(session.cluster, new_session))
+        finally:
+            for one in opened:
+                one.close()
 
     return load_plugin("environments", environment).execute(plan, main)

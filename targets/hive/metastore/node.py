@@ -1,7 +1,8 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
 `config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
-`clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses).
+`clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
+`zookeeper_kind`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from targets.hive.sql.kinds import DatabaseKind, database_at
 from targets.hive.tokens.kinds import StoreKind, open_store
 from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
 from targets.hive.wire import serve
-from targets.hive.zookeeper.remote import RemoteZooKeeper
+from targets.hive.zookeeper.kinds import ZooKeeperKind, session_with
 
 __all__ = ["MetastoreConfig", "main"]
 
@@ -42,6 +43,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_store: StoreKind = StoreKind.DB
     token_times: TokenTimes = DEFAULT_TIMES
     zookeeper: tuple[tuple[str, int], ...] = ()
+    zookeeper_kind: ZooKeeperKind = ZooKeeperKind.NODE
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -54,7 +56,11 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     transactions = Transactions(env, database)
     bugs = bugs_of(settings.profile, settings.bugs)
     servers = [Address(*server) for server in settings.zookeeper]
-    store = open_store(settings.token_store, transactions, lambda: RemoteZooKeeper(env, servers[0]))
+    store = open_store(
+        settings.token_store,
+        transactions,
+        lambda: session_with(env, servers, settings.zookeeper_kind),
+    )
     tokens = TokenManager(env, store, settings.token_times, bugs)
     service = Service(env, transactions, tokens, bugs)
     connections = 0

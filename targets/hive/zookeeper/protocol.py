@@ -14,8 +14,9 @@ whether a write was done, or will yet be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -35,8 +36,13 @@ __all__ = [
     "Znode",
     "ZooKeeper",
     "ZooKeeperError",
+    "check_path",
     "error_of",
 ]
+
+_PATH: Final = re.compile(r"/|(/[^/\0]+)+")
+_PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
+"""A sequential znode may have no name but its number."""
 
 
 class Znode(NamedTuple):
@@ -88,15 +94,21 @@ class NotEmptyError(ZooKeeperError):
     code = -111
 
 
-_BY_CODE = {
+_BY_CODE: dict[int | None, type[ZooKeeperError]] = {
     kind.code: kind
     for kind in (BadPathError, NoNodeError, BadVersionError, NodeExistsError, NotEmptyError)
 }
 
 
-def error_of(code: int, message: str) -> ZooKeeperError:
-    """The error with this code."""
-    return _BY_CODE.get(code, ZooKeeperError)(message)
+def error_of(code: int | None, message: str) -> ZooKeeperError:
+    """The error with this code; what is none of these says nothing, as a lost connection."""
+    return _BY_CODE.get(code, ConnectionLossError)(message)
+
+
+def check_path(path: str, *, is_prefix: bool = False) -> None:
+    """Raise `BadPathError` for what is not the path of a znode, or its beginning."""
+    if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
+        raise BadPathError(f"{path!r} is not the path of a znode")
 
 
 class Create(msgspec.Struct, frozen=True, tag="create"):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import msgspec
 
 from targets.hive.zookeeper.protocol import (
@@ -20,14 +17,12 @@ from targets.hive.zookeeper.protocol import (
     NotEmptyError,
     SetData,
     Znode,
+    check_path,
 )
 
 __all__ = ["Answer", "Tree"]
 
 Answer = str | int | Znode | list[str] | None
-_PATH: Final = re.compile(r"/|(/[^/\0]+)+")
-_PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""A sequential znode may have no name but its number."""
 
 
 class _Node(msgspec.Struct):
@@ -76,8 +71,7 @@ class Tree:
                 return list(self._at(call.path).children)
 
     def _at(self, path: str, version: int | None = None) -> _Node:
-        if not _PATH.fullmatch(path):
-            raise BadPathError(f"{path!r} is not the path of a znode")
+        check_path(path)
         node = self._nodes.get(path)
         if node is None:
             raise NoNodeError(f"KeeperErrorCode = NoNode for {path}")
@@ -86,8 +80,7 @@ class Tree:
         return node
 
     def _create(self, call: Create) -> str:
-        if not (_PREFIX if call.sequential else _PATH).fullmatch(call.path):
-            raise BadPathError(f"{call.path!r} is not the path of a znode")
+        check_path(call.path, is_prefix=call.sequential)
         parent_path = call.path.rpartition("/")[0] or "/"
         parent = self._at(parent_path)
         path = f"{call.path}{parent.created:010d}" if call.sequential else call.path
