@@ -20,8 +20,10 @@ from typing import Final
 
 from targets.hive.api import META, REFUSALS, MetastoreError
 
-__all__ = ["RESULTS", "Proof", "proof_of", "result_of", "retries"]
+__all__ = ["INTERNAL", "RESULTS", "Proof", "proof_of", "result_of", "retries"]
 
+INTERNAL: Final = "TApplicationException"
+"""What a real metastore says where it failed with what it does not declare. It proves nothing."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 RESULTS: Final = {
@@ -42,6 +44,8 @@ class Proof(enum.Enum):
 
 def retries(error: MetastoreError) -> bool:
     """Whether `RetryingMetaStoreClient` sends the call once more."""
+    if error.kind == INTERNAL:
+        return True
     is_duplicate = _DUPLICATE.search(error.message) is not None
     return error.kind == META and not is_duplicate and bool(_RETRIED.search(error.message))
 
