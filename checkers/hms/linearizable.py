@@ -1,8 +1,9 @@
 """The checker of linearizability over the tables of a metastore, renames and lists included.
 
-What is not linearizable is judged again under what the profile permits: drops that find nothing
-because another came first, drops that take a table under its new name, changes that were sent twice
-and act twice. The smallest set of permits that explains all is what is reported.
+What is not linearizable is judged again under what the profile permits: drops that do nothing because
+another drop or a rename came first, changes that are of a table under its new name, gets that show
+what is under way, changes that were sent twice and act twice. Reported are as few permits as explain
+all: none of them can be left out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ from checkers.linearizability.models.metastore import (
     MetastoreOperation,
 )
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
-from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, permits_of
+from harness.permits import (
+    CHANGE_RENAMED,
+    DDL_TWICE,
+    DROP_MISSED,
+    DROP_RENAMED,
+    DROP_TWICE,
+    TORN_GET,
+    permits_of,
+)
 from harness.vocabularies.hms import READS
 
 __all__ = ["HmsLinearizable"]
@@ -45,7 +54,10 @@ __all__ = ["HmsLinearizable"]
 CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
 """Of time and steps, for the search with hints."""
-EXPLAINING: Final = (DROP_TWICE, DROP_RENAMED, DDL_TWICE)
+EXPLAINING: Final = (
+    DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
+)  # fmt: skip
+"""The first ones are kept where others would do as well."""
 
 
 class HmsLinearizable:
@@ -108,18 +120,19 @@ class HmsLinearizable:
     ) -> CheckResult:
         permits = permits_of(history)
         able = [name for name in EXPLAINING if name in permits]
-        undecided = False
-        for allowed in _subsets(able):
-            operations = list(_relaxed(converted, allowed))
-            model = LaxMetastore().to_model()
-            left_s = max(0.0, end_s - time.monotonic())
-            outcome = check_operations(
-                model, operations, timeout_s=left_s, limits=self._limits, explained=False
-            )
-            if outcome.result is Result.OK:
-                counts = _counts(operations, outcome, allowed)
-                return permitted_result(strict, permits, counts, (), strict.details)
-            undecided = undecided or outcome.result is Result.UNKNOWN
+        allowed: Sequence[str] = able
+        outcome = self._relaxed_outcome(converted, allowed, end_s) if able else None
+        if outcome is not None and outcome.result is Result.OK:
+            for name in able[::-1]:
+                fewer = [one for one in allowed if one != name]
+                if not fewer:
+                    break
+                found = self._relaxed_outcome(converted, fewer, end_s)
+                if found.result is Result.OK:
+                    allowed, outcome = fewer, found
+            counts = _counts(converted, outcome, allowed)
+            return permitted_result(strict, permits, counts, (), strict.details)
+        undecided = outcome is not None and outcome.result is Result.UNKNOWN
         if undecided:
             reason = f"{strict.reason}; whether the profile permits that could not be decided"
             details = {**strict.details, "rule": "undecided", "limited": True}
@@ -129,11 +142,16 @@ class HmsLinearizable:
             strict = replace_result(strict, explanation=(*strict.explanation, text))
         return permit_rules(strict, permits)
 
-
-def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All but the empty one, small ones first."""
-    for size in range(1, len(names) + 1):
-        yield from itertools.combinations(names, size)
+    def _relaxed_outcome(
+        self, converted: MetastoreHistory, allowed: Sequence[str], end_s: float
+    ) -> CheckOutcome:
+        return check_operations(
+            LaxMetastore().to_model(),
+            list(_relaxed(converted, allowed)),
+            timeout_s=max(0.0, end_s - time.monotonic()),
+            limits=self._limits,
+            explained=False,
+        )
 
 
 # --- what permits allow ------------------------------------------------------------------------
@@ -160,14 +178,29 @@ def _relaxed(converted: MetastoreHistory, allowed: Sequence[str]) -> Iterator[Me
     changes = [one for one in every if not model.read_only(one.input, one.said)]
     drops = [one for one in changes if one.input.f == "drop"]
     renames = [one for one in changes if one.input.f == "rename"]
+
+    def named(operation: MetastoreOperation) -> tuple[str, ...]:
+        permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
+        if permit not in allowed:
+            return ()
+        return _new_names(operation.input, list(_overlapping(operation, renames)))
+
     for operation in every:
-        given = operation.input
-        if operation in drops:
-            idle = DROP_TWICE in allowed and any(True for _ in _overlapping(operation, drops))
-            others: tuple[str, ...] = ()
-            if DROP_RENAMED in allowed:
-                others = _new_names(given, list(_overlapping(operation, renames)))
-            yield replace(operation, input=given._replace(idle=idle, others=others))
+        given, said = operation.input, operation.said
+        if given.f == "get" and TORN_GET in allowed and said is not UNKNOWN:
+            nonces = {change.input.nonce for change in _overlapping(operation, changes)}
+            torn = said.nonce is not None and said.nonce in nonces
+            yield replace(operation, output=said._replace(nonce=None)) if torn else operation
+        elif given.f == "drop" and operation in changes:
+            takers = [
+                *(drops if DROP_TWICE in allowed else ()),
+                *(renames if DROP_MISSED in allowed else ()),
+            ]
+            meanwhile = _overlapping(operation, takers)
+            idle = any(other.input.name == given.name for other in meanwhile)
+            yield replace(operation, input=given._replace(idle=idle, others=named(operation)))
+        elif given.f in {"alter", "rename"} and operation in changes:
+            yield replace(operation, input=given._replace(others=named(operation)))
         else:
             yield operation
 
@@ -188,27 +221,39 @@ def _is_done(operation: MetastoreOperation) -> bool:
 
 
 def _counts(
-    operations: Sequence[MetastoreOperation], outcome: CheckOutcome, allowed: Sequence[str]
+    converted: MetastoreHistory, outcome: CheckOutcome, allowed: Sequence[str]
 ) -> dict[str, int]:
     """How often each permit was needed in the order that was found: once at least."""
-    by_id = {operation.id: operation for operation in operations}
+    by_id = {operation.id: operation for operation in _relaxed(converted, allowed)}
+    seen = {operation.id: operation.said for operation in converted.operations}
     model = LaxMetastore().to_model()
     states: frozenset[Any] = model.init()
     counts: Counter[str] = Counter(dict.fromkeys(allowed, 0))
     for number in (outcome.witness or ((),))[0]:
         operation = by_id[number]
+        given, tables = operation.input, [dict(state) for state in states]
         if number >= COPY:
             counts[DDL_TWICE] += 1
+        elif given.f == "get":
+            said = seen[number]
+            if said is not UNKNOWN and said.nonce != _said_nonce(operation):
+                counts[TORN_GET] += all(table.get(given.name) != said.nonce for table in tables)
         elif (
-            operation.input.f == "drop"
+            given.f in {"drop", "alter", "rename"}
             and _is_done(operation)
-            and not any(operation.input.name in dict(state) for state in states)
+            and not any(given.name in table for table in tables)
         ):
-            there = {name for state in states for name, _ in state}
-            moved = not there.isdisjoint(operation.input.others)
-            counts[DROP_RENAMED if moved or DROP_TWICE not in allowed else DROP_TWICE] += 1
-        _, states = model.step(states, operation.input, operation.said)
+            moved = any(other in table for table in tables for other in given.others)
+            able = [CHANGE_RENAMED] if given.f != "drop" else [DROP_TWICE, DROP_MISSED]
+            if given.f == "drop" and (moved or not {*able} & {*allowed}):
+                able = [DROP_RENAMED]
+            counts[next(name for name in able if name in allowed)] += 1
+        _, states = model.step(states, given, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
+
+
+def _said_nonce(operation: MetastoreOperation) -> str | None:
+    return None if operation.said is UNKNOWN else operation.said.nonce
 
 
 # --- words -----------------------------------------------------------------------------------

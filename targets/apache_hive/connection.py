@@ -16,7 +16,7 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportBase
 
 from harness.env import Address, ClientEnv
-from targets.apache_hive.messages import Exchange, error_of, exchange_for
+from targets.apache_hive.messages import Exchange, error_of, exchange_for, greeting
 from targets.hive import api
 from targets.hive.client.classify import INTERNAL
 from targets.hive.wire import ChannelError
@@ -52,7 +52,13 @@ class ThriftConnection:
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
         """Send and wait for the answer. Raises `ChannelError`, and is broken then."""
-        exchange = exchange_for(call)
+        return await self._exchange(exchange_for(call), timeout_s)
+
+    async def greet(self, *, timeout_s: float) -> None:
+        """Say who calls; raises as `call`."""
+        await self._exchange(greeting(), timeout_s)
+
+    async def _exchange(self, exchange: Exchange, timeout_s: float) -> api.Reply:
         self._count += 1
         whole = False
         try:
@@ -137,7 +143,7 @@ class ThriftDoor:
                 host, port = self._env.endpoint(address)
                 streams = await asyncio.open_connection(host, port)  # determinism: real only
                 connection = ThriftConnection(*streams)
-                await connection.call(api.GetStatus(), timeout_s=timeout_s)
+                await connection.greet(timeout_s=timeout_s)
         except TimeoutError as error:
             message = f"connect to {address} timed out after {timeout_s:g} s"
             raise ChannelError(message, sent=False) from error

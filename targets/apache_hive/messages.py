@@ -16,7 +16,7 @@ from thrift.Thrift import TException
 
 from targets.hive import api
 
-__all__ = ["Exchange", "error_of", "exchange_for"]
+__all__ = ["Exchange", "error_of", "exchange_for", "greeting"]
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
@@ -81,12 +81,14 @@ def _context() -> Any:
     return ttypes.EnvironmentContext(properties={})
 
 
+def greeting() -> Exchange:
+    """Says who calls; answered without the database, and allowed once a connection."""
+    return _exchange("set_ugi", user_name=_OWNER, group_names=[])
+
+
 def exchange_for(call: api.ApiCall) -> Exchange:
     """What is sent for a call, and how its answer is read."""
     match call:
-        case api.GetStatus():
-            # `getStatus` is of another IDL (fb303). This one is answered without the database too.
-            return _exchange("set_ugi", lambda _: "ALIVE", user_name=_OWNER, group_names=[])
         case api.CreateDatabase(name):
             return _exchange("create_database", database=ttypes.Database(name, ""))
         case api.GetAllDatabases():

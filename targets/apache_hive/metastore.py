@@ -43,6 +43,8 @@ def _settings() -> Mapping[str, str]:
         "javax.jdo.option.ConnectionPassword": USER,  # it asks for none, and Hive wants one
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
+        # 2 s by default: that is how long the loser of two creates would wait to be told so.
+        "metastore.hmshandler.retry.interval": "300ms",
         # Without: whoever reads the notification log must be a proxy user of Hadoop's.
         "hive.metastore.event.db.notification.api.auth": "false",
     }

@@ -56,9 +56,8 @@ class ApacheHiveSystem:
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
-        answers = await self._ask_all(api.GetStatus())
-        alive = [name for name, answer in answers.items() if answer is not None]
-        active = {name: NodeRole("follower") for name in alive}
+        alive = await asyncio.gather(*map(self._is_alive, self._layout.metastores))
+        active = {node: NodeRole("follower") for node in alive if node is not None}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._rows() is not None else {}
         every = tuple(address.node for address in self._layout.metastores)
         return {
@@ -107,6 +106,14 @@ class ApacheHiveSystem:
         return await read_rows(self._env, nonce=NONCE, timeout_s=_ASK_S)
 
     # --- calls -------------------------------------------------------------------------------
+
+    async def _is_alive(self, address: Address) -> str | None:
+        """The metastore's name, if it lets one in."""
+        try:
+            (await self._door(address, timeout_s=_ASK_S)).close()
+        except ChannelError:
+            return None
+        return address.node
 
     async def _made(self, database: str) -> bool:
         """Whether it is there now."""

@@ -6,9 +6,11 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import msgspec
+
 from harness.cluster import NodeSpec
 from harness.errors import UsageError
-from harness.permits import Permit
+from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.apache_hive.artefacts import VERSION, require
 from targets.hive.permits import EVENTS, permits_of_profile
@@ -22,12 +24,36 @@ __all__ = ["ApacheHiveTarget"]
 
 _OURS: Final = ("event-ttl-ms", "fsync")
 """Options of the bundled metastores that mean nothing here."""
+_USUAL: Final = {"socket-timeout-ms": 3000}
+"""Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _NO_LOG: Final = Permit(
     name="no-event-log",
     why="Hive's DbNotificationListener, which writes the events, is not in what Maven Central has",
     rules={EVENTS: ("lost", "replay")},
 )
+_HIVE4: Final = (
+    Permit(
+        name=CHANGE_RENAMED,
+        why="an alter reads the table by name and writes it by id, without a lock or a version",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=DROP_RENAMED,
+        why="a drop deletes by id what it has read by name",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=DROP_MISSED,
+        why="a drop looks for its table once more, and is content where it is not there any more",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=TORN_GET,
+        why="a get reads a table and its parameters in statements of their own, read committed",
+    ),
+)
+"""What real metastores do beyond the bundled ones of this profile."""
 
 
 class ApacheHiveTarget:
@@ -43,7 +69,9 @@ class ApacheHiveTarget:
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
     options: ClassVar[tuple[Option, ...]] = tuple(
-        option for option in HiveTarget.options if option.name not in _OURS
+        msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
+        for option in HiveTarget.options
+        if option.name not in _OURS
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -70,7 +98,8 @@ class ApacheHiveTarget:
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise, and what these metastores lack."""
-        return [*permits_of_profile(settings.profile), _NO_LOG]
+        found = [*permits_of_profile(settings.profile), _NO_LOG]
+        return [*found, *_HIVE4] if settings.profile == "hive4" else found
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
         """What was just deployed."""
