@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ApacheHiveTarget"]
 
-_OURS: Final = ("event-ttl-ms", "fsync")
-"""Options of the bundled metastores that mean nothing here."""
+_OPTIONS: Final = (
+    *("metastores", "selection", "socket-timeout-ms", "connect-timeout-ms", "connect-retries"),
+    *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
+)
+"""Options of the bundled metastores that are about clients, who are the same here."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
@@ -66,12 +69,13 @@ class ApacheHiveTarget:
     profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
     bugs: ClassVar[Mapping[str, str]] = {}
     workload: ClassVar[str] = HiveTarget.workload
+    usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
     options: ClassVar[tuple[Option, ...]] = tuple(
         msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
         for option in HiveTarget.options
-        if option.name not in _OURS
+        if option.name in _OPTIONS
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -88,7 +92,7 @@ class ApacheHiveTarget:
         from targets.apache_hive.metastore import metastore_spec
 
         place = require()
-        names = [address.node for address in Layout(settings).metastores]
+        names = [address.node for address in _layout(settings).metastores]
         before = [DATABASE_NODE, *names]
         metastores = [
             metastore_spec(name, after, place)
@@ -105,4 +109,10 @@ class ApacheHiveTarget:
         """What was just deployed."""
         from targets.apache_hive.system import ApacheHiveSystem
 
-        return ApacheHiveSystem(deployment.env, Layout(deployment.settings))
+        return ApacheHiveSystem(deployment.env, _layout(deployment.settings))
+
+
+def _layout(settings: TargetSettings) -> Layout:
+    """That of the bundled metastores; what is theirs alone is as by default."""
+    theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+    return Layout(msgspec.structs.replace(settings, options={**theirs, **settings.options}))
