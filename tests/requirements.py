@@ -1,5 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3 and FUSE);
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3, FUSE and
+POSTGRES);
 then they fail. Which tools a test needs, its marks say.
 """
 
@@ -12,7 +13,10 @@ import warnings
 from harness.environments.docker import DockerEnvironment
 from harness.environments.fuse.available import why_missing
 from harness.environments.real.faketime import find_library
+from harness.errors import UsageError
 from results.diagnosis import SparkAndJava
+from targets.hive.sql.postgres import require_driver
+from targets.hive.sql.server import SEARCH_PATH
 from tests.browser_support import find_chromium
 
 
@@ -68,6 +72,16 @@ def missing_etcd():
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
 
 
+def missing_postgres():
+    """Why no PostgreSQL can be started here and spoken to, or `None`."""
+    try:
+        require_driver()
+    except UsageError as error:
+        return str(error)
+    found = shutil.which("postgres", path=SEARCH_PATH)
+    return None if found else "there is no PostgreSQL; apt-get install postgresql"
+
+
 def missing_faketime():
     """Why no process can be given a wrong clock here, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
@@ -77,6 +91,7 @@ NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
+    "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
     "lake": ("HARNESS_REQUIRE_LAKE", missing_lake),

@@ -54,6 +54,7 @@ THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
     "checkers": {"msgspec", "numpy"},
     "targets": {"msgspec"},
+    "targets.hive.sql.postgres": {"msgspec", "psycopg"},
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }

@@ -19,11 +19,16 @@ from harness.vocabularies import Call
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a target is to be set up; `options` has a value for each of its `Option`s."""
+    """How a target is to be set up; `options` has a value for each of its `Option`s.
+
+    `environment` is where, as far as that is known yet: a target may be deployed with other
+    programs in simulation than in processes.
+    """
 
     profile: str
     bugs: tuple[str, ...]
     options: dict[str, Any]
+    environment: str | None = None
 
 
 class NodeRole(msgspec.Struct, frozen=True):

@@ -18,8 +18,8 @@ from targets.hive.client import ClientSettings, MetastoreClient, Selection
 from targets.hive.client.calls import NONCE, event_row
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
+from targets.hive.sql.kinds import DatabaseKind, database_at
 from targets.hive.sql.protocol import Isolation, SqlError
-from targets.hive.sql.remote import StoreDatabase
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
 from targets.hive.wire import Channel, ChannelError
 
@@ -41,6 +41,7 @@ SERVICE: Final = "metastore"
 """Groups. All nodes are one service, led by its database: without that nothing is served. The
 database is alone in the other, so that no fault may destroy what it has synced.
 """
+SIMULATION: Final = "sim"
 DATABASES: Final = ("default", "db1", "db2")
 OUTSIDE_MAX: Final = 2
 _ASK_S: Final = 1.0
@@ -60,6 +61,7 @@ class Layout:
             Address(f"hms{number}", METASTORE_PORT)
             for number in range(1, options["metastores"] + 1)
         )
+        self.database = self._database(settings)
         usual = Selection.SEQUENTIAL if settings.profile == "strict" else Selection.RANDOM
         given = options["selection"] or usual.value
         if given not in [*Selection]:
@@ -79,6 +81,19 @@ class Layout:
             lifetime_s=options["socket_lifetime_ms"] / 1000,
         )
 
+    def _database(self, settings: TargetSettings) -> DatabaseKind:
+        """As asked, else a real one wherever programs run."""
+        usual = DatabaseKind.STORE
+        if settings.environment not in (None, SIMULATION):
+            usual = DatabaseKind.POSTGRES
+        given = settings.options["database"] or usual.value
+        if given not in [*DatabaseKind]:
+            raise UsageError(
+                f"--database is {given!r}; it must be one of: {', '.join(DatabaseKind)}, or leave "
+                "it out: it is postgres in processes and containers, and store in simulation"
+            )
+        return DatabaseKind(given)
+
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
@@ -93,8 +108,12 @@ class HiveSystem:
         """Nothing is asked yet."""
         self._env = env
         self._layout = layout
-        self._database = StoreDatabase(
-            env, Address(DATABASE_NODE, DATABASE_PORT), connect_s=_ASK_S, answer_s=_ASK_S
+        self._database = database_at(
+            env,
+            Address(DATABASE_NODE, DATABASE_PORT),
+            layout.database,
+            connect_s=_ASK_S,
+            answer_s=_ASK_S,
         )
 
     def client(self, process: int) -> MetastoreClient:

@@ -11,6 +11,7 @@ from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
+from targets.hive.sql.kinds import DatabaseKind
 from targets.hive.system import (
     DATABASE,
     DATABASE_NODE,
@@ -70,26 +71,22 @@ class HiveTarget:
         Option("failure-retries", 1, "how often a lost call is sent again", within=(0, 10)),
         Option("socket-lifetime-ms", 0, "clients reconnect after it; 0: never", (0, 3_600_000)),
         Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
+        Option(
+            "database",
+            "",
+            "postgres or store; by default a PostgreSQL, but in simulation the store of ours",
+        ),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare the database, then metastores; raises `UsageError` for impossible settings."""
         layout = Layout(settings)
-        database = NodeSpec(
-            name=DATABASE_NODE,
-            role="db",
-            ports=(DATABASE_PORT,),
-            entry="targets.hive.sql.node:main",
-            config={
-                "port": DATABASE_PORT,
-                "databases": list(layout.databases),
-                "fsync": settings.options["fsync"],
-            },
-        )
+        database, beside = self._database(layout, settings.options)
         config: dict[str, Any] = {
             "port": METASTORE_PORT,
             "database": [DATABASE_NODE, DATABASE_PORT],
+            "database_kind": layout.database.value,
             "profile": settings.profile,
             "bugs": sorted(settings.bugs),
             "event_ttl_ms": settings.options["event_ttl_ms"],
@@ -101,10 +98,37 @@ class HiveTarget:
                 ports=(METASTORE_PORT,),
                 entry="targets.hive.metastore.node:main",
                 config=config,
+                **beside,
             )
             for address in layout.metastores
         ]
         return [*metastores, database]
+
+    def _database(
+        self, layout: Layout, options: Mapping[str, Any]
+    ) -> tuple[NodeSpec, Mapping[str, Any]]:
+        """The node `db`, and what metastores need besides to reach it."""
+        if layout.database is DatabaseKind.POSTGRES:
+            from targets.hive.sql import postgres, server
+
+            postgres.require_driver()
+            node = server.postgres_node(
+                DATABASE_NODE, DATABASE_PORT, layout.databases, fsync=options["fsync"]
+            )
+            return node, server.BESIDE
+        config = {
+            "port": DATABASE_PORT,
+            "databases": list(layout.databases),
+            "fsync": options["fsync"],
+        }
+        node = NodeSpec(
+            name=DATABASE_NODE,
+            role="db",
+            ports=(DATABASE_PORT,),
+            entry="targets.hive.sql.node:main",
+            config=config,
+        )
+        return node, {}
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""

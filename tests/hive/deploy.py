@@ -79,7 +79,7 @@ def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, **opti
     """Deploy, wait until ready, run `body`, tear down; `options` are the target's."""
     target = HiveTarget()
     given = with_defaults("target", "hive", target.options, options)
-    settings = TargetSettings(profile=profile, bugs=bugs, options=given)
+    settings = TargetSettings(profile=profile, bugs=bugs, options=given, environment=environment)
 
     async def main(session):
         system = target.open(Deployment(session.env, settings, session.cluster.nodes))

@@ -11,11 +11,17 @@ from tests.hive.test_metastores import every_operation
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-def test_every_operation_works():
-    deploy(every_operation, environment="process")
+POWER_CUTS = [pytest.mark.postgres, pytest.mark.fuse]
+DATABASES = ["store", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
-def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged():
+@pytest.mark.parametrize("kind", DATABASES)
+def test_every_operation_works(kind):
+    deploy(every_operation, environment="process", database=kind)
+
+
+@pytest.mark.parametrize("kind", ["store", pytest.param("postgres", marks=POWER_CUTS)])
+def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged(kind):
     async def body(hms: Deployed):
         client = hms.new_client()
         await hms.ok(client, "create", "db1.x", nonce="a")
@@ -28,7 +34,7 @@ def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_ackno
         await hms.until_ready()
         assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
 
-    deploy(body, environment="process")
+    deploy(body, environment="process", database=kind)
 
 
 def test_the_store_keeps_its_protocol():

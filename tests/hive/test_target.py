@@ -37,6 +37,23 @@ def test_nodes_are_metastores_and_their_database():
         HiveTarget().nodes(settings(selection="sideways"))
 
 
+@pytest.mark.parametrize("environment", [None, "sim", "process", "docker"])
+def test_the_database_is_real_wherever_programs_run(environment, monkeypatch):
+    def database(**options):
+        asked = msgspec.structs.replace(settings(**options), environment=environment)
+        return HiveTarget().nodes(asked)[-1]
+
+    monkeypatch.setattr("targets.hive.sql.postgres.require_driver", lambda: None)
+    on_env = database().entry is not None
+    assert on_env is (environment in (None, "sim"))
+    assert database(database="store").entry is not None
+    real = database(database="postgres", fsync=False)
+    assert real.command[0] == "postgres"
+    assert "fsync = off" in real.files["postgresql.conf"]
+    with pytest.raises(UsageError):
+        database(database="derby")
+
+
 def test_the_target_names_its_workload_and_kudu_keeps_its_own():
     def case(*words):
         return case_from(parse_case_options(Parser(prog="t"), words), 1)

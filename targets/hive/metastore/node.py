@@ -1,6 +1,7 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
-`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`.
+`config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
+`clean_every_s`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from targets.hive.bugs import bugs_of
 from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
-from targets.hive.sql.remote import StoreDatabase
+from targets.hive.sql.kinds import DatabaseKind, database_at
 from targets.hive.wire import serve
 
 __all__ = ["MetastoreConfig", "main"]
@@ -30,6 +31,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     port: int
     database: tuple[str, int]
+    database_kind: DatabaseKind = DatabaseKind.STORE
     profile: str = "strict"
     bugs: tuple[str, ...] = ()
     event_ttl_ms: int = 86_400_000
@@ -42,7 +44,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         settings = msgspec.convert(config, MetastoreConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
-    transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
+    database = database_at(env, Address(*settings.database), settings.database_kind)
+    transactions = Transactions(env, database)
     service = Service(env, transactions, bugs_of(settings.profile, settings.bugs))
     connections = 0
 

@@ -33,11 +33,15 @@ REQUESTS: Final = "REQUESTS"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns in order; `serial` is filled in by the database where it is left out."""
+    """Columns in order; `serial` is filled in by the database where it is left out.
+
+    `numbers`: which columns beside that one are numbers; all others are texts. No value is null.
+    """
 
     columns: tuple[str, ...]
     unique: tuple[tuple[str, ...], ...]
     serial: str = ""
+    numbers: tuple[str, ...] = ()
 
 
 SCHEMA: Final[Mapping[str, Table]] = {
@@ -47,15 +51,22 @@ SCHEMA: Final[Mapping[str, Table]] = {
         (("TBL_ID",), ("DB_NAME", "TBL_NAME")),
         "TBL_ID",
     ),
-    PARAMETERS: Table(("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),)),
+    PARAMETERS: Table(
+        ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
+    ),
     # EVENT_ID is not unique in Hive's schema either, or HIVE-16886 could not have happened.
     LOG: Table(
         ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
         (("NL_ID",),),
         "NL_ID",
+        numbers=("EVENT_ID", "EVENT_TIME"),
     ),
-    SEQUENCE: Table(("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"), (("NNI_ID",),)),
-    REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),)),
+    SEQUENCE: Table(
+        ("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"),
+        (("NNI_ID",),),
+        numbers=("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"),
+    ),
+    REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),), numbers=("MADE_AT",)),
 }
 
 
