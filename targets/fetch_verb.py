@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path  # determinism: no part of a node
 from typing import Any, Final
 
 __all__ = ["main"]

@@ -1,17 +1,16 @@
 """The checker of linearizability over the tables of a metastore, renames and lists included.
 
-What is not linearizable is judged again under what the profile permits: drops that do nothing because
-another drop or a rename came first, changes that are of a table under its new name, gets that show
-what is under way, changes that were sent twice and act twice. Reported are as few permits as explain
-all: none of them can be left out.
+What is not linearizable is judged again under what the profile permits: drops that do nothing
+because another drop or a rename came first, changes that are of a table under its new name, gets
+that show what is under way, changes that were sent twice and act twice. Reported are as few permits
+as explain all: none of them can be left out.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,6 +44,7 @@ from harness.permits import (
     DROP_RENAMED,
     DROP_TWICE,
     TORN_GET,
+    Permit,
     permits_of,
 )
 from harness.vocabularies.hms import READS
@@ -120,19 +120,13 @@ class HmsLinearizable:
     ) -> CheckResult:
         permits = permits_of(history)
         able = [name for name in EXPLAINING if name in permits]
-        allowed: Sequence[str] = able
-        outcome = self._relaxed_outcome(converted, allowed, end_s) if able else None
-        if outcome is not None and outcome.result is Result.OK:
-            for name in able[::-1]:
-                fewer = [one for one in allowed if one != name]
-                if not fewer:
-                    break
-                found = self._relaxed_outcome(converted, fewer, end_s)
-                if found.result is Result.OK:
-                    allowed, outcome = fewer, found
-            counts = _counts(converted, outcome, allowed)
-            return permitted_result(strict, permits, counts, (), strict.details)
-        undecided = outcome is not None and outcome.result is Result.UNKNOWN
+        tries = [(able[:size], False) for size in range(1, len(able) + 1)]
+        undecided = False
+        for allowed, lost in [*tries, (able, True)] if able else ():
+            outcome = self._relaxed_outcome(converted, allowed, end_s, lost=lost)
+            if outcome.result is Result.OK:
+                return self._permitted(strict, permits, converted, outcome, allowed, end_s, lost)
+            undecided = outcome.result is Result.UNKNOWN
         if undecided:
             reason = f"{strict.reason}; whether the profile permits that could not be decided"
             details = {**strict.details, "rule": "undecided", "limited": True}
@@ -142,12 +136,33 @@ class HmsLinearizable:
             strict = replace_result(strict, explanation=(*strict.explanation, text))
         return permit_rules(strict, permits)
 
+    def _permitted(
+        self,
+        strict: CheckResult,
+        permits: Mapping[str, Permit],
+        converted: MetastoreHistory,
+        outcome: CheckOutcome,
+        allowed: Sequence[str],
+        end_s: float,
+        lost: bool,
+    ) -> CheckResult:
+        """What these permits explain, without those that it does not take."""
+        for name in [*allowed][::-1]:
+            fewer = [one for one in allowed if one != name]
+            if not fewer:
+                break
+            found = self._relaxed_outcome(converted, fewer, end_s, lost=lost)
+            if found.result is Result.OK:
+                allowed, outcome = fewer, found
+        counts = _counts(converted, outcome, allowed)
+        return permitted_result(strict, permits, counts, (), strict.details)
+
     def _relaxed_outcome(
-        self, converted: MetastoreHistory, allowed: Sequence[str], end_s: float
+        self, converted: MetastoreHistory, allowed: Sequence[str], end_s: float, *, lost: bool
     ) -> CheckOutcome:
         return check_operations(
             LaxMetastore().to_model(),
-            list(_relaxed(converted, allowed)),
+            list(_relaxed(converted, allowed, lost=lost)),
             timeout_s=max(0.0, end_s - time.monotonic()),
             limits=self._limits,
             explained=False,
@@ -171,13 +186,20 @@ def _overlapping(
     )
 
 
-def _relaxed(converted: MetastoreHistory, allowed: Sequence[str]) -> Iterator[MetastoreOperation]:
-    """The operations, each with what it may do besides."""
+def _relaxed(
+    converted: MetastoreHistory, allowed: Sequence[str], *, lost: bool = True
+) -> Iterator[MetastoreOperation]:
+    """The operations, each with what it may do besides.
+
+    Without `lost`, what others do to it are only those that were acknowledged: a lost rename may
+    yet come at any time, and leaves little that is not possible.
+    """
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
     changes = [one for one in every if not model.read_only(one.input, one.said)]
-    drops = [one for one in changes if one.input.f == "drop"]
-    renames = [one for one in changes if one.input.f == "rename"]
+    takers = [one for one in changes if lost or not one.is_unknown]
+    drops = [one for one in takers if one.input.f == "drop"]
+    renames = [one for one in takers if one.input.f == "rename"]
 
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
@@ -192,11 +214,13 @@ def _relaxed(converted: MetastoreHistory, allowed: Sequence[str]) -> Iterator[Me
             torn = said.nonce is not None and said.nonce in nonces
             yield replace(operation, output=said._replace(nonce=None)) if torn else operation
         elif given.f == "drop" and operation in changes:
-            takers = [
-                *(drops if DROP_TWICE in allowed else ()),
-                *(renames if DROP_MISSED in allowed else ()),
-            ]
-            meanwhile = _overlapping(operation, takers)
+            meanwhile = _overlapping(
+                operation,
+                [
+                    *(drops if DROP_TWICE in allowed else ()),
+                    *(renames if DROP_MISSED in allowed else ()),
+                ],
+            )
             idle = any(other.input.name == given.name for other in meanwhile)
             yield replace(operation, input=given._replace(idle=idle, others=named(operation)))
         elif given.f in {"alter", "rename"} and operation in changes:

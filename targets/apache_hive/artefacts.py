@@ -2,24 +2,36 @@
 
 The metastore's own archive brings no Hadoop, which it needs for its configuration and file systems.
 What stands in the folder was hashed when it was fetched; the stamp, written last, is the hash of
-the list itself, so that another list is another folder to fetch.
+the list itself and of the listener's source: where they are others, all is fetched anew.
 """
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from pathlib import Path  # determinism: no part of a node
 from typing import Final, NamedTuple
 
 from harness.cachefolder import cache_folder
 from harness.errors import UsageError
 
-__all__ = ["ARCHIVE", "STAMP", "VERSION", "Artefact", "folder", "lock_digest", "lock_of", "require"]
+__all__ = [
+    "ARCHIVE",
+    "LISTENER",
+    "STAMP",
+    "VERSION",
+    "Artefact",
+    "folder",
+    "lock_digest",
+    "lock_of",
+    "require",
+]
 
 VERSION: Final = "4.0.1"
 ARCHIVE: Final = "hive-standalone-metastore-server"
 """The artefact that is an archive; all others are jars beside it."""
 STAMP: Final = "complete"
+LISTENER: Final = Path(__file__).parent / "EventLog.java"
+"""The source of what is compiled against them."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 
@@ -53,12 +65,12 @@ def lock_of(text: str) -> tuple[Artefact, ...]:
 
 def lock_text() -> str:
     """The list that this target is made for."""
-    return _LOCK.read_text(encoding="utf-8")  # determinism: data of the package, read once
+    return _LOCK.read_text(encoding="utf-8")
 
 
 def lock_digest() -> str:
-    """What the stamp of a folder says that holds all of the list."""
-    return hashlib.sha256(lock_text().encode()).hexdigest()
+    """What the stamp of a folder says that holds all of the list, and the listener."""
+    return hashlib.sha256(lock_text().encode() + LISTENER.read_bytes()).hexdigest()
 
 
 def folder() -> Path:
@@ -70,7 +82,7 @@ def require() -> Path:
     """The folder with all of them; raises `UsageError` where they were not fetched."""
     place = folder()
     stamp = place / STAMP
-    said = stamp.read_text(encoding="utf-8") if stamp.is_file() else None  # determinism: deployed
+    said = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
     if said != lock_digest():
         state = "are not there" if said is None else "are those of another version of this harness"
         raise UsageError(

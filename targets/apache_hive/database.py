@@ -1,72 +1,28 @@
-"""PostgreSQL 15 as the node `db`, with the schema that Hive's release brings."""
+"""The node `db`: the PostgreSQL of the bundled metastores, with the schema of Hive's release.
+
+What is in it is read beside the metastores, by the names of Hive's own tables.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
+from pathlib import Path  # determinism: no part of a node
 from typing import Any, Final
 
-import psycopg
-
-from harness.cluster import NodeSpec, ReadyCommand
+from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
+from targets.apache_hive.messages import event_of
+from targets.hive.client.calls import NONCE, event_row
+from targets.hive.sql.postgres import DATABASE, USER
+from targets.hive.sql.server import server_node
+from targets.hive.system import DATABASE_NODE, DATABASE_PORT
 
-__all__ = ["DATABASE_NODE", "DATABASE_PORT", "NAME", "USER", "database_spec", "read_rows"]
+__all__ = ["database_node", "read_rows"]
 
-DATABASE_NODE: Final = "db"
-DATABASE_PORT: Final = 5432
-NAME: Final = "metastore"
-USER: Final = "postgres"
 _SCHEMA: Final = "hive/scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
-_BIN: Final = "/usr/lib/postgresql/15/bin"
-_CONFIGURATION: Final = f"""
-listen_addresses = '{{host}}'
-port = {{port:{DATABASE_PORT}}}
-unix_socket_directories = ''
-hba_file = '{{files}}/pg_hba.conf'
-shared_buffers = 32MB
-dynamic_shared_memory_type = mmap
-max_connections = 400
-idle_in_transaction_session_timeout = 2s
-"""
-"""Each metastore has pools of some 40 connections. One that is paused in the middle of a transaction
-would stop the other for as long without the last line."""
-_LOAD: Final = (
-    f"echo 'create database {NAME};' | {_BIN}/postgres --single -D {{data}}/pg postgres && "
-    # A command ends where a semicolon is followed by two newlines (postgres(1), -j).
-    f"""(cat {{files}}/schema.sql; printf '\\n\\nselect * from "VERSION";\\n\\n') | """
-    f"{_BIN}/postgres --single -j -D {{data}}/pg {NAME} | grep -F 'SCHEMA_VERSION = \"4.0.0\"'"
-)
-
-
-def database_spec(place: Path) -> NodeSpec:
-    """The node; `place` is where the artefacts are."""
-    schema = (place / _SCHEMA).read_text(encoding="utf-8")  # determinism: deployed, as a file
-    return NodeSpec(
-        name=DATABASE_NODE,
-        role="db",
-        ports=(DATABASE_PORT,),
-        user="postgres",  # it refuses to run as root
-        files={
-            "postgresql.conf": _CONFIGURATION,
-            "pg_hba.conf": "host all all all trust\n",
-            "schema.sql": schema,
-        },
-        setup=(
-            (f"{_BIN}/initdb", "--pgdata={data}/pg", f"--username={USER}", "--no-sync"),
-            ("sh", "-c", _LOAD),
-        ),
-        command=(
-            *(f"{_BIN}/postgres", "-D", "{data}/pg"),
-            "--config-file={files}/postgresql.conf",
-        ),
-        ready=ReadyCommand(
-            (f"{_BIN}/pg_isready", "--host={host}", f"--port={{port:{DATABASE_PORT}}}")
-        ),
-        faulty_disk=True,
-        debian_package="postgresql-15",
-    )
-
-
+_CONNECTIONS_MAX: Final = 400
+"""Each metastore has pools of some 40 connections."""
+_IDLE_S: Final = 2.0
 _TABLES: Final = """
 select d."NAME" || '.' || t."TBL_NAME", t."TBL_ID", p."PARAM_VALUE"
 from "TBLS" t join "DBS" d using ("DB_ID")
@@ -77,33 +33,53 @@ _ORPHANS: Final = """
 select distinct "TBL_ID" from "TABLE_PARAMS"
 where "TBL_ID" not in (select "TBL_ID" from "TBLS") order by 1
 """
+_EVENTS: Final = """
+select "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "MESSAGE" from "NOTIFICATION_LOG" order by "NL_ID"
+"""
 _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
 
-async def read_rows(env: ClientEnv, *, nonce: str, timeout_s: float) -> dict[str, Any] | None:
-    """What the database holds of one moment, as `HiveSystem.snapshot` has it; `None` where it does
-    not answer. `nonce` is the parameter of tables that holds theirs.
+def database_node(place: Path) -> NodeSpec:
+    """The node; `place` is where the artefacts are.
+
+    The file is a dump of Hive's, with a semicolon and an empty line after each statement, as
+    PostgreSQL's single-user mode wants them. Where one failed, metastores refuse to start.
     """
+    schema = (place / _SCHEMA).read_text(encoding="utf-8")
+    return server_node(
+        DATABASE_NODE,
+        DATABASE_PORT,
+        f"{schema}\n\n",
+        idle_s=_IDLE_S,
+        connections_max=_CONNECTIONS_MAX,
+    )
+
+
+async def read_rows(env: ClientEnv, *, timeout_s: float) -> dict[str, Any] | None:
+    """What the database holds of one moment, as `targets.hive.system` has it; `None` where it does
+    not answer.
+    """
+    import psycopg
+
     host, port = env.endpoint(Address(DATABASE_NODE, DATABASE_PORT))
-    seconds = max(2, round(timeout_s))
     try:
-        connection = await psycopg.AsyncConnection.connect(
-            host=host,
-            port=port,
-            dbname=NAME,
-            user=USER,
-            connect_timeout=seconds,
-            options=f"-c statement_timeout={seconds}s -c default_transaction_isolation=serializable",
-        )
-        async with connection:
-            tables = await (await connection.execute(_TABLES, (nonce,))).fetchall()
-            orphans = await (await connection.execute(_ORPHANS)).fetchall()
-            sequence = await (await connection.execute(_SEQUENCE)).fetchall()
-    except psycopg.Error:
+        async with asyncio.timeout(timeout_s):
+            connection = await psycopg.AsyncConnection.connect(
+                host=host, port=port, dbname=DATABASE, user=USER
+            )
+            async with connection:
+                await connection.set_isolation_level(psycopg.IsolationLevel.SERIALIZABLE)
+                tables = await (await connection.execute(_TABLES, (NONCE,))).fetchall()
+                orphans = await (await connection.execute(_ORPHANS)).fetchall()
+                events = await (await connection.execute(_EVENTS)).fetchall()
+                sequence = await (await connection.execute(_SEQUENCE)).fetchall()
+    except (TimeoutError, psycopg.Error, OSError):
         return None
+    if not sequence:
+        return None  # the schema is not loaded yet
     return {
         "tables": [list(row) for row in tables],
         "orphans": [row[0] for row in orphans],
-        "events": [],
-        "next_event": sequence[0][0] if sequence else 1,
+        "events": [event_row(event_of(*row)) for row in events],
+        "next_event": sequence[0][0],
     }

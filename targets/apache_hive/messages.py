@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from pymetastore.hive_metastore import ThriftHiveMetastore as service
-from pymetastore.hive_metastore import ttypes
+import msgspec
+from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift import TSerialization
+from thrift.protocol.TJSONProtocol import TJSONProtocolFactory
 from thrift.Thrift import TException
 
 from targets.hive import api
 
-__all__ = ["Exchange", "error_of", "exchange_for", "greeting"]
+__all__ = ["Exchange", "error_of", "event_of", "exchange_for", "greeting"]
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
@@ -39,8 +41,8 @@ def _nothing(answer: Any) -> None:
 def _exchange(method: str, read: Callable[[Any], Any] = _nothing, **arguments: Any) -> Exchange:
     return Exchange(
         method,
-        getattr(service, f"{method}_args")(**arguments),
-        getattr(service, f"{method}_result"),
+        getattr(ThriftHiveMetastore, f"{method}_args")(**arguments),
+        getattr(ThriftHiveMetastore, f"{method}_result"),
         read,
     )
 
@@ -69,12 +71,33 @@ def _view(table: api.MetaTable) -> Any:
 
 
 def _table(found: Any) -> api.MetaTable:
-    columns = tuple(column.name for column in found.sd.cols)
+    columns = tuple(column.name for column in found.sd.cols or ())
     return api.MetaTable(found.dbName, found.tableName, columns, dict(found.parameters))
 
 
 def _names(metas: Any) -> list[tuple[str, str]]:
     return sorted((meta.dbName, meta.tableName) for meta in metas)
+
+
+def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
+    """An event, from its message in Hive's JSON, which has tables in Thrift's own."""
+    said = msgspec.json.decode(message)
+    kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
+    sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
+    before, after = (None if name is None else _table_of(said[name]) for name in sides)
+    return api.Event(ident, time_s * 1000, kind, before, after)
+
+
+def _table_of(text: str) -> api.MetaTable:
+    found = TSerialization.deserialize(ttypes.Table(), text.encode(), TJSONProtocolFactory())
+    return _table(found)
+
+
+def _events(answer: Any) -> list[api.Event]:
+    return [
+        event_of(each.eventId, each.eventTime, each.eventType, each.message)
+        for each in answer.events
+    ]
 
 
 def _context() -> Any:
@@ -124,7 +147,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
             return _exchange("get_current_notificationEventId", lambda found: found.eventId)
         case api.GetNextEvents(last, most):
             request = ttypes.NotificationEventRequest(last, most)
-            return _exchange("get_next_notification", lambda found: found.events, rqst=request)
+            return _exchange("get_next_notification", _events, rqst=request)
     raise TypeError(f"{type(call).__name__} is not among the calls of this client")
 
 

@@ -6,15 +6,15 @@ Two places stand on the class path: the cache of this machine, and where the ima
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path  # determinism: no part of a node
 from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.cluster import NodeSpec, ReadyPort
-from targets.apache_hive.database import DATABASE_NODE, DATABASE_PORT, NAME, USER
-from targets.hive.system import METASTORE_PORT
+from targets.hive.sql.postgres import DATABASE, USER
+from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT
 
-__all__ = ["IMAGE_PLACE", "metastore_spec"]
+__all__ = ["IMAGE_PLACE", "metastore_node"]
 
 IMAGE_PLACE: Final = "/opt/apache-hive"
 _OPENED: Final = (
@@ -26,7 +26,7 @@ _OPENED: Final = (
 _MEMORY: Final = ("-Xmx384m", "-XX:+UseSerialGC")
 _CHECK_JAVA: Final = (
     r"""java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || """
-    """{ echo 'Hive Metastore needs Java 17 or newer (Debian: openjdk-17-jre-headless); this is:'; """
+    """{ echo 'Hive Metastore needs Java 17 or newer (Debian: openjdk-17-jre-headless), not:'; """
     """java -version 2>&1; exit 1; }"""
 )
 _START_S: Final = 120.0
@@ -35,7 +35,7 @@ _START_S: Final = 120.0
 def _settings() -> Mapping[str, str]:
     return {
         "javax.jdo.option.ConnectionURL": (
-            f"jdbc:postgresql://{{peer:{DATABASE_NODE}:{DATABASE_PORT}}}/{NAME}"
+            f"jdbc:postgresql://{{peer:{DATABASE_NODE}:{DATABASE_PORT}}}/{DATABASE}"
             "?connectTimeout=5&loginTimeout=5"
         ),
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
@@ -45,6 +45,10 @@ def _settings() -> Mapping[str, str]:
         "metastore.thrift.bind.host": "{host}",
         # 2 s by default: that is how long the loser of two creates would wait to be told so.
         "metastore.hmshandler.retry.interval": "300ms",
+        "metastore.transactional.event.listeners": "harness.EventLog",
+        "metastore.event.message.factory": (
+            "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
+        ),
         # Without: whoever reads the notification log must be a proxy user of Hadoop's.
         "hive.metastore.event.db.notification.api.auth": "false",
     }
@@ -58,9 +62,10 @@ def _site(settings: Mapping[str, str]) -> str:
     return "\n".join(["<configuration>", *lines, "</configuration>", ""])
 
 
-def metastore_spec(name: str, after: str, place: Path) -> NodeSpec:
+def metastore_node(name: str, after: str, place: Path) -> NodeSpec:
     """One metastore, which starts once `after` is ready: each writes to an empty database first."""
-    jars = [f"{root}/{part}/*" for root in (place, IMAGE_PLACE) for part in ("hive/lib", "hadoop")]
+    parts = ("listener", "hive/lib/*", "hadoop/*")
+    jars = [f"{root}/{part}" for root in (place, IMAGE_PLACE) for part in parts]
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     return NodeSpec(
         name=name,

@@ -10,12 +10,11 @@ from typing import Any, Final
 from harness.env import Address, ClientEnv
 from harness.plugins import Convergence, NodeRole, Roles
 from targets.apache_hive.connection import ThriftDoor
-from targets.apache_hive.database import DATABASE_NODE, read_rows
+from targets.apache_hive.database import read_rows
 from targets.hive import api
 from targets.hive.bugs import Bug
 from targets.hive.client import MetastoreClient
-from targets.hive.client.calls import NONCE
-from targets.hive.system import DATABASE, SERVICE, Layout
+from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.wire import ChannelError
 
 __all__ = ["ApacheHiveSystem"]
@@ -85,7 +84,7 @@ class ApacheHiveSystem:
             pending.append("the database does not answer")
         if not self._has_databases:
             pending.append("the databases are not made yet")
-        at = None if pending or rows is None else {"tables": rows["tables"]}
+        at = None if pending or rows is None else {"event": rows["next_event"] - 1}
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
@@ -94,7 +93,7 @@ class ApacheHiveSystem:
         rows = await self._rows()
         return {
             "rows": rows,
-            "at": None if rows is None else {"tables": rows["tables"]},
+            "at": None if rows is None else {"event": rows["next_event"] - 1},
             "metastores": {
                 name: None if tables is None else [".".join(table) for table in tables]
                 for name, tables in shown.items()
@@ -103,7 +102,7 @@ class ApacheHiveSystem:
         }
 
     async def _rows(self) -> dict[str, Any] | None:
-        return await read_rows(self._env, nonce=NONCE, timeout_s=_ASK_S)
+        return await read_rows(self._env, timeout_s=_ASK_S)
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from harness.errors import UsageError
 from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.apache_hive.artefacts import VERSION, require
+from targets.apache_hive.database import database_node
+from targets.apache_hive.metastore import metastore_node
 from targets.hive.permits import EVENTS, permits_of_profile
-from targets.hive.system import DATABASE, SERVICE, Layout
+from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.target import HiveTarget
 
 if TYPE_CHECKING:
@@ -30,11 +32,6 @@ _OPTIONS: Final = (
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
-_NO_LOG: Final = Permit(
-    name="no-event-log",
-    why="Hive's DbNotificationListener, which writes the events, is not in what Maven Central has",
-    rules={EVENTS: ("lost", "replay")},
-)
 _HIVE4: Final = (
     Permit(
         name=CHANGE_RENAMED,
@@ -64,7 +61,9 @@ class ApacheHiveTarget:
 
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "apache-hive"
-    doc: ClassVar[str] = f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    doc: ClassVar[str] = (
+        f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    )
     vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
     profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
     bugs: ClassVar[Mapping[str, str]] = {}
@@ -88,21 +87,17 @@ class ApacheHiveTarget:
                 f"the target 'apache-hive' needs {', '.join(missing)}, which is not installed; pip "
                 "install 'catalog-harness[hive]'"
             )
-        from targets.apache_hive.database import DATABASE_NODE, database_spec
-        from targets.apache_hive.metastore import metastore_spec
-
         place = require()
         names = [address.node for address in _layout(settings).metastores]
         before = [DATABASE_NODE, *names]
         metastores = [
-            metastore_spec(name, after, place)
-            for name, after in zip(names, before, strict=False)
+            metastore_node(name, after, place) for name, after in zip(names, before, strict=False)
         ]
-        return [*metastores, database_spec(place)]
+        return [*metastores, database_node(place)]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise, and what these metastores lack."""
-        found = [*permits_of_profile(settings.profile), _NO_LOG]
+        """What the profile does not promise."""
+        found = permits_of_profile(settings.profile)
         return [*found, *_HIVE4] if settings.profile == "hive4" else found
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:

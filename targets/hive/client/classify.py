@@ -6,6 +6,7 @@
 | AlreadyExists, NoSuchObject, InvalidOperation, InvalidObject at first    | fail             |
 | the same after an attempt that may have been carried out                | info             |
 | MetaException, no answer                                                | info             |
+| any of these that tells of a database that failed                       | info             |
 | MetaException that tells of a duplicate key                             | fail             |
 | no connection                                                           | fail             |
 
@@ -26,6 +27,9 @@ INTERNAL: Final = "TApplicationException"
 """What a real metastore says where it failed with what it does not declare. It proves nothing."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
+_DATABASE_FAILED: Final = re.compile(r"FATAL:|PSQLException|REMOTE database")
+"""Real metastores say NoSuchObject, or that a table's database is of another kind, where they could
+not read it; so these say nothing of the table."""
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",
     "NoSuchObjectException": "no-such-object",
@@ -52,6 +56,8 @@ def retries(error: MetastoreError) -> bool:
 
 def proof_of(error: MetastoreError) -> Proof:
     """What the attempt that was answered with this exception did."""
+    if _DATABASE_FAILED.search(error.message):
+        return Proof.UNKNOWN
     if error.kind in REFUSALS or _DUPLICATE.search(error.message):
         return Proof.NOTHING
     return Proof.UNKNOWN

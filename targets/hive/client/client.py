@@ -121,7 +121,11 @@ class MetastoreClient:
     ) -> Completion:
         value = {"result": result_of(error)}
         if not call.mutates:
-            absent = isinstance(call, hms.Get) and error.kind == api.NO_SUCH_OBJECT
+            absent = (
+                isinstance(call, hms.Get)
+                and error.kind == api.NO_SUCH_OBJECT
+                and proof_of(error) is Proof.NOTHING
+            )
             if absent:
                 return self._end(operation, OpType.OK, value, None)
             return self._end(operation, OpType.FAIL, None, operation.error)
