@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_result
 
@@ -49,7 +49,7 @@ from harness.permits import (
 )
 from harness.vocabularies.hms import READS
 
-__all__ = ["HmsLinearizable"]
+__all__ = ["EXPLAINING", "HmsLinearizable"]
 
 CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
@@ -120,12 +120,15 @@ class HmsLinearizable:
     ) -> CheckResult:
         permits = permits_of(history)
         able = [name for name in EXPLAINING if name in permits]
-        tries = [(able[:size], False) for size in range(1, len(able) + 1)]
+        hints = hinted(converted, history)
+        growing = [able[:size] for size in range(1, len(able) + 1)]
+        tries = [_Try(allowed, hints) for allowed in growing]
+        tries += [_Try(able), _Try(able, lost=True)] if able else []
         undecided = False
-        for allowed, lost in [*tries, (able, True)] if able else ():
-            outcome = self._relaxed_outcome(converted, allowed, end_s, lost=lost)
+        for each in tries:
+            outcome = self._outcome(converted, each, end_s)
             if outcome.result is Result.OK:
-                return self._permitted(strict, permits, converted, outcome, allowed, end_s, lost)
+                return self._permitted(strict, permits, converted, each, outcome, end_s)
             undecided = outcome.result is Result.UNKNOWN
         if undecided:
             reason = f"{strict.reason}; whether the profile permits that could not be decided"
@@ -141,28 +144,25 @@ class HmsLinearizable:
         strict: CheckResult,
         permits: Mapping[str, Permit],
         converted: MetastoreHistory,
+        found: _Try,
         outcome: CheckOutcome,
-        allowed: Sequence[str],
         end_s: float,
-        lost: bool,
     ) -> CheckResult:
         """What these permits explain, without those that it does not take."""
-        for name in [*allowed][::-1]:
-            fewer = [one for one in allowed if one != name]
-            if not fewer:
+        for name in [*found.allowed][::-1]:
+            fewer = found._replace(allowed=[one for one in found.allowed if one != name])
+            if not fewer.allowed:
                 break
-            found = self._relaxed_outcome(converted, fewer, end_s, lost=lost)
-            if found.result is Result.OK:
-                allowed, outcome = fewer, found
-        counts = _counts(converted, outcome, allowed)
+            again = self._outcome(converted, fewer, end_s)
+            if again.result is Result.OK:
+                found, outcome = fewer, again
+        counts = _counts(converted, outcome, found)
         return permitted_result(strict, permits, counts, (), strict.details)
 
-    def _relaxed_outcome(
-        self, converted: MetastoreHistory, allowed: Sequence[str], end_s: float, *, lost: bool
-    ) -> CheckOutcome:
+    def _outcome(self, converted: MetastoreHistory, each: _Try, end_s: float) -> CheckOutcome:
         return check_operations(
             LaxMetastore().to_model(),
-            list(_relaxed(converted, allowed, lost=lost)),
+            _relaxed(converted, each),
             timeout_s=max(0.0, end_s - time.monotonic()),
             limits=self._limits,
             explained=False,
@@ -170,6 +170,36 @@ class HmsLinearizable:
 
 
 # --- what permits allow ------------------------------------------------------------------------
+
+
+class _Try(NamedTuple):
+    """How much is allowed. `hints` are the operations as the log of events has them, if it does.
+
+    Without `lost`, what may come between the steps of an operation is only what was acknowledged: a
+    lost rename may yet come at any time, and leaves little that is not possible.
+    """
+
+    allowed: Sequence[str]
+    hints: Sequence[MetastoreOperation] | None = None
+    lost: bool = False
+
+
+def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
+    """The operations, each with what it may do besides, and when, as far as hints say so."""
+    every = list(_lax(converted, each))
+    if each.hints is None:
+        return every
+    placed = {hint.id: hint for hint in each.hints}
+    return [
+        operation if hint is None else _placed(operation, hint)
+        for operation in every
+        if (hint := placed.get(operation.id)) is not None or operation.id >= COPY
+    ]
+
+
+def _placed(operation: MetastoreOperation, hint: MetastoreOperation) -> MetastoreOperation:
+    output = hint.output if operation.is_unknown else operation.output
+    return replace(operation, call=hint.call, return_time=hint.return_time, output=output)
 
 
 def _end(operation: MetastoreOperation) -> float:
@@ -186,18 +216,12 @@ def _overlapping(
     )
 
 
-def _relaxed(
-    converted: MetastoreHistory, allowed: Sequence[str], *, lost: bool = True
-) -> Iterator[MetastoreOperation]:
-    """The operations, each with what it may do besides.
-
-    Without `lost`, what others do to it are only those that were acknowledged: a lost rename may
-    yet come at any time, and leaves little that is not possible.
-    """
+def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation]:
+    allowed = each.allowed
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
     changes = [one for one in every if not model.read_only(one.input, one.said)]
-    takers = [one for one in changes if lost or not one.is_unknown]
+    takers = [one for one in changes if each.lost or not one.is_unknown]
     drops = [one for one in takers if one.input.f == "drop"]
     renames = [one for one in takers if one.input.f == "rename"]
 
@@ -244,11 +268,10 @@ def _is_done(operation: MetastoreOperation) -> bool:
     return operation.said is not UNKNOWN and operation.said.result == "ok"
 
 
-def _counts(
-    converted: MetastoreHistory, outcome: CheckOutcome, allowed: Sequence[str]
-) -> dict[str, int]:
+def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
     """How often each permit was needed in the order that was found: once at least."""
-    by_id = {operation.id: operation for operation in _relaxed(converted, allowed)}
+    by_id = {operation.id: operation for operation in _relaxed(converted, each)}
+    allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}
     model = LaxMetastore().to_model()
     states: frozenset[Any] = model.init()
