@@ -175,8 +175,8 @@ class HmsLinearizable:
 class _Try(NamedTuple):
     """How much is allowed. `hints` are the operations as the log of events has them, if it does.
 
-    Without `lost`, what may come between the steps of an operation is only what was acknowledged: a
-    lost rename may yet come at any time, and leaves little that is not possible.
+    Without `lost`, only renames that were done come between the steps of an operation: a lost one may
+    yet come at any time, and leaves little that is not possible.
     """
 
     allowed: Sequence[str]
@@ -221,9 +221,11 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
     changes = [one for one in every if not model.read_only(one.input, one.said)]
-    takers = [one for one in changes if each.lost or not one.is_unknown]
-    drops = [one for one in takers if one.input.f == "drop"]
-    renames = [one for one in takers if one.input.f == "rename"]
+    placed = {hint.id: hint for hint in each.hints or ()}
+    drops = [one for one in changes if one.input.f == "drop"]
+    renames = [placed.get(one.id, one) for one in changes if one.input.f == "rename"]
+    if not each.lost:
+        renames = [one for one in renames if not one.is_unknown]
 
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED

@@ -34,7 +34,8 @@ select distinct "TBL_ID" from "TABLE_PARAMS"
 where "TBL_ID" not in (select "TBL_ID" from "TBLS") order by 1
 """
 _EVENTS: Final = """
-select "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "MESSAGE" from "NOTIFICATION_LOG" order by "NL_ID"
+select "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "MESSAGE" from "NOTIFICATION_LOG"
+order by "EVENT_ID", "NL_ID"
 """
 _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
