@@ -29,13 +29,13 @@ from targets.hive import api
 from targets.hive.bugs import Bug
 from targets.hive.client.calls import ClientCall, call_of, event_row, plan, read_answer
 from targets.hive.client.classify import Proof, proof_of, result_of, retries
+from targets.hive.client.connection import Connect, Connection, Door
 from targets.hive.client.settings import ClientSettings
 from targets.hive.client.uris import Uris
-from targets.hive.wire import Channel, ChannelError
+from targets.hive.wire import ChannelError
 
 __all__ = ["MetastoreClient", "NoMetastoreError"]
 
-_reply: Final = msgspec.msgpack.Decoder(api.Reply)
 EVENTS_PER_POLL: Final = 100
 MUTATING: Final = (
     api.CreateTable,
@@ -72,9 +72,14 @@ class MetastoreClient:
         *,
         process: int,
         bugs: frozenset[Bug],
+        connect: Connect | None = None,
     ) -> None:
-        """Speak to `metastores`, in the order in which the deployment lists them."""
+        """Speak to `metastores`, in the order in which the deployment lists them.
+
+        `connect` opens connections; by default to the bundled metastores.
+        """
         self._env = env
+        self._connect: Connect = connect or Door(env)
         self._settings = settings
         self._bugs = bugs
         self._uris = Uris(
@@ -85,7 +90,7 @@ class MetastoreClient:
         )
         self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
         self._count = 0
-        self._channel: Channel | None = None
+        self._channel: Connection | None = None
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
@@ -125,7 +130,11 @@ class MetastoreClient:
     ) -> Completion:
         value = {"result": result_of(error)}
         if not call.mutates:
-            absent = isinstance(call, hms.Get) and error.kind == api.NO_SUCH_OBJECT
+            absent = (
+                isinstance(call, hms.Get)
+                and error.kind == api.NO_SUCH_OBJECT
+                and proof_of(error) is Proof.NOTHING
+            )
             refused = isinstance(call, hms_tokens.Verify) and error.kind == api.INVALID_TOKEN
             if absent or refused:
                 return self._end(operation, OpType.OK, value, None)
@@ -218,15 +227,14 @@ class MetastoreClient:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
     async def _attempt(
-        self, operation: _Operation, channel: Channel, address: Address, call: api.ApiCall
+        self, operation: _Operation, channel: Connection, address: Address, call: api.ApiCall
     ) -> Any:
         node, start_ns = address.node, self._env.clock.monotonic_ns()
         operation.node, outcome = node, "TIMED_OUT: the operation's deadline passed"
         changes = isinstance(call, MUTATING)
         before, operation.maybe_done = operation.maybe_done, operation.maybe_done or changes
         try:
-            raw = await channel.call(call, timeout_s=self._settings.socket_s)
-            reply = _reply.decode(raw)
+            reply = await channel.call(call, timeout_s=self._settings.socket_s)
             if reply.error:
                 error = api.MetastoreError(reply.error, reply.message)
                 outcome = str(error)
@@ -249,7 +257,7 @@ class MetastoreClient:
 
     # --- connections -------------------------------------------------------------------------
 
-    async def _connected(self, operation: _Operation, *, again: bool) -> Channel:
+    async def _connected(self, operation: _Operation, *, again: bool) -> Connection:
         """The connection; a new one `again`, after its lifetime, or where there is none."""
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -264,7 +272,7 @@ class MetastoreClient:
         age_ns = self._env.clock.monotonic_ns() - self._opened_ns
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
-    async def _open(self, operation: _Operation) -> Channel:
+    async def _open(self, operation: _Operation) -> Connection:
         """Rounds over the list, from its beginning. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
@@ -279,12 +287,12 @@ class MetastoreClient:
                 return channel
         raise NoMetastoreError
 
-    async def _try_open(self, operation: _Operation, address: Address) -> Channel:
+    async def _try_open(self, operation: _Operation, address: Address) -> Connection:
         """A connection; one that does not come up is an attempt. Raises `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:
-            channel = await Channel.open(self._env, address, timeout_s=self._settings.connect_s)
+            channel = await self._connect(address, timeout_s=self._settings.connect_s)
             outcome = ""
         except ChannelError as error:
             outcome = str(error)

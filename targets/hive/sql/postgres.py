@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
     from psycopg.sql import Composed
 
-__all__ = ["USER", "PostgresDatabase", "require_driver"]
+__all__ = ["DATABASE", "USER", "PostgresDatabase", "require_driver"]
 
 USER: Final = "hive"
-_DATABASE: Final = "postgres"
+DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")
 """Beginnings of the SQLSTATEs of statements that make no sense, or not now."""
 _BEGIN: Final[dict[Isolation, LiteralString]] = {
@@ -83,7 +83,7 @@ class PostgresDatabase:
         try:
             async with asyncio.timeout(self._connect_s):
                 connection = await psycopg.AsyncConnection.connect(
-                    host=host, port=port, user=USER, dbname=_DATABASE, autocommit=True
+                    host=host, port=port, user=USER, dbname=DATABASE, autocommit=True
                 )
         except TimeoutError as error:
             message = f"connect to {self._address} timed out after {self._connect_s:g} s"
