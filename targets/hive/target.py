@@ -60,6 +60,7 @@ class HiveTarget:
         "pause-random",
         "partition-random-node",
         "restart-random",
+        "restart-database",
     )
     options: ClassVar[tuple[Option, ...]] = (
         Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),
