@@ -127,7 +127,8 @@ class Target(Protocol):
     An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
-    An optional `workload` names what clients do where nobody says it.
+    An optional `workload` names what clients do where nobody says it; an optional `usual` has
+    values of other fields of the case that are its defaults: {"profile": "hive4"}.
 
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
     among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of

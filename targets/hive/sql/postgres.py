@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
     from psycopg.sql import Composed
 
-__all__ = ["USER", "PostgresDatabase", "require_driver"]
+__all__ = ["DATABASE", "USER", "PostgresDatabase", "require_driver"]
 
 USER: Final = "hive"
-_DATABASE: Final = "postgres"
+DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")
 """Beginnings of the SQLSTATEs of statements that make no sense, or not now."""
 _BEGIN: Final[dict[Isolation, LiteralString]] = {
@@ -88,7 +88,7 @@ class PostgresDatabase:
                     host=host,
                     port=port,
                     user=USER,
-                    dbname=_DATABASE,
+                    dbname=DATABASE,
                     autocommit=True,
                     sslmode="disable",  # no question more on the way to a session
                     gssencmode="disable",

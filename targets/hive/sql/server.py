@@ -14,7 +14,7 @@ from harness.cluster import NodeSpec, ReadyCommand
 from targets.hive.sql.postgres import USER
 from targets.hive.sql.schema import SCHEMA, Table, first_rows
 
-__all__ = ["BESIDE", "SEARCH_PATH", "postgres_node"]
+__all__ = ["BESIDE", "SEARCH_PATH", "postgres_node", "server_node"]
 
 IMAGE: Final = "{package:targets.hive}/hive/sql/postgresql"
 BESIDE: Final[Mapping[str, Any]] = {
@@ -36,14 +36,27 @@ unix_socket_directories = ''
 hba_file = '{files}/pg_hba.conf'
 shared_buffers = 16MB
 dynamic_shared_memory_type = mmap
-max_connections = 100
 """
 
 
 def postgres_node(
     name: str, port: int, databases: tuple[str, ...], *, fsync: bool = True, idle_s: float = 1.0
 ) -> NodeSpec:
-    """Declare it; the arguments are as of the store (`targets.hive.sql.node`).
+    """Declare it; the arguments are as of the store (`targets.hive.sql.node`)."""
+    return server_node(name, port, "".join(_schema(databases)), fsync=fsync, idle_s=idle_s)
+
+
+def server_node(
+    name: str,
+    port: int,
+    schema: str,
+    *,
+    fsync: bool = True,
+    idle_s: float = 1.0,
+    connections_max: int = 100,
+) -> NodeSpec:
+    """Declare a server whose database `postgres` begins with `schema`: statements for single-user
+    mode, where each ends with a semicolon and an empty line.
 
     With `fsync` off, `synchronous_commit` stays on: a commit is in the kernel's hands before it is
     acknowledged, so that, as with the store, kills lose nothing and power cuts may.
@@ -54,6 +67,7 @@ def postgres_node(
             "fsync": "on" if fsync else "off",
             "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
+            "max_connections": str(connections_max),
             # Nobody waits for a lock on behalf of a metastore that has gone.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
@@ -74,7 +88,7 @@ def postgres_node(
         files={
             "postgresql.conf": configuration,
             "pg_hba.conf": "host all all all trust\n",
-            "schema.sql": "".join(_schema(databases)),
+            "schema.sql": schema,
         },
         setup=(
             (
