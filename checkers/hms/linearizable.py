@@ -175,8 +175,8 @@ class HmsLinearizable:
 class _Try(NamedTuple):
     """How much is allowed. `hints` are the operations as the log of events has them, if it does.
 
-    Without `lost`, only renames that were done come between the steps of an operation: a lost one may
-    yet come at any time, and leaves little that is not possible.
+    Without `lost`, only renames that were done come between the steps of an operation: a lost one
+    may yet come at any time, and leaves little that is not possible.
     """
 
     allowed: Sequence[str]

@@ -21,6 +21,7 @@ from harness.errors import InfrastructureError
 from harness.java import JAVA_MIN, check_java
 from targets.apache_hive.artefacts import (
     ARCHIVE,
+    DOCKERFILE,
     LISTENER,
     STAMP,
     VERSION,
@@ -78,6 +79,7 @@ def fetch(progress: Callable[[str], None]) -> Path:
         _unpack(archive, new / "hive")
         archive.unlink()
         _compile_listener(compiler, new)
+        shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
         (new / STAMP).write_text(lock_digest(), encoding="utf-8")
         if place.exists():
             shutil.rmtree(place)
