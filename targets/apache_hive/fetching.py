@@ -7,7 +7,7 @@ of ours is compiled against it (`EventLog.java`).
 from __future__ import annotations
 
 import hashlib
-import os
+import os  # determinism: no part of a node
 import shutil  # determinism: no part of a node
 import subprocess  # determinism: no part of a node
 import tarfile

@@ -157,12 +157,27 @@ def test_exceptions_are_told_by_their_names():
     ("kind", "message"),
     [
         (api.NO_SUCH_OBJECT, "database hive.db2: FATAL: terminating connection due to ..."),
+        (api.NO_SUCH_OBJECT, "database hive.db1: An I/O error occurred while sending to ..."),
+        (api.NO_SUCH_OBJECT, "database hive.db1: HikariPool-1 - Connection is not available"),
         (api.INVALID_OPERATION, "Alter table in REMOTE database is not allowed"),
         (api.META, "org.postgresql.util.PSQLException: the connection was refused"),
     ],
 )
 def test_a_refusal_for_want_of_the_database_proves_nothing(kind, message):
     assert proof_of(api.MetastoreError(kind, message)) is Proof.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (api.NO_SUCH_OBJECT, "hive.db1.t table not found"),
+        (api.NO_SUCH_OBJECT, "database hive.none"),
+        (api.INVALID_OPERATION, "new table db2.t already exists"),
+        (api.ALREADY_EXISTS, "Table hive.db1.t already exists"),
+    ],
+)
+def test_any_other_refusal_proves_that_nothing_was_done(kind, message):
+    assert proof_of(api.MetastoreError(kind, message)) is Proof.NOTHING
 
 
 def test_a_connection_counts_once_the_metastore_has_answered():
