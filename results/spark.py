@@ -62,8 +62,12 @@ _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
-# Java moves file names and small tables here: optimising its code costs more than it saves.
-FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java moves file names and small tables here: optimising its code costs more than it saves, and so
+# does verifying the bytecode of Spark's 20,000 classes, which nobody but its authors wrote.
+FRUGAL: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _started_at: dict[str, str] = {}  # where the session of this process is
 
 

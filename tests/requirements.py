@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
 demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3, FUSE,
-POSTGRES and HIVE); then they fail. Which tools a test needs, its marks say.
+POSTGRES, ZOOKEEPER and HIVE); then they fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import shutil
 import warnings
+from pathlib import Path
 
 from harness.environments.docker import DockerEnvironment
 from harness.environments.fuse.available import why_missing
@@ -18,6 +19,8 @@ from results.diagnosis import SparkAndJava
 from targets.apache_hive.artefacts import require
 from targets.hive.sql.postgres import require_driver
 from targets.hive.sql.server import SEARCH_PATH
+from targets.hive.zookeeper.ensemble import JAR
+from targets.hive.zookeeper.kazoo import require_kazoo
 from tests.browser_support import find_chromium
 
 
@@ -83,6 +86,16 @@ def missing_postgres():
     return None if found else "there is no PostgreSQL; apt-get install postgresql"
 
 
+def missing_zookeeper():
+    """Why no ZooKeeper can be started here and spoken to, or `None`."""
+    try:
+        require_kazoo()
+    except UsageError as error:
+        return str(error)
+    there = Path(JAR).exists() and shutil.which("java")
+    return None if there else "there is no ZooKeeper; apt-get install zookeeper"
+
+
 def missing_hive():
     """Why no real metastore can be started here, or `None`. Nothing is fetched for a test."""
     try:
@@ -104,6 +117,7 @@ NEEDS = {
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
     "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
+    "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
     "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),

@@ -66,6 +66,7 @@ THIRD_PARTY = {
     "targets": {"msgspec"},
     "targets.apache_hive": {"msgspec", "psycopg", "pymetastore", "thrift"},
     "targets.hive.sql.postgres": {"msgspec", "psycopg"},
+    "targets.hive.zookeeper.kazoo": {"kazoo", "msgspec"},
     "nemesis": {"msgspec"},
     "workloads": {"msgspec"},
 }

@@ -16,6 +16,7 @@ from harness.cli.case_options import (
 from harness.cli.parser import Parser
 from harness.errors import InfrastructureError, UsageError
 from harness.options import with_defaults
+from harness.planning import plan_case
 from harness.plugins import TargetSettings
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
 from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
@@ -166,6 +167,13 @@ def test_the_profile_is_hive4_unless_another_is_asked_for():
         assert asked("hive") == "strict"
 
 
+def test_tokens_are_refused_for_want_of_kerberos():
+    words = ["--target", "apache-hive", "--workload", "hms-tokens"]
+    parsed = parse_case_options(Parser(prog="t"), words)
+    with pytest.raises(UsageError, match="need Kerberos"):
+        plan_case(case_from(parsed, 1), None)
+
+
 def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
     target = ApacheHiveTarget()
     options = with_defaults("target", target.name, target.options, {})
@@ -174,7 +182,7 @@ def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
         settings = TargetSettings(profile=profile, bugs=(), options=options)
         return {permit.name for permit in target.permits(settings)}
 
-    assert permits("strict") == set()
+    assert permits("strict") == {"no-kdc"}
     assert {"drop-twice", "drop-missed", "torn-get"} <= permits("hive4")
     ours = {option.name for option in HiveTarget.options}
     assert {option.name for option in target.options} < ours

@@ -1,10 +1,12 @@
 """A real PostgreSQL behind the protocol: what a kill, a power cut and a lost session leave."""
 
 import asyncio
+import json
 import sys
 
 import pytest
 
+from harness.cli import main
 from harness.errors import UsageError
 from targets.hive.sql import postgres
 from targets.hive.sql.protocol import ConnectionLostError
@@ -12,8 +14,22 @@ from targets.hive.sql.schema import SCHEMA, TABLES
 from tests.hive.conformance import CASES, names, put, seen, table
 from tests.hive.databases import answers, transaction, with_postgres
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.postgres]
+pytestmark = [pytest.mark.slow]
+PROCESS = [pytest.mark.process, pytest.mark.postgres]
+DOCKER = [pytest.mark.docker, pytest.mark.postgres, pytest.mark.xdist_group("docker")]
 TIMES = 3
+NEVER = "3"  # a seed whose disks write back nothing by themselves, however long they have it
+
+worlds = pytest.mark.parametrize(
+    "environment", [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=DOCKER)]
+)
+
+
+def in_processes(test):
+    """What is the same wherever the server runs."""
+    for mark in PROCESS:
+        test = mark(test)
+    return test
 
 
 async def emptied(database):
@@ -25,14 +41,16 @@ async def emptied(database):
     session.close()
 
 
-def test_it_keeps_the_protocol():
+@worlds
+def test_it_keeps_the_protocol(environment):
     async def body(database, session):
         del session
         for case in CASES:
             await case(database)
             await emptied(database)
 
-    with_postgres(body, idle_s=60.0)  # on a machine that may be crowded
+    # Nobody is ended because the machine is crowded.
+    with_postgres(body, environment=environment, idle_s=60.0)
 
 
 async def left_by(database, session, *, power_cut):
@@ -51,18 +69,20 @@ async def left_by(database, session, *, power_cut):
     return wanted, await names(database)
 
 
+@worlds
 @pytest.mark.fuse
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_what_was_committed_stays(power_cut):
+def test_what_was_committed_stays(environment, power_cut):
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=power_cut)
         assert wanted == found
 
-    with_postgres(body)
+    with_postgres(body, environment=environment)
 
 
+@worlds
 @pytest.mark.fuse
-def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_not():
+def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_not(environment):
     async def body(database, session):
         wanted, found = await left_by(database, session, power_cut=False)
         assert wanted == found
@@ -72,9 +92,10 @@ def test_without_fsync_a_power_cut_loses_what_was_acknowledged_and_a_kill_does_n
         await answers(database)
         assert "late" not in await names(database)
 
-    with_postgres(body, fsync=False)
+    with_postgres(body, environment=environment, fsync=False)
 
 
+@in_processes
 def test_a_session_that_keeps_its_transaction_open_is_ended():
     async def body(database, session):
         del session
@@ -87,6 +108,7 @@ def test_a_session_that_keeps_its_transaction_open_is_ended():
     with_postgres(body, idle_s=0.5)
 
 
+@in_processes
 def test_a_paused_database_is_given_up_and_serves_again():
     async def body(database, session):
         async with transaction(database) as waiting:
@@ -104,6 +126,7 @@ def test_a_paused_database_is_given_up_and_serves_again():
     with_postgres(body)
 
 
+@in_processes
 def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
     async def body(database, session):
         del session
@@ -122,6 +145,52 @@ def test_a_caller_that_stops_waiting_loses_the_session_and_its_locks():
     with_postgres(body, idle_s=60.0)
 
 
+@worlds
+def test_asked_to_stop_it_ends_its_sessions_and_keeps_what_was_committed(environment):
+    """In its fast mode: it does not wait for sessions, and has no recovery to do afterwards."""
+
+    async def body(database, session):
+        await put(database, table("x"))
+        async with transaction(database) as idle:
+            await idle.insert(TABLES, table("y"))
+            await session.cluster.stop("db")
+            with pytest.raises(ConnectionLostError):
+                await idle.commit()
+        await session.cluster.start("db")
+        await answers(database)
+        assert await names(database) == ["x"]
+        log = "\n".join(await session.cluster.logs("db"))
+        assert "fast shutdown" in log
+        assert "automatic recovery" not in log
+
+    with_postgres(body, environment=environment)
+
+
+@worlds
+@pytest.mark.fuse
+@pytest.mark.parametrize("fsync", [True, False])
+def test_whole_runs_convict_a_database_that_does_not_sync_and_no_other(
+    environment, fsync, capsys, tmp_path
+):
+    for pace in (1, 2, 3):  # a crowded machine may not come to what is asked for
+        main(
+            [
+                *("run", "--target", "hive", "--env", environment, "--seed", NEVER),
+                *("--fault", f"power-cut role:db at {5 * pace}s for 2s"),
+                *([] if fsync else ["--no-fsync"]),
+                *("--time-limit", str(10 * pace), "--rate", str(30 // pace)),
+                *("--store", str(tmp_path), "--json"),
+            ]
+        )
+        report = json.loads(capsys.readouterr().out)
+        if report["verdict"] != "unknown":
+            break
+    by_checker = {found["checker"]: found["verdict"] for found in report["checkers"]}
+    assert report["verdict"] == ("valid" if fsync else "invalid"), by_checker
+    assert by_checker["hms-events"] == report["verdict"]
+
+
+@pytest.mark.postgres
 def test_without_the_driver_it_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)  # as if it were not installed
     with pytest.raises(UsageError, match="psycopg"):

@@ -7,6 +7,9 @@ from tests.hive.conformance import CASES, put, table
 from tests.hive.databases import answers, with_store
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_metastores import every_operation
+from tests.hive.test_token_stores import on_the_database
+from tests.hive.test_tokens import life
+from tests.hive.token_stores import CASES as TOKEN_CASES
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -50,3 +53,23 @@ def test_the_store_keeps_its_protocol():
         await put(database, table("x"))
 
     with_store(body, environment="process", idle_s=60.0)  # on a machine that may be crowded
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token_store": "db", "database": "store"},
+        {"token_store": "zookeeper", "database": "store", "zookeeper": "node"},
+        pytest.param(
+            {"token_store": "zookeeper", "database": "store"}, marks=pytest.mark.zookeeper
+        ),
+    ],
+    ids=["db", "node", "ensemble"],
+)
+def test_tokens_that_are_shared(options):
+    deploy(life, environment="process", **options)
+
+
+def test_the_database_keeps_tokens():
+    for case in TOKEN_CASES:
+        on_the_database(case, environment="process")

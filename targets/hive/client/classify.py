@@ -10,7 +10,8 @@
 | MetaException that tells of a duplicate key                             | fail             |
 | no connection                                                           | fail             |
 
-Where requests have ids that the metastore knows, a refusal is final whatever came before it.
+Refusals of tokens are refusals too. Where requests have ids that the metastore knows, a refusal is
+final whatever came before it; calls about tokens have none.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import enum
 import re
 from typing import Final
 
+from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 __all__ = ["INTERNAL", "RESULTS", "Proof", "proof_of", "result_of", "retries"]
@@ -38,6 +40,8 @@ RESULTS: Final = {
     "InvalidOperationException": "invalid-operation",
     "InvalidObjectException": "invalid-object",
     "MetaException": "meta-exception",
+    "InvalidToken": hms_tokens.INVALID_TOKEN,
+    "AccessControlException": hms_tokens.ACCESS_CONTROL,
 }
 
 

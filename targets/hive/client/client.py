@@ -24,10 +24,10 @@ import msgspec
 from harness.env import Address, Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
-from harness.vocabularies import hms
+from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 from targets.hive.bugs import Bug
-from targets.hive.client.calls import event_row, plan, read_answer
+from targets.hive.client.calls import ClientCall, call_of, event_row, plan, read_answer
 from targets.hive.client.classify import Proof, proof_of, result_of, retries
 from targets.hive.client.connection import Connect, Connection, Door
 from targets.hive.client.settings import ClientSettings
@@ -37,7 +37,14 @@ from targets.hive.wire import ChannelError
 __all__ = ["MetastoreClient", "NoMetastoreError"]
 
 EVENTS_PER_POLL: Final = 100
-MUTATING: Final = (api.CreateTable, api.AlterTable, api.DropTable)
+MUTATING: Final = (
+    api.CreateTable,
+    api.AlterTable,
+    api.DropTable,
+    api.GetDelegationToken,
+    api.RenewDelegationToken,
+    api.CancelDelegationToken,
+)
 
 
 class NoMetastoreError(Exception):
@@ -90,13 +97,15 @@ class MetastoreClient:
         self._position: int | None = None  # in the log of events
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation. Raises `UsageError` for what is not in the vocabulary."""
-        call = hms.call_of(request.f, request.value)
+        """Do one operation. Raises `UsageError` for what is not in a vocabulary."""
+        call = call_of(request.f, request.value)
         operation = _Operation()
         try:
             async with asyncio.timeout(timeout_s):
                 if isinstance(call, hms.Poll):
                     value = await self._poll(operation)
+                elif isinstance(call, hms_tokens.Verify):
+                    value = read_answer(call, await self._verify(operation, call))
                 else:
                     self._count += 1
                     planned = plan(call, f"{self._client_id}-{self._count}")
@@ -117,7 +126,7 @@ class MetastoreClient:
     # --- endings -----------------------------------------------------------------------------
 
     def _refused(
-        self, call: hms.HmsCall, operation: _Operation, error: api.MetastoreError
+        self, call: ClientCall, operation: _Operation, error: api.MetastoreError
     ) -> Completion:
         value = {"result": result_of(error)}
         if not call.mutates:
@@ -126,7 +135,8 @@ class MetastoreClient:
                 and error.kind == api.NO_SUCH_OBJECT
                 and proof_of(error) is Proof.NOTHING
             )
-            if absent:
+            refused = isinstance(call, hms_tokens.Verify) and error.kind == api.INVALID_TOKEN
+            if absent or refused:
                 return self._end(operation, OpType.OK, value, None)
             return self._end(operation, OpType.FAIL, None, operation.error)
         if operation.maybe_done and not self._is_final(call):
@@ -135,8 +145,10 @@ class MetastoreClient:
             return self._end(operation, OpType.INFO, None, operation.error)
         return self._end(operation, OpType.FAIL, value, operation.error)
 
-    def _is_final(self, call: hms.HmsCall) -> bool:
+    def _is_final(self, call: ClientCall) -> bool:
         """Whether a refusal holds for all attempts before it as well."""
+        if isinstance(call, hms_tokens.TokenCall):
+            return False
         if Bug.HIVE_25144 in self._bugs and isinstance(call, hms.Create):
             return True
         return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
@@ -147,6 +159,29 @@ class MetastoreClient:
         return Completion(kind, value, error, operation.node, tuple(operation.attempts))
 
     # --- calls -------------------------------------------------------------------------------
+
+    async def _verify(self, operation: _Operation, call: hms_tokens.Verify) -> Any:
+        """What the first metastore that answers says, in the order that the operation asks for.
+
+        This is a process elsewhere, which has a list, and a connection, of its own.
+        """
+        metastores = self._uris.given
+        first = call.metastore % len(metastores)
+        last: ChannelError | None = None
+        for address in (*metastores[first:], *metastores[:first]):
+            try:
+                channel = await self._try_open(operation, address)
+            except ChannelError as error:
+                last = error
+                continue
+            try:
+                return await self._attempt(operation, channel, address, plan(call, ""))
+            except ChannelError as error:
+                last = error
+            finally:
+                channel.close()
+        assert last is not None, "there is a metastore"
+        raise last
 
     async def _poll(self, operation: _Operation) -> dict[str, Any]:
         """Read on in the log. A gap means that events were removed before they were read."""
@@ -173,7 +208,8 @@ class MetastoreClient:
         while True:
             try:
                 channel = await self._connected(operation, again=made > 0)
-                return await self._attempt(operation, channel, call)
+                assert self._address is not None, "there is a connection"
+                return await self._attempt(operation, channel, self._address, call)
             except api.MetastoreError as error:
                 if not retries(error) or made >= self._settings.retries:
                     raise
@@ -190,9 +226,10 @@ class MetastoreClient:
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
-    async def _attempt(self, operation: _Operation, channel: Connection, call: api.ApiCall) -> Any:
-        assert self._address is not None, "there is a connection"
-        node, start_ns = self._address.node, self._env.clock.monotonic_ns()
+    async def _attempt(
+        self, operation: _Operation, channel: Connection, address: Address, call: api.ApiCall
+    ) -> Any:
+        node, start_ns = address.node, self._env.clock.monotonic_ns()
         operation.node, outcome = node, "TIMED_OUT: the operation's deadline passed"
         changes = isinstance(call, MUTATING)
         before, operation.maybe_done = operation.maybe_done, operation.maybe_done or changes
@@ -241,19 +278,27 @@ class MetastoreClient:
             if number:
                 await asyncio.sleep(self._settings.connect_delay_s)
             for address in self._uris.in_order(self._env.clock.monotonic_ns()):
-                start_ns = self._env.clock.monotonic_ns()
-                outcome = "TIMED_OUT: the operation's deadline passed"
                 try:
-                    channel = await self._connect(address, timeout_s=self._settings.connect_s)
-                    outcome = ""
-                except ChannelError as error:
-                    outcome = str(error)
+                    channel = await self._try_open(operation, address)
+                except ChannelError:
                     continue
-                finally:
-                    if outcome:
-                        refused = f"{hms.NOT_SENT}: {outcome}"
-                        self._record(operation, address.node, start_ns, refused)
                 self._channel, self._address = channel, address
                 self._opened_ns = self._env.clock.monotonic_ns()
                 return channel
         raise NoMetastoreError
+
+    async def _try_open(self, operation: _Operation, address: Address) -> Connection:
+        """A connection; one that does not come up is an attempt. Raises `ChannelError`."""
+        start_ns = self._env.clock.monotonic_ns()
+        outcome = "TIMED_OUT: the operation's deadline passed"
+        try:
+            channel = await self._connect(address, timeout_s=self._settings.connect_s)
+            outcome = ""
+        except ChannelError as error:
+            outcome = str(error)
+            raise
+        finally:
+            if outcome:
+                refused = f"{hms.NOT_SENT}: {outcome}"
+                self._record(operation, address.node, start_ns, refused)
+        return channel

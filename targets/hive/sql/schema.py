@@ -1,8 +1,9 @@
 """The tables of the metastore's database, by the names that Hive gives them.
 
 Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
-that DDL, its notification log and its exactly-once bookkeeping need. `REQUESTS` is ours: the
-request ids of the profile `strict`.
+that DDL, its notification log, its exactly-once bookkeeping and delegation tokens need. Two are
+ours: `REQUESTS` are the request ids of the profile `strict`, `DIRS` is the file system
+(`metastore.warehouse`).
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ from typing import Any, Final
 
 __all__ = [
     "DATABASES",
+    "DIRECTORIES",
     "LOG",
+    "MASTER_KEYS",
     "PARAMETERS",
     "REQUESTS",
     "SCHEMA",
     "SEQUENCE",
     "TABLES",
+    "TOKENS",
     "Table",
     "first_rows",
 ]
 
 DATABASES: Final = "DBS"
 TABLES: Final = "TBLS"
+DIRECTORIES: Final = "DIRS"
 PARAMETERS: Final = "TABLE_PARAMS"
 LOG: Final = "NOTIFICATION_LOG"
 SEQUENCE: Final = "NOTIFICATION_SEQUENCE"
 REQUESTS: Final = "REQUESTS"
+MASTER_KEYS: Final = "MASTER_KEYS"
+TOKENS: Final = "DELEGATION_TOKENS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
         (("TBL_ID",), ("DB_NAME", "TBL_NAME")),
         "TBL_ID",
     ),
+    DIRECTORIES: Table(("PATH",), (("PATH",),)),
     PARAMETERS: Table(
         ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
     ),
@@ -67,6 +75,8 @@ SCHEMA: Final[Mapping[str, Table]] = {
         numbers=("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"),
     ),
     REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),), numbers=("MADE_AT",)),
+    MASTER_KEYS: Table(("KEY_ID", "MASTER_KEY"), (("KEY_ID",),), "KEY_ID"),
+    TOKENS: Table(("TOKEN_IDENT", "TOKEN"), (("TOKEN_IDENT",),)),
 }
 
 

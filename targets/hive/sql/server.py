@@ -71,6 +71,9 @@ def server_node(
             # Nobody waits for a lock on behalf of a metastore that has gone.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
+            # Refusals are daily bread; a line each is enough.
+            "log_error_verbosity": "terse",
+            "log_min_error_statement": "panic",
             "max_wal_senders": "0",
             "wal_level": "minimal",
         }.items()
@@ -102,6 +105,8 @@ def server_node(
         ),
         faulty_disk=True,
         debian_package="postgresql",
+        instead="--database store",
+        stop_signal="SIGINT",  # "fast": at SIGTERM it would wait until every session has ended
     )
 
 
