@@ -275,6 +275,24 @@ def test_what_is_permitted_is_found_among_lost_changes(logged):
     assert permitted_in(check(h)) == {DROP_TWICE: 1}
 
 
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_lost_rename_may_be_what_came_meanwhile(logged):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in EXPLAINING))
+    h.done(0, "create", "d.x", "a")
+    h.gone(1, "rename", "d.x", "r", "e.y")
+    h.done(0, "alter", "d.x", "b")
+    h.saw(2, "e.y", "b")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("e.y", "r")),
+        event(3, "ALTER", ("d.x", "a"), ("d.x", "b")),
+    ]
+    if logged:
+        h.snapshot([["e.y", 1, "b"]], rows, 4)
+    assert permitted_in(check(h)) == {CHANGE_RENAMED: 1}
+
+
 def test_a_change_that_was_sent_once_is_never_permitted_twice():
     h = HmsWriter()
     h.permitting((DDL_TWICE, {}))
