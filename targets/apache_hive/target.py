@@ -40,6 +40,11 @@ _NO_TOKENS: Final = Permit(
 )
 _HIVE4: Final = (
     Permit(
+        name="start-without-database",
+        why="a metastore that does not reach its database while it starts ends",
+        signs=("HMSHandler.init(",),
+    ),
+    Permit(
         name=CHANGE_RENAMED,
         why="an alter reads the table by name and writes it by id, without a lock or a version",
         rules={EVENTS: ("replay",)},

@@ -461,6 +461,26 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert hinted(metastore_history(cleaned), cleaned) is None
 
 
+def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
+    h = HmsWriter()
+    h.done(0, "create", "d.x", "a")
+    twice = h.gone(1, "alter", "d.x", "b", sent=2)
+    h.saw(2, "d.x", "b")
+    h.done(0, "alter", "d.x", "c")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("d.x", "b")),
+        event(3, "ALTER", ("d.x", "b"), ("d.x", "c")),
+        event(4, "ALTER", ("d.x", "c"), ("d.x", "b")),
+    ]
+    h.snapshot([["d.x", 1, "b"]], rows, 5)
+    history = History(h.lines)
+    before = {one.id: one for one in metastore_history(history).operations}
+    found = {one.id: one for one in hinted(metastore_history(history), history)}
+    assert found[twice] == before[twice]
+    assert [*found] == [*before]
+
+
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(histories())
