@@ -2,7 +2,7 @@
 
 The metastore's own archive brings no Hadoop, which it needs for its configuration and file systems.
 What stands in the folder was hashed when it was fetched; the stamp, written last, is the hash of
-the list itself and of the listener's source: where they are others, all is fetched anew.
+the list itself and of the files of ours: where they are others, all is fetched anew.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from harness.errors import UsageError
 
 __all__ = [
     "ARCHIVE",
+    "DOCKERFILE",
     "LISTENER",
     "STAMP",
     "VERSION",
@@ -32,6 +33,8 @@ ARCHIVE: Final = "hive-standalone-metastore-server"
 STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
 """The source of what is compiled against them."""
+DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
+"""What makes an image of them: it lies beside them, as the folder is its context."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 
@@ -69,8 +72,9 @@ def lock_text() -> str:
 
 
 def lock_digest() -> str:
-    """What the stamp of a folder says that holds all of the list, and the listener."""
-    return hashlib.sha256(lock_text().encode() + LISTENER.read_bytes()).hexdigest()
+    """What the stamp of a folder says that holds all of the list, and what is of ours."""
+    ours = LISTENER.read_bytes() + DOCKERFILE.read_bytes()
+    return hashlib.sha256(lock_text().encode() + ours).hexdigest()
 
 
 def folder() -> Path:

@@ -8,6 +8,7 @@ answered: the proxies on links accept before they have dialled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -47,7 +48,6 @@ class ThriftConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._count = 0
-        self._come = b""
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
@@ -78,19 +78,16 @@ class ThriftConnection:
                 self.close()
 
     async def _answer(self, exchange: Exchange) -> api.Reply:
+        come = b""
         while True:
-            come = await self._reader.read(_READ_BYTES)
-            if not come:
+            more = await self._reader.read(_READ_BYTES)
+            if not more:
                 raise ChannelError("the other side hung up", sent=True)
-            self._come += come
-            if len(self._come) > ANSWER_BYTES_MAX:
+            come += more
+            if len(come) > ANSWER_BYTES_MAX:
                 raise ChannelError(f"an answer of more than {ANSWER_BYTES_MAX} bytes", sent=True)
-            try:
-                reply, size = _read(self._come, exchange, self._count)
-            except EOFError:
-                continue
-            self._come = self._come[size:]
-            return reply
+            with contextlib.suppress(EOFError):
+                return _read(come, exchange, self._count)
 
     def close(self) -> None:
         """Hang up."""
@@ -108,8 +105,8 @@ def _message(exchange: Exchange, number: int) -> bytes:
     return data
 
 
-def _read(come: bytes, exchange: Exchange, number: int) -> tuple[api.Reply, int]:
-    """The answer and its size; raises `EOFError` where it is not whole, `TProtocolException`."""
+def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
+    """The answer; raises `EOFError` where it is not whole, `TProtocolException` for another one."""
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)
@@ -121,12 +118,14 @@ def _read(come: bytes, exchange: Exchange, number: int) -> tuple[api.Reply, int]
     answer: Any = TApplicationException() if kind == TMessageType.EXCEPTION else exchange.result()
     answer.read(protocol)
     protocol.readMessageEnd()
+    if transport.at < len(come):
+        raise TProtocolException(message="more was answered than was asked for")
     if kind == TMessageType.EXCEPTION:
-        return api.Reply(error=INTERNAL, message=str(answer.message)), transport.at
+        return api.Reply(error=INTERNAL, message=str(answer.message))
     error = error_of(answer)
     if error is not None:
-        return api.Reply(error=error.kind, message=error.message), transport.at
-    return api.Reply(exchange.read(getattr(answer, "success", None))), transport.at
+        return api.Reply(error=error.kind, message=error.message)
+    return api.Reply(exchange.read(getattr(answer, "success", None)))
 
 
 class ThriftDoor:

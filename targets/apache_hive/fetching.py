@@ -7,7 +7,7 @@ of ours is compiled against it (`EventLog.java`).
 from __future__ import annotations
 
 import hashlib
-import os
+import os  # determinism: no part of a node
 import shutil  # determinism: no part of a node
 import subprocess  # determinism: no part of a node
 import tarfile
@@ -21,6 +21,7 @@ from harness.errors import InfrastructureError
 from harness.java import JAVA_MIN, check_java
 from targets.apache_hive.artefacts import (
     ARCHIVE,
+    DOCKERFILE,
     LISTENER,
     STAMP,
     VERSION,
@@ -78,6 +79,7 @@ def fetch(progress: Callable[[str], None]) -> Path:
         _unpack(archive, new / "hive")
         archive.unlink()
         _compile_listener(compiler, new)
+        shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
         (new / STAMP).write_text(lock_digest(), encoding="utf-8")
         if place.exists():
             shutil.rmtree(place)

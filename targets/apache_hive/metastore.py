@@ -71,6 +71,7 @@ def metastore_node(name: str, after: str, place: Path) -> NodeSpec:
         name=name,
         role="hms",
         ports=(METASTORE_PORT,),
+        dockerfile=str(place),
         files={"metastore-site.xml": _site(_settings())},
         setup=(("sh", "-c", _CHECK_JAVA),),
         command=(

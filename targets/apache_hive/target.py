@@ -33,7 +33,17 @@ _OPTIONS: Final = (
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
+_NO_TOKENS: Final = Permit(
+    name="no-kdc",
+    why="real delegation tokens need Kerberos, and no KDC is deployed beside real metastores yet",
+    lacks=("hms-tokens",),
+)
 _HIVE4: Final = (
+    Permit(
+        name="start-without-database",
+        why="a metastore that does not reach its database while it starts ends",
+        signs=("HMSHandler.init(",),
+    ),
     Permit(
         name=CHANGE_RENAMED,
         why="an alter reads the table by name and writes it by id, without a lock or a version",
@@ -65,7 +75,7 @@ class ApacheHiveTarget:
     doc: ClassVar[str] = (
         f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
     )
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
+    vocabularies: ClassVar[frozenset[str]] = HiveTarget.vocabularies
     profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
     bugs: ClassVar[Mapping[str, str]] = {}
     workload: ClassVar[str] = HiveTarget.workload
@@ -97,8 +107,8 @@ class ApacheHiveTarget:
         return [*metastores, database_node(place)]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise."""
-        found = permits_of_profile(settings.profile, StoreKind.MEMORY)
+        """What the profile does not promise, and what is not there."""
+        found = [*permits_of_profile(settings.profile, StoreKind.MEMORY), _NO_TOKENS]
         return [*found, *_HIVE4] if settings.profile == "hive4" else found
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:

@@ -98,4 +98,7 @@ def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, target
         knobs={},
         folder=None,
     )
-    return load_plugin("environments", environment).execute(plan, main)
+    world = load_plugin("environments", environment)
+    if hasattr(world, "prepare_nodes"):
+        world.prepare_nodes(plan.nodes, print)
+    return world.execute(plan, main)

@@ -7,11 +7,20 @@ import tarfile
 import pytest
 
 from harness.cli import main
+from harness.cli.case_options import (
+    case_from,
+    parse_case_options,
+    parse_target_options,
+    target_case_from,
+)
+from harness.cli.parser import Parser
 from harness.errors import InfrastructureError, UsageError
 from harness.options import with_defaults
+from harness.planning import plan_case
 from harness.plugins import TargetSettings
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
 from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
+from targets.hive import HiveTarget
 
 MAVEN = """#!/bin/sh
 into=$(sed -n 's|.*<outputDirectory>\\(.*\\)</outputDirectory>.*|\\1|p' "$3")
@@ -142,6 +151,41 @@ def test_the_target_says_how_to_get_what_it_needs(monkeypatch, tmp_path):
     monkeypatch.setattr("targets.apache_hive.target._LIBRARIES", ("no_such_library",))
     with pytest.raises(UsageError, match=r"catalog-harness\[hive\]"):
         target.nodes(settings)
+
+
+def test_the_profile_is_hive4_unless_another_is_asked_for():
+    def profile(*words):
+        return case_from(parse_case_options(Parser(prog="t"), ["--target", *words]), 1).profile
+
+    def stands_with(*words):
+        parsed = parse_target_options(Parser(prog="t"), ["--target", *words])
+        return target_case_from(parsed, 1).profile
+
+    for asked in (profile, stands_with):
+        assert asked("apache-hive") == "hive4"
+        assert asked("apache-hive", "--profile", "strict") == "strict"
+        assert asked("hive") == "strict"
+
+
+def test_tokens_are_refused_for_want_of_kerberos():
+    words = ["--target", "apache-hive", "--workload", "hms-tokens"]
+    parsed = parse_case_options(Parser(prog="t"), words)
+    with pytest.raises(UsageError, match="need Kerberos"):
+        plan_case(case_from(parsed, 1), None)
+
+
+def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
+    target = ApacheHiveTarget()
+    options = with_defaults("target", target.name, target.options, {})
+
+    def permits(profile):
+        settings = TargetSettings(profile=profile, bugs=(), options=options)
+        return {permit.name for permit in target.permits(settings)}
+
+    assert permits("strict") == {"no-kdc"}
+    assert {"drop-twice", "drop-missed", "torn-get"} <= permits("hive4")
+    ours = {option.name for option in HiveTarget.options}
+    assert {option.name for option in target.options} < ours
 
 
 def test_nothing_else_can_be_fetched(capsys):

@@ -275,6 +275,24 @@ def test_what_is_permitted_is_found_among_lost_changes(logged):
     assert permitted_in(check(h)) == {DROP_TWICE: 1}
 
 
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_lost_rename_may_be_what_came_meanwhile(logged):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in EXPLAINING))
+    h.done(0, "create", "d.x", "a")
+    h.gone(1, "rename", "d.x", "r", "e.y")
+    h.done(0, "alter", "d.x", "b")
+    h.saw(2, "e.y", "b")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("e.y", "r")),
+        event(3, "ALTER", ("d.x", "a"), ("d.x", "b")),
+    ]
+    if logged:
+        h.snapshot([["e.y", 1, "b"]], rows, 4)
+    assert permitted_in(check(h)) == {CHANGE_RENAMED: 1}
+
+
 def test_a_change_that_was_sent_once_is_never_permitted_twice():
     h = HmsWriter()
     h.permitting((DDL_TWICE, {}))
@@ -441,6 +459,26 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     h.snapshot([["d.x", 1, "a"]], rows[1:], 5)  # cleaned: nothing can be told from it
     cleaned = History(h.lines)
     assert hinted(metastore_history(cleaned), cleaned) is None
+
+
+def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
+    h = HmsWriter()
+    h.done(0, "create", "d.x", "a")
+    twice = h.gone(1, "alter", "d.x", "b", sent=2)
+    h.saw(2, "d.x", "b")
+    h.done(0, "alter", "d.x", "c")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("d.x", "b")),
+        event(3, "ALTER", ("d.x", "b"), ("d.x", "c")),
+        event(4, "ALTER", ("d.x", "c"), ("d.x", "b")),
+    ]
+    h.snapshot([["d.x", 1, "b"]], rows, 5)
+    history = History(h.lines)
+    before = {one.id: one for one in metastore_history(history).operations}
+    found = {one.id: one for one in hinted(metastore_history(history), history)}
+    assert found[twice] == before[twice]
+    assert [*found] == [*before]
 
 
 @pytest.mark.slow

@@ -12,21 +12,25 @@ from targets.apache_hive import ApacheHiveTarget
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_metastores import every_operation
 
-pytestmark = [
-    *(pytest.mark.process, pytest.mark.slow, pytest.mark.postgres, pytest.mark.hive),
-    pytest.mark.xdist_group("hive"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.hive, pytest.mark.xdist_group("hive")]
+PROCESS = [pytest.mark.process, pytest.mark.postgres]
 ROUNDS = 25
 
 
-def with_metastores(body, **more):
-    deploy(body, environment="process", profile="hive4", target=ApacheHiveTarget(), **more)
+def with_metastores(body, environment="process"):
+    deploy(body, environment=environment, profile="hive4", target=ApacheHiveTarget())
 
 
-def test_every_operation_works_as_on_the_bundled_ones():
-    with_metastores(every_operation)
+@pytest.mark.parametrize(
+    "environment",
+    [pytest.param("process", marks=PROCESS), pytest.param("docker", marks=pytest.mark.docker)],
+)
+def test_every_operation_works_as_on_the_bundled_ones(environment):
+    with_metastores(every_operation, environment)
 
 
+@pytest.mark.process
+@pytest.mark.postgres
 def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged():
     async def body(hms: Deployed):
         client = hms.new_client()
@@ -44,6 +48,8 @@ def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_ackno
     with_metastores(body)
 
 
+@pytest.mark.process
+@pytest.mark.postgres
 def test_of_two_drops_at_once_both_are_often_acknowledged():
     async def body(hms: Deployed):
         clients = [hms.new_client() for _ in range(2)]
@@ -60,6 +66,8 @@ def test_of_two_drops_at_once_both_are_often_acknowledged():
     with_metastores(body)
 
 
+@pytest.mark.process
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("profile", "code", "verdict"),
     [("hive4", EXIT_VALID, "permitted"), ("strict", EXIT_INVALID, "invalid")],

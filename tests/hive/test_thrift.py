@@ -129,6 +129,7 @@ def test_an_answer_is_read_however_it_is_cut():
     [
         (answer(7, "get_table_req", success=FOUND), "get_table_req 7 was answered to"),
         (answer(2, "get_database", success=ttypes.Database("db1")), "get_database 2 was answered"),
+        (answer(2, "get_table_req", success=FOUND) + b"?", "more was answered than"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the connection broke"),
         (None, "hung up"),
     ],
@@ -157,12 +158,27 @@ def test_exceptions_are_told_by_their_names():
     ("kind", "message"),
     [
         (api.NO_SUCH_OBJECT, "database hive.db2: FATAL: terminating connection due to ..."),
+        (api.NO_SUCH_OBJECT, "database hive.db1: An I/O error occurred while sending to ..."),
+        (api.NO_SUCH_OBJECT, "database hive.db1: HikariPool-1 - Connection is not available"),
         (api.INVALID_OPERATION, "Alter table in REMOTE database is not allowed"),
         (api.META, "org.postgresql.util.PSQLException: the connection was refused"),
     ],
 )
 def test_a_refusal_for_want_of_the_database_proves_nothing(kind, message):
     assert proof_of(api.MetastoreError(kind, message)) is Proof.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (api.NO_SUCH_OBJECT, "hive.db1.t table not found"),
+        (api.NO_SUCH_OBJECT, "database hive.none"),
+        (api.INVALID_OPERATION, "new table db2.t already exists"),
+        (api.ALREADY_EXISTS, "Table hive.db1.t already exists"),
+    ],
+)
+def test_any_other_refusal_proves_that_nothing_was_done(kind, message):
+    assert proof_of(api.MetastoreError(kind, message)) is Proof.NOTHING
 
 
 def test_a_connection_counts_once_the_metastore_has_answered():

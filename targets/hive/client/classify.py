@@ -29,7 +29,9 @@ INTERNAL: Final = "TApplicationException"
 """What a real metastore says where it failed with what it does not declare. It proves nothing."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
-_DATABASE_FAILED: Final = re.compile(r"FATAL:|PSQLException|REMOTE database")
+_DATABASE_FAILED: Final = re.compile(
+    r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
+)
 """Real metastores say NoSuchObject, or that a table's database is of another kind, where they could
 not read it; so these say nothing of the table."""
 RESULTS: Final = {
@@ -53,7 +55,7 @@ class Proof(enum.Enum):
 def retries(error: MetastoreError) -> bool:
     """Whether `RetryingMetaStoreClient` sends the call once more."""
     if error.kind == INTERNAL:
-        return True
+        return error.message.startswith("Internal error")
     is_duplicate = _DUPLICATE.search(error.message) is not None
     return error.kind == META and not is_duplicate and bool(_RETRIED.search(error.message))
 
