@@ -226,7 +226,7 @@ class HiveSystem:
         """The rows of the database, what each metastore shows, and the clients' bound.
 
         Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
-        still be carried out. Where that does not end, nothing is said of metastores.
+        still be carried out. Where that does not end, nothing is said of what they show.
         """
         rows, shown = await self._dump(), {}
         for _ in range(LOOKS_MAX):
@@ -236,7 +236,7 @@ class HiveSystem:
             if rows == before:
                 break
         else:
-            shown = {}
+            shown = dict.fromkeys(shown)
         uris = len(self._layout.metastores)
         return {
             "rows": rows,
