@@ -171,7 +171,8 @@ class _Judge:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    if pair.type is OpType.OK and not self._is_in_time(pair, token_used):
+                    # By those that began before: others set its end later than these.
+                    if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)
                 elif pair.invoke.f == "cancel":
@@ -284,8 +285,6 @@ class _Judge:
 
         yield write(token.issue.invoke.index, token.issue.completion.index, first, last)
         for pair in token.renewals:
-            if pair is use:
-                continue
             begun, done = pair.invoke, pair.completion
             if done is not None and done.type is OpType.OK:
                 certain = write(begun.index, done.index, begun.time, done.time)
@@ -294,15 +293,6 @@ class _Judge:
                 yield certain
             if _is_open(pair):
                 yield write(begun.index, math.inf, begun.time, use.completion.time)
-
-    def _is_in_time(self, renewal: Pair, token: _Token) -> bool:
-        """Whether the token had certainly not expired when this was done.
-
-        The token's renewals are those that began before; others set its end later than this could.
-        """
-        assert renewal.completion is not None, "it was answered"
-        low_ns = renewal.invoke.time + self._times.renew_ns - self._slack_ns(renewal)
-        return renewal.completion.time < low_ns and self._is_good(renewal, token)
 
     def _slack_ns(self, use: Pair) -> float:
         """By how much two metastores' clocks may have differed, at any moment until now."""

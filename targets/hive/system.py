@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.warehouse import read_directories
 from targets.hive.sql.kinds import DatabaseKind, database_at
-from targets.hive.sql.protocol import Isolation, SqlError
+from targets.hive.sql.protocol import Isolation, Row, Session, SqlError
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
 from targets.hive.tokens.kinds import StoreKind
 from targets.hive.tokens.manager import TokenTimes
@@ -38,6 +38,7 @@ __all__ = [
     "Layout",
 ]
 
+R = TypeVar("R")
 METASTORE_PORT: Final = 9083
 DATABASE_PORT: Final = 5432
 DATABASE_NODE: Final = "db"
@@ -188,7 +189,8 @@ class HiveSystem:
         answers = await self._ask_all(api.GetStatus())
         alive = [name for name, answer in answers.items() if answer == "ALIVE"]
         active = {name: NodeRole("follower") for name in alive}
-        leads = {DATABASE_NODE: NodeRole("leader")} if await self._dump() is not None else {}
+        serves = await self._look(Isolation.READ_COMMITTED, _sequence) is not None
+        leads = {DATABASE_NODE: NodeRole("leader")} if serves else {}
         every = tuple(address.node for address in self._layout.metastores)
         zookeepers = tuple(address.node for address in self._layout.zookeepers)
         groups = {
@@ -252,29 +254,22 @@ class HiveSystem:
 
     async def _dump(self) -> dict[str, Any] | None:
         """What the database holds, of one moment; `None` where it does not answer."""
+        return await self._look(Isolation.SERIALIZABLE, _dumped)
+
+    async def _look(
+        self, isolation: Isolation, look: Callable[[Session], Awaitable[R]]
+    ) -> R | None:
         try:
             session = await self._database.connect()
         except SqlError:
             return None
         try:
-            await session.begin(Isolation.SERIALIZABLE)
-            tables = await read_tables(session)
-            parameters = await session.select(PARAMETERS)
-            events = await session.select(LOG, order="NL_ID")
-            (sequence,) = await session.select(SEQUENCE)
-            directories = await read_directories(session)
+            await session.begin(isolation)
+            return await look(session)
         except SqlError:
             return None
         finally:
             session.close()
-        idents = [table.ident for table in tables]
-        return {
-            "tables": [[t.full_name, t.ident, t.parameters.get(NONCE)] for t in tables],
-            "orphans": [row["TBL_ID"] for row in parameters if row["TBL_ID"] not in idents],
-            "directories": directories,
-            "events": [event_row(event_of(row)) for row in events],
-            "next_event": sequence["NEXT_EVENT_ID"],
-        }
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -296,3 +291,25 @@ class HiveSystem:
             return None
         channel.close()
         return _reply.decode(raw)
+
+
+async def _sequence(session: Session) -> Row:
+    """The one row that is always there."""
+    (row,) = await session.select(SEQUENCE)
+    return row
+
+
+async def _dumped(session: Session) -> dict[str, Any]:
+    tables = await read_tables(session)
+    parameters = await session.select(PARAMETERS)
+    events = await session.select(LOG, order="NL_ID")
+    sequence = await _sequence(session)
+    directories = await read_directories(session)
+    idents = [table.ident for table in tables]
+    return {
+        "tables": [[t.full_name, t.ident, t.parameters.get(NONCE)] for t in tables],
+        "orphans": [row["TBL_ID"] for row in parameters if row["TBL_ID"] not in idents],
+        "directories": directories,
+        "events": [event_row(event_of(row)) for row in events],
+        "next_event": sequence["NEXT_EVENT_ID"],
+    }

@@ -76,6 +76,7 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
 
 
 @pytest.mark.fuse
+@pytest.mark.nightly  # on a crowded machine the servers do not always find each other in time
 def test_a_power_cut_of_all_loses_nothing_that_was_answered():
     async def body(zookeepers):
         session = zookeepers.new_session()

@@ -10,7 +10,9 @@ imported there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
+import socket  # determinism: only where the world is real; to hang up on a silent server
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
@@ -83,7 +85,13 @@ class PostgresDatabase:
         try:
             async with asyncio.timeout(self._connect_s):
                 connection = await psycopg.AsyncConnection.connect(
-                    host=host, port=port, user=USER, dbname=DATABASE, autocommit=True
+                    host=host,
+                    port=port,
+                    user=USER,
+                    dbname=DATABASE,
+                    autocommit=True,
+                    sslmode="disable",  # no question more on the way to a session
+                    gssencmode="disable",
                 )
         except TimeoutError as error:
             message = f"connect to {self._address} timed out after {self._connect_s:g} s"
@@ -185,13 +193,25 @@ class PostgresSession:
 
     def close(self) -> None:
         """End the connection."""
+        if self._closed:
+            return
         self._closed = True
-        if self._asked is not None and not self._asked.done():
-            # The driver asks the server to give up, and hangs up then, or after some seconds.
-            self._asked.cancel()
-            self._asked.add_done_callback(lambda _: self._connection.pgconn.finish())
-        else:
+        if self._asked is None or self._asked.done():
             self._connection.pgconn.finish()
+            return
+        # The driver reads the end of the stream now, and whoever asked still holds its descriptor.
+        self._asked.add_done_callback(self._end)
+        descriptor = self._connection.pgconn.socket
+        with (
+            contextlib.suppress(OSError),  # it is not connected any more
+            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
+        ):
+            twin.shutdown(socket.SHUT_RDWR)
+
+    def _end(self, asked: asyncio.Task[Any]) -> None:
+        if not asked.cancelled():
+            asked.exception()  # nobody waits for it
+        self._connection.pgconn.finish()
 
     # --- the driver --------------------------------------------------------------------------
 
@@ -228,8 +248,8 @@ class PostgresSession:
     async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
         """Wait for it in time. Whoever stops waiting has lost the session.
 
-        In a task of its own: the driver answers a cancellation only once it has asked the server
-        to give up as well, which takes seconds where the link is cut.
+        In a task of its own: the driver meets a cancellation by asking the server to give up, and
+        waits for that, which takes seconds where the link is cut.
         """
         self._asked = asyncio.ensure_future(asking)
         whole = False

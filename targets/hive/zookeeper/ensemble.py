@@ -74,6 +74,7 @@ def _node(number: int, names: Sequence[str]) -> NodeSpec:
         ready=ReadyPort(CLIENT_PORT),
         faulty_disk=True,
         debian_package="zookeeper",
+        instead="--zookeeper node",
     )
 
 

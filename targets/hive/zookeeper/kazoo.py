@@ -8,7 +8,7 @@ write may have been done, or may yet be. Nothing here is imported in simulation.
 from __future__ import annotations
 
 import asyncio
-import logging
+import logging  # determinism: real only
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,7 +108,8 @@ class KazooZooKeeper:
         """End the session, without a wait for its end."""
         client, self._client = self._client, None
         if client is not None:
-            asyncio.get_running_loop().run_in_executor(None, _stop, client)
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(None, _stop, client)  # determinism: real only
 
     # --- calls -------------------------------------------------------------------------------
 
