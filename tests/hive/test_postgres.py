@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -122,6 +124,22 @@ def test_a_paused_database_is_given_up_and_serves_again():
                 await database.connect()
             await session.cluster.resume("db")
         await put(database, table("x"))
+
+    with_postgres(body)
+
+
+@in_processes
+def test_a_number_in_the_lock_file_that_is_somebody_elses_by_now_frightens_nobody():
+    async def body(database, session):
+        await session.cluster.kill("db")
+        lock = session.cluster._node("db").data_folder / "pg" / "postmaster.pid"
+        user = "postgres" if os.geteuid() == 0 else None
+        with subprocess.Popen(["sleep", "600"], user=user) as other:
+            lines = lock.read_text().splitlines()
+            lock.write_text("\n".join([str(other.pid), *lines[1:]]))
+            await session.cluster.start("db")
+            await answers(database)
+            other.kill()
 
     with_postgres(body)
 

@@ -49,7 +49,7 @@ def test_the_database_is_real_wherever_programs_run(environment, monkeypatch):
     assert on_env is (environment in (None, "sim"))
     assert database(database="store").entry is not None
     real = database(database="postgres", fsync=False)
-    assert real.command[0] == "postgres"
+    assert real.user == "postgres"
     assert "fsync = off" in real.files["postgresql.conf"]
     with pytest.raises(UsageError):
         database(database="derby")
