@@ -171,6 +171,23 @@ POWER_CUT_DATABASE = AimedNemesis(
     "power-cut role:db", suits_all=False,
 )  # fmt: skip
 
+RESTART_METASTORES = AimedNemesis(
+    "restart-metastores", "stop the metastores in order (SIGTERM) and start them, one by one",
+    "do rolling-restart on role:hms", suits_all=False,
+)  # fmt: skip
+KILL_ZOOKEEPER = AimedNemesis(
+    "kill-zookeeper", "kill one server that keeps tokens (SIGKILL), start it again later",
+    "kill one@zk", suits_all=False,
+)  # fmt: skip
+PAUSE_ZOOKEEPER = AimedNemesis(
+    "pause-zookeeper", "freeze one server that keeps tokens (SIGSTOP), thaw it later",
+    "pause one@zk", suits_all=False,
+)  # fmt: skip
+PARTITION_ZOOKEEPER = AimedNemesis(
+    "partition-zookeeper", "cut one server that keeps tokens off from the metastores, or from all",
+    "cut one@zk from role:hms", "cut one@zk from others", suits_all=False,
+)  # fmt: skip
+
 # --- bad links -------------------------------------------------------------------------------
 
 SLOW_LINKS = AimedNemesis(

@@ -30,7 +30,7 @@ from harness.vocabularies.hms import (
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.mixes import Mix, draw_kind, parse_mix
 
-__all__ = ["DATABASES", "KINDS", "HmsDdlWorkload"]
+__all__ = ["DATABASES", "KINDS", "HmsDdlWorkload", "HmsOps"]
 
 KINDS: Final = tuple(BY_NAME)
 DATABASES: Final = ("db1", "db2")
@@ -39,15 +39,17 @@ NAMES_MAX: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _HmsOps:
+class HmsOps:
     """An endless generator; `count` makes nonces unique, and the first `readers` only read.
+
+    They take turns among the mixes `reads`.
 
     Bursts of up to `burst` operations at once meet on the name `hot`; `left` of one are to come.
     """
 
     names: int
     mix: Mix
-    reads: Mix
+    reads: tuple[Mix, ...]
     readers: int
     burst: int
     count: int = 0
@@ -62,8 +64,9 @@ class _HmsOps:
         rng = ctx.random
         together = self.left > 0
         state = self if together else self._next_burst(rng)
-        only_reads = ctx.index_of(process) < self.readers
-        call = self._call(draw_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
+        number = ctx.index_of(process)
+        mix = self.reads[number % len(self.reads)] if number < self.readers else self.mix
+        call = self._call(draw_kind(mix, rng), state.hot, rng)
         draft = Draft(call.f, call.asked(), process, None, together=together)
         return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
 
@@ -72,7 +75,7 @@ class _HmsOps:
         del ctx, event
         return self
 
-    def _next_burst(self, rng: random.Random) -> _HmsOps:
+    def _next_burst(self, rng: random.Random) -> HmsOps:
         """A burst, or one operation by itself, that is about to begin."""
         left = draw_burst(self.burst, rng)
         return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
@@ -133,10 +136,10 @@ class HmsDdlWorkload:
         options = case.workload_options
         mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
-        return _HmsOps(
+        return HmsOps(
             names=int(options["names"]),
             mix=mix,
-            reads=reads,
+            reads=(reads,),
             readers=readers_of(case) if reads else 0,
             burst=int(options["burst"]),
         )

@@ -9,7 +9,10 @@
 | lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
 | phantom| what is in the log was done: it was not refused                                    |
 | twice  | a change is in the log once                                                        |
-| replay | played from the beginning, the log makes the tables that are there in the end      |
+| replay | played from the beginning, the log makes the tables that are there in the end; of  |
+|        | one that was cleaned, as far as it goes together with what readers saw             |
+
+What each reader must have seen is in `checkers.hms.readers`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from checkers.hms.findings import Findings
+from checkers.hms.readers import Poll, check_kept, check_readers
 from checkers.hms.words import fields_of, sentence
 from harness.errors import HistoryError, counted
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
@@ -52,6 +56,7 @@ class _Log(NamedTuple):
     events: tuple[_Event, ...]
     whole: bool
     tables: dict[str, str | None]
+    next_event: int
     op: int  # the snapshot
 
 
@@ -81,9 +86,17 @@ class EventsChecker:
         for one, later in itertools.pairwise(events):
             text = f"In the log {later} is of {one.time_ms - later.time_ms} ms before {one}."
             found.look("times", later.time_ms >= one.time_ms, text)
-        _check_changes(found, history, events, log)
+        changes = _changes(history)
+        _check_changes(found, changes, events, log)
+        read = [Poll(poll, _events_of(poll.completion)) for poll in polls]
+        there = {event.nonce_after: log.op for event in log.events if event.nonce_after}
+        check_readers(found, read, changes, None if log.whole else there)
+        check_kept(found, read, log.events, next_event=log.next_event, at=log.op)
         if log.whole:
             _check_whole(found, log)
+        else:
+            for run in _runs(events):
+                _replay(found, run, log)
         missing = sum(bool(fields_of(poll.completion).get("missing")) for poll in polls)
         return found.result(
             self.name,
@@ -113,7 +126,13 @@ def _final_log(history: History) -> _Log | None:
         return None
     events = tuple(_converted(op, rows["events"]))
     is_whole = rows["next_event"] == 1 or any(event.ident == 1 for event in events)
-    return _Log(events, is_whole, {name: nonce for name, _, nonce in rows["tables"]}, op.index)
+    return _Log(
+        events,
+        is_whole,
+        {name: nonce for name, _, nonce in rows["tables"]},
+        rows["next_event"],
+        op.index,
+    )
 
 
 def _check_poll(found: Findings, poll: Pair) -> None:
@@ -136,17 +155,23 @@ def _check_unique(
         found.look("unique", known == event, text, (first, where))
 
 
-def _check_changes(found: Findings, history: History, events: list[_Event], log: _Log) -> None:
+def _changes(history: History) -> dict[str, Pair]:
+    """Changes by the nonce that they leave."""
+    return {
+        str(fields_of(pair.invoke).get("nonce")): pair
+        for pair in history.pairs
+        if pair.invoke.f in WITH_NONCE
+    }
+
+
+def _check_changes(
+    found: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
+) -> None:
     """What changes say of themselves against what the log says of them, by their nonces."""
     idents: dict[str, list[int]] = {}
     for event in events:
         if event.nonce_after is not None:
             idents.setdefault(event.nonce_after, []).append(event.ident)
-    changes = {
-        str(fields_of(pair.invoke).get("nonce")): pair
-        for pair in history.pairs
-        if pair.invoke.f in WITH_NONCE
-    }
     for nonce, numbers in idents.items():
         change = changes.get(nonce)
         text = f"The change {nonce} is in the log {len(numbers)} times: events {numbers}."
@@ -194,21 +219,42 @@ def _check_whole(found: Findings, log: _Log) -> None:
         text = f"In the end the log has {one}, and {later} after it."
         found.look("gaps", later.ident <= one.ident + 1, text, (log.op,))
         found.look("unique", later.ident != one.ident, text, (log.op,))
+    _replay(found, ordered, log)
+
+
+def _runs(events: list[_Event]) -> list[list[_Event]]:
+    """Sorted events, parted where ids are missing."""
+    runs: list[list[_Event]] = []
+    for event in events:
+        if not runs or event.ident > runs[-1][-1].ident + 1:
+            runs.append([])
+        runs[-1].append(event)
+    return runs
+
+
+def _replay(found: Findings, events: list[_Event], log: _Log) -> None:
+    """Play events one after the other, from the first of all or from a state that is not known."""
+    is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    for event in ordered:
-        is_legal = event.before is None or (
-            event.before in tables and tables[event.before] == event.nonce_before
-        )
+    touched: dict[str, None] = {}  # names of which it is known what they are
+    for event in events:
+        is_legal = True
         if event.before is not None:
+            if is_known or event.before in touched:
+                is_legal = event.before in tables and tables[event.before] == event.nonce_before
             tables.pop(event.before, None)
+            touched[event.before] = None
         if event.after is not None:
             is_legal = is_legal and event.after not in tables
             tables[event.after] = event.nonce_after
+            touched[event.after] = None
         text = f"In the log {event} does not go with the events before it."
         found.look("replay", is_legal, text, (log.op,))
-    same = tables == log.tables
-    text = f"The log makes {_shown(tables)}, but in the end there is {_shown(log.tables)}."
-    found.look("replay", same, text, (log.op,))
+    if not log.whole and events[-1].ident != log.next_event - 1:
+        return
+    there = {name: nonce for name, nonce in log.tables.items() if is_known or name in touched}
+    text = f"The log makes {_shown(tables)}, but in the end there is {_shown(there)}."
+    found.look("replay", tables == there, text, (log.op,))
 
 
 def _shown(tables: dict[str, str | None]) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "CALLS",
     "MUTATIONS",
     "NOT_SENT",
+    "POLL_MAX",
     "READS",
     "REFUSALS",
     "Alter",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 NOT_SENT: Final = "CONNECT"
+POLL_MAX: Final = 100
 REFUSALS: Final = (
     "already-exists", "no-such-object", "invalid-operation", "invalid-object", "meta-exception",
 )  # fmt: skip
@@ -106,8 +108,9 @@ class Poll(Call, frozen=True):
     """Reads the notification log on, from where this client stands; at first that is its end.
 
     Answers `after`, the id after which it read, and `events`: [id, time in ms, kind, full name
-    before, full name after, nonce before, nonce after] each, or `missing` where the log does not go
-    back that far: the client reads on from its end then.
+    before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them; or, where
+    the log does not go back that far, `missing`, the first id that was not there: the client reads
+    on from the end of the log then, which is `to`.
     """
 
     f: ClassVar[str] = "poll"

@@ -43,6 +43,31 @@ class Bug(enum.Enum):
         where=(_DDL,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
     )
+    EVENT_AFTER_COMMIT = Row(
+        title="an event is written behind its change, in a transaction of its own",
+        upstream="DbNotificationListener among the event listeners instead of the transactional "
+        "ones: events of two changes change places, and a metastore that ends in between leaves a "
+        "change without one",
+        fixed="open by design",
+        where=(_DDL,),
+        find=Find(
+            "--workload hms-events --nemesis restart-database --interval 3 --duration 1 --time-limit 20",
+            "hms-events",
+            1,
+        ),
+    )
+    EVENT_ID_AHEAD = Row(
+        title="the next event id is taken in a transaction of its own, as from a sequence of SQL's",
+        upstream="none of Hive's: ids are not visible in order, and those of changes that were "
+        "rolled back are never, so readers skip what comes later",
+        fixed="open",
+        where=("targets.hive.metastore.events",),
+        find=Find(
+            "--workload hms-events --nemesis restart-database --interval 3 --duration 1 --time-limit 20",
+            "hms-events",
+            1,
+        ),
+    )
     FAILBACK_FLAP = Row(
         title="a client returns to the first metastore at every reconnect, whatever came of it",
         upstream="sequential selection: one that accepts connections and answers nothing has every "

@@ -61,6 +61,7 @@ class HiveTarget:
         "partition-random-node",
         "restart-random",
         "restart-database",
+        "restart-metastores",
     )
     options: ClassVar[tuple[Option, ...]] = (
         Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),

@@ -125,6 +125,88 @@ def test_events_that_are_none_are_refused():
         judge(EVENTS, life(LOG, [["one"]]))
 
 
+# --- readers of events ---------------------------------------------------------------------------
+
+
+def reader(*polls, log=LOG, tables=(), next_event=5):
+    """A reader's (after, events, more) between the changes that `LOG` tells of; one after each."""
+    h = HmsWriter()
+    changes = [
+        ("create", "d.x", "a", None),
+        ("alter", "d.x", "b", None),
+        ("rename", "d.x", "c", "e.y"),
+        ("drop", "e.y", "d", None),
+    ]
+    for poll in polls:
+        after, events, more = (*poll, {})[:3]
+        h.polled(1, after, *events, **more)
+        if changes:
+            f, name, nonce, new = changes.pop(0)
+            h.done(0, f, name, nonce, new)
+    h.snapshot(tables, log, next_event)
+    return h
+
+
+START = (0, [])
+
+
+@pytest.mark.parametrize(
+    ("polls", "more", "rule"),
+    [
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "valid"),
+        # What nobody acknowledged before the poll began may come later.
+        ([START, (0, LOG[:1]), (1, [ALTERED, MOVED]), (3, []), (3, [DROPPED])], {}, "valid"),
+        ([START, (0, []), (0, LOG[:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "missed"),
+        ([START, (0, LOG[:1]), (2, LOG[2:3]), (3, []), (3, LOG[3:])], {}, "missed+once"),
+        ([START, (0, LOG[:1]), (0, LOG[:2]), (2, LOG[2:3]), (3, LOG[3:])], {}, "once"),
+        ([START, (0, LOG[:1]), (1, [ALTERED, ALTERED]), (2, [MOVED]), (3, [DROPPED])], {}, "once"),
+        # Told to start anew: right where the cleaner was, and wrong where the event is there.
+        ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 2}), (2, [MOVED]), (3, [DROPPED])],
+         {"log": LOG[2:]}, "valid"),
+        ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 2}), (2, [MOVED]), (3, [DROPPED])],
+         {}, "anew"),
+        ([START, (0, LOG[:1]), (1, [], {"missing": 2, "to": 1}), (2, [MOVED]), (3, [DROPPED])],
+         {"log": LOG[2:]}, "once"),
+        # Read, and gone though the cleaner left an earlier one, or though its id is still to come.
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
+         {"log": [ALTERED, DROPPED]}, "kept"),
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
+         {"log": [], "next_event": 4}, "kept"),
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])], {"log": []}, "valid"),
+        # The cleaner took all that was there: only the next event shows it.
+        ([START, (0, []), (0, []), (0, [], {"missing": 1, "to": 3}), (3, LOG[3:])],
+         {"log": LOG[2:]}, "valid"),
+        ([START, (0, []), (0, []), (0, []), (0, [])], {"log": []}, "valid"),
+        ([START, (0, []), (0, []), (0, []), (0, [])], {"log": LOG[2:]}, "missed"),
+        # A log that was cleaned is played as far as readers know it.
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3]), (3, LOG[3:])],
+         {"log": [], "tables": [["e.y", 1, "c"]]}, "replay"),
+        ([START, (0, LOG[:1]), (1, LOG[1:2]), (2, LOG[2:3])],
+         {"log": [], "tables": [["e.y", 1, "c"]]}, "valid"),
+    ],
+)  # fmt: skip
+def test_a_reader_sees_every_event_once_and_in_time(polls, more, rule):
+    assert broken(EVENTS, reader(*polls, **more)) == rule
+
+
+def test_a_full_poll_owes_no_more_than_it_holds():
+    many = [event(n, "CREATE", None, (f"d.t{n}", f"n{n}")) for n in range(1, 102)]
+
+    def history(first):
+        h = HmsWriter()
+        h.polled(1, 0)
+        for n in range(1, 102):
+            h.done(0, "create", f"d.t{n}", f"n{n}")
+        h.polled(1, 0, *many[:first])
+        h.polled(1, first)
+        h.snapshot([[f"d.t{n}", n, f"n{n}"] for n in range(1, 102)], many, 102)
+        return h
+
+    full = judge(EVENTS, history(100))
+    assert full.details["by_invariant"] == {"missed": 1}
+    assert judge(EVENTS, history(99)).details["by_invariant"] == {"missed": 2}
+
+
 # --- invariants --------------------------------------------------------------------------------
 
 

@@ -36,7 +36,6 @@ from targets.hive.wire import ChannelError
 
 __all__ = ["MetastoreClient", "NoMetastoreError"]
 
-EVENTS_PER_POLL: Final = 100
 MUTATING: Final = (
     api.CreateTable,
     api.AlterTable,
@@ -188,13 +187,14 @@ class MetastoreClient:
         if self._position is None:
             self._position = int(await self._call(operation, api.GetCurrentEventId()))
         after = self._position
-        result = await self._call(operation, api.GetNextEvents(after, EVENTS_PER_POLL))
+        result = await self._call(operation, api.GetNextEvents(after, hms.POLL_MAX))
         events = msgspec.convert(result, list[api.Event])
         idents = [after, *(event.ident for event in events)]
-        has_gap = any(later > one + 1 for one, later in itertools.pairwise(idents))
-        if has_gap and Bug.HIVE_19219 not in self._bugs:
-            self._position = int(await self._call(operation, api.GetCurrentEventId()))
-            return {"result": "ok", "after": after, "events": [], "missing": True}
+        missing = [one + 1 for one, later in itertools.pairwise(idents) if later > one + 1]
+        if missing and Bug.HIVE_19219 not in self._bugs:
+            to = self._position = int(await self._call(operation, api.GetCurrentEventId()))
+            answer = {"result": "ok", "after": after, "events": []}
+            return {**answer, "missing": missing[0], "to": to}
         if events:
             self._position = events[-1].ident
         return {"result": "ok", "after": after, "events": [event_row(one) for one in events]}

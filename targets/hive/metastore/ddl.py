@@ -29,7 +29,10 @@ from targets.hive.metastore.warehouse import make_directory, move_directory, rem
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import PARAMETERS, TABLES
 
-__all__ = ["Ddl"]
+__all__ = ["Changed", "Ddl"]
+
+Changed = tuple[MetaTable | None, MetaTable | None]
+"""A table before and after."""
 
 _LAX_DROP: Final = frozenset({Bug.DROP_DROP, Bug.DROP_RENAME})
 _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
@@ -49,22 +52,28 @@ class Ddl:
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 
-    async def run(self, session: Session, call: CreateTable | AlterTable | DropTable) -> None:
-        """Do it. Raises `MetastoreError`."""
+    async def run(
+        self, session: Session, call: CreateTable | AlterTable | DropTable
+    ) -> Changed | None:
+        """Do it. Raises `MetastoreError`. Returns what the caller has to write an event of yet."""
         match call:
             case CreateTable():
-                await self._create(session, call.table)
+                changed = await self._create(session, call.table)
             case AlterTable():
-                await self._alter(session, call)
+                changed = await self._alter(session, call)
             case DropTable():
-                await self._drop(session, call)
+                changed = await self._drop(session, call)
+        if Bug.EVENT_AFTER_COMMIT in self._bugs:
+            return changed
+        await self._events.add(session, *changed)
+        return None
 
     async def check_free(self, session: Session, table: MetaTable) -> None:
         """Refuse to create what is there."""
         if await read_table(session, table.database, table.name) is not None:
             raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
 
-    async def _create(self, session: Session, table: MetaTable) -> None:
+    async def _create(self, session: Session, table: MetaTable) -> Changed:
         if not await has_database(session, table.database):
             raise MetastoreError(INVALID_OBJECT, f"No such database {table.database}")
         checked_before = Bug.HIVE_26016 in self._bugs
@@ -81,7 +90,7 @@ class Ddl:
         await _insert_parameters(session, ident, table)
         if self._with_directories:
             await make_directory(session, table.full_name)
-        await self._events.add(session, None, table)
+        return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
         """The roll-back of a create that was refused (HIVE-15424): it looks at names alone."""
@@ -91,7 +100,7 @@ class Ddl:
             await remove_directory(session, found.full_name)
             await self._events.add(session, found, None)
 
-    async def _alter(self, session: Session, call: AlterTable) -> None:
+    async def _alter(self, session: Session, call: AlterTable) -> Changed:
         before = await read_table(session, call.database, call.name, for_update=True)
         old, table = f"{call.database}.{call.name}", call.table
         if before is None or before.ident is None:
@@ -111,9 +120,9 @@ class Ddl:
         await _insert_parameters(session, before.ident, table)
         if table.full_name != old:
             await move_directory(session, old, table.full_name)
-        await self._events.add(session, before, table)
+        return before, table
 
-    async def _drop(self, session: Session, call: DropTable) -> None:
+    async def _drop(self, session: Session, call: DropTable) -> Changed:
         lax = bool(_LAX_DROP & self._bugs)
         found = await read_table(session, call.database, call.name, for_update=not lax)
         message = f"{call.database}.{call.name} table not found"
@@ -133,7 +142,7 @@ class Ddl:
             # One that was renamed meanwhile has its directory elsewhere, and this one is another's.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, found.full_name)
-        await self._events.add(session, found, None)
+        return found, None
 
 
 def _row_of(table: MetaTable) -> Row:

@@ -53,28 +53,23 @@ def event_of(row: Row) -> Event:
 class Events:
     """Writes and reads the log, within transactions of others."""
 
-    def __init__(self, env: Env, bugs: frozenset[Bug]) -> None:
-        """`bugs` decide about the lock and the clock."""
+    def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
+        """`bugs` decide about the lock, the clock and the transaction of the next id."""
         self._env = env
+        self._transactions = transactions
         self._bugs = bugs
 
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
         """Say what a transaction does to a table; last, since it locks out all other changes."""
-        locked = Bug.HIVE_16886 not in self._bugs
-        (row,) = await session.select(SEQUENCE, _ONE, for_update=locked)
-        number, last_ms = row["NEXT_EVENT_ID"], row["LAST_TIME"]
-        assert isinstance(number, int), "ids are numbers"
-        assert isinstance(last_ms, int), "times are numbers"
-        time_ms = now_ms(self._env)
-        if Bug.HIVE_24468 not in self._bugs:
-            time_ms = max(time_ms, last_ms)
+        if Bug.EVENT_ID_AHEAD in self._bugs:
+            number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
+        else:
+            number, time_ms = await self._next(session)
         kind = "DROP_TABLE" if after is None else "ALTER_TABLE"
         table = after or before
         assert table is not None, "a change is one of something"
-        values: Row = {"NEXT_EVENT_ID": number + 1, "LAST_TIME": time_ms}
-        await session.update(SEQUENCE, values, _ONE)
         entry: Row = {
             "EVENT_ID": number,
             "EVENT_TIME": time_ms,
@@ -85,6 +80,20 @@ class Events:
         }
         await session.insert(LOG, entry)
         self._env.event("change-written", event=number)  # and not committed yet
+
+    async def _next(self, session: Session) -> tuple[int, int]:
+        """The next id, and the time that goes with it."""
+        locked = Bug.HIVE_16886 not in self._bugs
+        (row,) = await session.select(SEQUENCE, _ONE, for_update=locked)
+        number, last_ms = row["NEXT_EVENT_ID"], row["LAST_TIME"]
+        assert isinstance(number, int), "ids are numbers"
+        assert isinstance(last_ms, int), "times are numbers"
+        time_ms = now_ms(self._env)
+        if Bug.HIVE_24468 not in self._bugs:
+            time_ms = max(time_ms, last_ms)
+        values: Row = {"NEXT_EVENT_ID": number + 1, "LAST_TIME": time_ms}
+        await session.update(SEQUENCE, values, _ONE)
+        return number, time_ms
 
     async def current_id(self, session: Session) -> int:
         """The id of the newest event; 0 where there was none."""

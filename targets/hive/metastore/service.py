@@ -36,7 +36,7 @@ from targets.hive.api import (
 )
 from targets.hive.bugs import Bug
 from targets.hive.metastore.cache import Cache
-from targets.hive.metastore.ddl import Ddl
+from targets.hive.metastore.ddl import Changed, Ddl
 from targets.hive.metastore.events import Events, now_ms
 from targets.hive.metastore.reads import (
     has_database,
@@ -83,7 +83,7 @@ class Service:
         self._transactions = transactions
         self._tokens = tokens
         self._bugs = bugs
-        self._events = Events(env, bugs)
+        self._events = Events(env, transactions, bugs)
         self._ddl = Ddl(self._events, bugs)
         self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
 
@@ -206,19 +206,20 @@ class Service:
         isolation = self._ddl.isolation(call)
         if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
 
-            async def run(session: Session) -> None:
-                await self._ddl.run(session, call)
+            async def run(session: Session) -> Changed | None:
+                return await self._ddl.run(session, call)
 
-            await self._transactions.run(isolation, run)
+            await self._tell(await self._transactions.run(isolation, run))
             return
 
-        async def run_once(session: Session) -> _Outcome:
+        async def run_once(session: Session) -> tuple[_Outcome, Changed | None]:
+            changed = None
             known = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
             if known:
-                return _outcome.decode(str(known[0]["OUTCOME"]))
+                return _outcome.decode(str(known[0]["OUTCOME"])), None
             outcome = _Outcome()
             try:
-                await self._ddl.run(session, call)
+                changed = await self._ddl.run(session, call)
             except MetastoreError as error:
                 if isinstance(error.__cause__, UniqueKeyError):
                     raise  # the transaction is over, and its outcome cannot be kept
@@ -229,11 +230,22 @@ class Service:
                 "OUTCOME": msgspec.json.encode(outcome).decode(),
             }
             await session.insert(REQUESTS, row)
-            return outcome
+            return outcome, changed
 
-        outcome = await self._transactions.run(isolation, run_once)
+        outcome, changed = await self._transactions.run(isolation, run_once)
+        await self._tell(changed)
         if outcome.error:
             raise MetastoreError(outcome.error, outcome.message)
+
+    async def _tell(self, changed: Changed | None) -> None:
+        """Write the event of what was committed without one (EVENT-AFTER-COMMIT)."""
+        if changed is None:
+            return
+
+        async def add(session: Session) -> None:
+            await self._events.add(session, *changed)
+
+        await self._transactions.run(Isolation.READ_COMMITTED, add)
 
     async def _change_database(self, call: CreateDatabase | DropDatabase) -> None:
         async def run(session: Session) -> None:

@@ -1,0 +1,187 @@
+"""What one reader of the notification log must have seen, poll after poll.
+
+| rule   | what it says                                                                       |
+|--------|------------------------------------------------------------------------------------|
+| once   | a reader goes on from where it was: no event comes again, ids rise                 |
+| missed | a reader that was there before a change began has it in the first poll that begins |
+|        | after its acknowledgement, unless that poll was full, or the cleaner had been      |
+| anew   | a reader is told to start anew only where the cleaner has removed events           |
+| kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
+
+An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as Hive has
+it. So one owes only what was in the log at that time, which what came later shows.
+
+The cleaner removes what is older than a limit. So an event that stands in the log in the end shows
+that no later one with a time as late was ever removed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from checkers.hms.findings import Findings
+from checkers.hms.words import fields_of, sentence
+from harness.ops import OpType, Pair
+from harness.vocabularies.hms import POLL_MAX
+
+__all__ = ["Poll", "Seen", "check_kept", "check_readers"]
+
+
+class Seen(Protocol):
+    """An event, as a reader or the log in the end shows it."""
+
+    @property
+    def ident(self) -> int:
+        """Its id."""
+        ...
+
+    @property
+    def time_ms(self) -> int:
+        """When it was, by whoever wrote it."""
+        ...
+
+    @property
+    def nonce_after(self) -> str | None:
+        """That of the table which the change left."""
+        ...
+
+
+class Poll(NamedTuple):
+    """An answered poll and its events."""
+
+    pair: Pair
+    events: Sequence[Seen]
+
+
+class _Stretch(NamedTuple):
+    """What one reader read without a break, and the op after which it had its place in the log."""
+
+    since: int
+    polls: list[Poll]
+
+
+def check_readers(
+    found: Findings,
+    polls: Sequence[Poll],
+    changes: Mapping[str, Pair],
+    in_the_end: Mapping[str, int] | None,
+) -> None:
+    """Rules `once` and `missed`; `changes` are by nonce.
+
+    `in_the_end` has the nonces in the log and the op that showed it, or is `None` where nobody
+    cleaned it.
+    """
+    shown: dict[str, int] = {}
+    for poll in polls:
+        for event in poll.events:
+            if event.nonce_after is not None:
+                index = poll.pair.invoke.index
+                shown[event.nonce_after] = max(index, shown.get(event.nonce_after, -1))
+    shown |= in_the_end or {}
+    acknowledged = [
+        (nonce, pair, pair.completion.index)
+        for nonce, pair in changes.items()
+        if pair.completion is not None and pair.type is OpType.OK
+    ]
+    acknowledged.sort(key=lambda change: change[2])
+    for stretch in _stretches(found, polls):
+        place: dict[str, int] = {}
+        for number, poll in enumerate(stretch.polls):
+            for event in poll.events:
+                if event.nonce_after is not None:
+                    place.setdefault(event.nonce_after, number)
+        # For each poll the first one from it on that was not full, and so told all there was.
+        whole: list[int | None] = [None] * len(stretch.polls)
+        upcoming: int | None = None
+        for number in reversed(range(len(stretch.polls))):
+            if len(stretch.polls[number].events) < POLL_MAX:
+                upcoming = number
+            whole[number] = upcoming
+        last = max((n for n, poll in enumerate(stretch.polls) if poll.events), default=-1)
+        first = 0
+        for nonce, change, done in acknowledged:
+            while first < len(whole) and stretch.polls[first].pair.invoke.index < done:
+                first += 1
+            due = whole[first] if first < len(whole) else None
+            if due is None:
+                break
+            if change.invoke.index < stretch.since:
+                continue
+            poll = stretch.polls[due].pair
+            text = f"{sentence(change)}, but its event was not in what {sentence(poll)} had read."
+            assert poll.completion is not None, "it was answered"
+            seen = place.get(nonce, due + 1) <= due
+            cleaned = (
+                in_the_end is not None
+                and last < due
+                and shown.get(nonce, -1) < poll.completion.index
+            )
+            found.look("missed", seen or cleaned, text, (change.invoke.index, poll.invoke.index))
+
+
+def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
+    """What each reader read between two breaks; looks at the rule `once` on the way."""
+    ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
+    for _, group in itertools.groupby(ordered, key=_process):
+        current: _Stretch | None = None
+        position: object = None
+        for poll in group:
+            done = poll.pair.completion
+            assert done is not None, "it was answered"
+            fields = fields_of(done)
+            after = fields.get("after")
+            text = f"{sentence(poll.pair)} after event {after}, but it stood at {position}."
+            blamed = (poll.pair.invoke.index,)
+            found.look("once", position in (None, after), text, blamed)
+            idents = [event.ident for event in poll.events]
+            for one, later in itertools.pairwise([after if isinstance(after, int) else 0, *idents]):
+                text = f"{sentence(poll.pair)} and was given event {later} after {one}."
+                found.look("once", later > one, text, blamed)
+            if fields.get("missing"):
+                if current is not None:
+                    yield current
+                current, position = _Stretch(done.index, []), fields.get("to")
+                continue
+            current = current or _Stretch(done.index, [])
+            current.polls.append(poll)
+            position = idents[-1] if idents else after
+        if current is not None:
+            yield current
+
+
+def _process(poll: Poll) -> int:
+    process = poll.pair.invoke.process
+    assert isinstance(process, int), "pairs are of clients only"
+    return process
+
+
+def check_kept(
+    found: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
+) -> None:
+    """Rules `anew` and `kept`, against the log of the snapshot that is op `at`."""
+    there = {event.ident for event in log}
+    ordered = sorted(log, key=lambda event: event.ident)
+    idents = [event.ident for event in ordered]
+    earliest_ms = [*itertools.accumulate((event.time_ms for event in ordered), min)]
+    for poll in polls:
+        done = poll.pair.completion
+        assert done is not None, "it was answered"
+        if done.index > at:
+            continue
+        blamed = (poll.pair.invoke.index, at)
+        missing = fields_of(done).get("missing")
+        if isinstance(missing, int) and not isinstance(missing, bool):
+            text = (
+                f"{sentence(poll.pair)} and was told that event {missing} is gone, which is in "
+                "the log in the end."
+            )
+            found.look("anew", missing not in there, text, blamed)
+        for event in poll.events:
+            before = bisect.bisect_left(idents, event.ident)
+            outlived = before > 0 and earliest_ms[before - 1] <= event.time_ms
+            removable = event.ident < next_event and not outlived
+            text = f"{sentence(poll.pair)} and was given {event}, which is not in the log."
+            found.look("kept", event.ident in there or removable, text, blamed)
