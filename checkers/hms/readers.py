@@ -8,8 +8,8 @@
 | anew   | a reader is told to start anew only where the cleaner has removed events           |
 | kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
 
-An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as Hive has
-it. So one owes only what was in the log at that time, which what came later shows.
+An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as in
+Hive. So one owes only what was in the log at that time, which what came later shows.
 
 The cleaner removes what is older than a limit. So an event that stands in the log in the end shows
 that no later one with a time as late was ever removed.

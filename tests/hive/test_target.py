@@ -18,7 +18,7 @@ from targets.hive import HiveTarget
 from targets.hive.system import HiveSystem, Layout
 from tests.async_tests import on
 from tests.hive.deploy import Deployed, deploy
-from tests.hive.runs import case_of
+from tests.hive.runs import case_of, run
 
 
 def settings(**options):
@@ -155,3 +155,29 @@ async def test_the_database_leads_and_a_core_is_it_with_any_metastore(hms: Deplo
     assert (await hms.system.groups())["metastore"].leader is None
     assert (await hms.system.snapshot())["rows"] is None
     assert not (await hms.system.ready()).ok
+
+
+@pytest.mark.parametrize("nemesis", ["kill-zookeeper", "pause-zookeeper", "partition-zookeeper"])
+def test_the_ensemble_of_tokens_has_nemeses_where_there_is_one(nemesis):
+    words = f"--workload hms-tokens --nemesis {nemesis} --time-limit 15"
+    plan = plan_case(case_of(f"{words} --token-store zookeeper", 1), SimEnvironment())
+    assert plan.case.faults
+    result = run(f"{words} --token-store zookeeper --interval 4 --duration 1", 1)
+    assert result.verdict == "valid"
+
+
+def test_metastores_restart_in_turn_and_clients_go_on():
+    result = run("--nemesis restart-metastores --interval 5 --time-limit 20", 1)
+    assert result.verdict == "valid"
+
+
+@pytest.mark.parametrize(
+    ("selection", "nodes"),
+    [("sequential", {"hms1"}), ("random", {"hms1", "hms2", "hms3"})],
+)
+def test_without_faults_sequential_is_the_first_alone_and_random_is_all(selection, nodes):
+    async def body(hms: Deployed):
+        served = [(await hms.do(hms.new_client(), "list")).node for _ in range(40)]
+        assert {*served} == nodes
+
+    deploy(body, selection=selection, metastores=3)
