@@ -110,16 +110,16 @@ def check_readers(
                 break
             if change.invoke.index < stretch.since:
                 continue
-            poll = stretch.polls[due].pair
-            text = f"{sentence(change)}, but its event was not in what {sentence(poll)} had read."
-            assert poll.completion is not None, "it was answered"
+            asked = stretch.polls[due].pair
+            text = f"{sentence(change)}, but its event was not in what {sentence(asked)} had read."
+            assert asked.completion is not None, "it was answered"
             seen = place.get(nonce, due + 1) <= due
             cleaned = (
                 in_the_end is not None
                 and last < due
-                and shown.get(nonce, -1) < poll.completion.index
+                and shown.get(nonce, -1) < asked.completion.index
             )
-            found.look("missed", seen or cleaned, text, (change.invoke.index, poll.invoke.index))
+            found.look("missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index))
 
 
 def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:

@@ -17,6 +17,9 @@ __all__ = ["BUGS", "PROFILES", "Bug", "bugs_of"]
 _DDL: Final = "targets.hive.metastore.ddl"
 _SERVICE: Final = "targets.hive.metastore.service"
 _CLIENT: Final = "targets.hive.client.client"
+_AT_WRITES: Final = (
+    "--workload hms-events --nemesis restart-database --interval 3 --duration 1 --time-limit 20"
+)
 HIVE: Final = ("hive2.3", "hive4")
 
 
@@ -50,11 +53,7 @@ class Bug(enum.Enum):
         "change without one",
         fixed="open by design",
         where=(_DDL,),
-        find=Find(
-            "--workload hms-events --nemesis restart-database --interval 3 --duration 1 --time-limit 20",
-            "hms-events",
-            1,
-        ),
+        find=Find(_AT_WRITES, "hms-events", 1),
     )
     EVENT_ID_AHEAD = Row(
         title="the next event id is taken in a transaction of its own, as from a sequence of SQL's",
@@ -62,11 +61,7 @@ class Bug(enum.Enum):
         "rolled back are never, so readers skip what comes later",
         fixed="open",
         where=("targets.hive.metastore.events",),
-        find=Find(
-            "--workload hms-events --nemesis restart-database --interval 3 --duration 1 --time-limit 20",
-            "hms-events",
-            1,
-        ),
+        find=Find(_AT_WRITES, "hms-events", 1),
     )
     FAILBACK_FLAP = Row(
         title="a client returns to the first metastore at every reconnect, whatever came of it",
