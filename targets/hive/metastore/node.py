@@ -1,6 +1,7 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
-`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`.
+`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`, and
+`kudu` where the plug-in of Kudu is configured.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bugs: tuple[str, ...] = ()
     event_ttl_ms: int = 86_400_000
     clean_every_s: float = 0.5
+    kudu: bool = False
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -43,7 +45,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
     transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
-    service = Service(env, transactions, bugs_of(settings.profile, settings.bugs))
+    bugs = bugs_of(settings.profile, settings.bugs)
+    service = Service(env, transactions, bugs, kudu=settings.kudu)
     connections = 0
 
     async def converse(conn: Conn) -> None:

@@ -29,6 +29,7 @@ from targets.hive.api import (
     GetStatus,
     GetTable,
     GetTableMeta,
+    GetTableObjects,
     MetastoreError,
     MetaTable,
     Reply,
@@ -68,13 +69,20 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 class Service:
     """Answers calls."""
 
-    def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` decide how."""
+    def __init__(
+        self,
+        env: Env,
+        transactions: Transactions,
+        bugs: frozenset[Bug],
+        *,
+        kudu: bool = False,
+    ) -> None:
+        """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
         self._events = Events(env, bugs)
-        self._ddl = Ddl(self._events, bugs)
+        self._ddl = Ddl(self._events, bugs, kudu=kudu)
         self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
@@ -114,6 +122,9 @@ class Service:
                 return _found(found, call)
             case GetTableMeta():
                 return await read_names(session)
+            case GetTableObjects():
+                every = [await read_table(session, call.database, name) for name in call.names]
+                return [table for table in every if table is not None]
             case GetAllTables():
                 return [name for _, name in await read_names(session, equal(DB_NAME=call.database))]
             case GetAllDatabases():

@@ -1,0 +1,155 @@
+"""The metastores and their database beside a deployment's masters, as the harness looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.env import Address, ClientEnv
+from harness.plugins import TargetSettings
+from targets.hive import api
+from targets.hive.client import MetastoreClient
+from targets.hive.metastore import kudu_rules as rules
+from targets.hive.system import DATABASE_NODE
+from targets.hive.system import Layout as HiveLayout
+from targets.hive.target import HiveTarget
+from targets.hive.wire import Channel, ChannelError
+from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.hms.settings import HmsSettings
+
+__all__ = ["Beside", "HmsLayout"]
+
+METASTORES: Final = 2
+_PROFILES: Final = {"strict": "strict", "modern": "hive4", "legacy": "hive2.3"}
+_ASK_S: Final = 1.0
+_reply: Final = msgspec.msgpack.Decoder(api.Reply)
+_TABLES: Final = list[api.MetaTable]
+
+
+class HmsLayout:
+    """The nodes, and what masters are told of them."""
+
+    def __init__(self, settings: TargetSettings) -> None:
+        """Raises `UsageError` for impossible settings."""
+        own = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+        own["metastores"] = METASTORES
+        profile = _PROFILES[settings.profile]
+        self._settings = TargetSettings(profile=profile, bugs=(), options=own)
+        self.hive = HiveLayout(self._settings)
+        bugs = bugs_of(settings.profile, settings.bugs)
+        self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
+        """Whether the leader keeps entries as they have to be, and says when they are."""
+        self.masters = HmsSettings(
+            addresses=tuple(f"{one.node}:{one.port}" for one in self.hive.metastores),
+            poll_period_s=settings.options["hms_poll_ms"] / 1000,
+            request_ids=profile == "strict",
+        )
+
+    def nodes(self) -> Iterator[NodeSpec]:
+        """Metastores, with Kudu's plug-in, and their database."""
+        for spec in HiveTarget().nodes(self._settings):
+            own = {"kudu": True} if spec.role == "hms" else {}
+            yield msgspec.structs.replace(spec, config={**spec.config, **own})
+
+
+class Beside:
+    """Questions to the metastores of one deployment."""
+
+    def __init__(self, env: ClientEnv, layout: HmsLayout) -> None:
+        """Nothing is asked yet."""
+        self._env = env
+        self._layout = layout
+
+    def client(self, process: int) -> MetastoreClient:
+        """A client of Hive's."""
+        hive = self._layout.hive
+        return MetastoreClient(
+            self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs
+        )
+
+    def core(self) -> list[str]:
+        """What has to serve: masters and clients have time for all metastores."""
+        return [self._layout.hive.metastores[0].node, DATABASE_NODE]
+
+    async def pending(self) -> tuple[str, ...]:
+        """Which metastores do not reach their database."""
+        every = self._layout.hive.metastores
+        answers = await asyncio.gather(
+            *(self._ask(address, api.GetCurrentEventId()) for address in every)
+        )
+        return tuple(
+            f"{address.node} does not answer"
+            for address, answer in zip(every, answers, strict=True)
+            if answer is None
+        )
+
+    async def snapshot(self) -> dict[str, Any] | None:
+        """Entries as [name, table id, masters, cluster id], by name, and the newest event; `None`
+        where no metastore answers.
+        """
+        for address in self._layout.hive.metastores:
+            found = await self._entries(address)
+            if found is not None:
+                return found
+        return None
+
+    async def _entries(self, address: Address) -> dict[str, Any] | None:
+        event = await self._ask(address, api.GetCurrentEventId())
+        names = await self._ask(address, api.GetTableMeta())
+        if event is None or names is None:
+            return None
+        by_database: dict[str, list[str]] = {}
+        for database, name in names:
+            by_database.setdefault(database, []).append(name)
+        entries = []
+        for database, short in by_database.items():
+            raw = await self._ask(address, api.GetTableObjects(database, tuple(short)))
+            if raw is None:
+                return None
+            entries += [_row(one) for one in msgspec.convert(raw, _TABLES)]
+        return {"event": event, "entries": sorted(entries)}
+
+    def open_work(
+        self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
+    ) -> Iterator[str]:
+        """What keeps the two catalogs from being at rest."""
+        if seen is None:
+            yield "no metastore answers"
+            return
+        for name, dump in masters.items():
+            if dump is not None and dump["hms"]["busy"]:
+                yield f"{name} has {dump['hms']['busy']} calls to the metastore under way"
+        if leader is None:
+            return
+        own = leader["hms"]
+        if own["last_event"] < seen["event"]:
+            yield f"event {own['last_event']} of {seen['event']} of the metastore is carried out"
+        elif self._layout.repairs and (own["checked_event"] or -1) < seen["event"]:
+            yield "the leader has not compared the metastore's entries since the last event"
+        elif self._layout.repairs and own["checked_masters"] != own["masters"]:
+            yield "the leader has not compared the metastore's entries since masters changed"
+
+    async def _ask(self, address: Address, call: api.ApiCall) -> Any:
+        try:
+            channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
+            raw = await channel.call(call, timeout_s=_ASK_S)
+        except ChannelError:
+            return None
+        channel.close()
+        reply = _reply.decode(raw)
+        return None if reply.error else reply.result
+
+
+def _row(table: api.MetaTable) -> list[Any]:
+    parameters = table.parameters
+    masters = parameters.get(rules.MASTER_ADDRESSES, "")
+    return [
+        table.full_name,
+        parameters.get(rules.TABLE_ID, ""),
+        masters.split(",") if masters else [],
+        parameters.get(rules.CLUSTER_ID, ""),
+    ]
