@@ -67,14 +67,16 @@ class Bug(enum.Enum):
         fixed="open",
         where=(f"{_HMS}.ddl",),
         find=Find(
-            "--hms --workload kudu-hms --time-limit 20 "
+            "--hms --workload kudu-hms --time-limit 20 --concurrency 20 --readers 40 "
+            "--mix create=50,delete=10,get=20,list=20 --names 12 "
             "--fault 'shape members to node:m1 delay=100ms at 1s for 22s' "
             "--fault 'shape members to node:m2 delay=100ms at 1s for 22s' "
             "--fault 'shape members to node:m3 delay=100ms at 1s for 22s' "
-            "--fault 'do step-down on leader at 4s' --fault 'do step-down on leader at 8s' "
-            "--fault 'do step-down on leader at 12s' --fault 'do step-down on leader at 16s'",
+            "--fault 'do step-down on leader at 4s' --fault 'do step-down on leader at 7s' "
+            "--fault 'do step-down on leader at 10s' --fault 'do step-down on leader at 13s' "
+            "--fault 'do step-down on leader at 16s'",
             "linearizable-catalog",
-            1,
+            2,
         ),
     )
     HMS_CREATE_RETRY = Row(
@@ -84,8 +86,10 @@ class Bug(enum.Enum):
         fixed="open",
         where=(f"{_HMS}.ddl", f"{_HMS}.repair"),
         find=Find(
-            "--hms --workload kudu-hms --time-limit 20 --nemesis kill-metastore",
-            "linearizable-catalog",
+            "--hms --workload kudu-hms --time-limit 15 "
+            "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
+            "--fault 'cut node:hms1 to it when event hms-creating nth=15 for 3s'",
+            "kudu-hms",
             1,
         ),
     )
@@ -127,7 +131,7 @@ class Bug(enum.Enum):
             "--mix create=30,hive-rename=20,hive-drop=10,delete=5,rename=5,get=10,list=5 "
             "--fault 'shape members from leader delay=100ms jitter=20ms at 2s for 20s'",
             "kudu-hms",
-            1,
+            3,
         ),
     )
     STALE_MASTER_ADDRS = Row(

@@ -194,7 +194,7 @@ class KuduSystem:
         if self._changing:  # which of them are a majority is not known
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
-        beside = [] if self._beside is None else self._beside.core()
+        beside = [] if self._beside is None else self._beside.core(rng)
         return [name for name in masters if name in core] + list(self._layout.tservers) + beside
 
     # --- inspection --------------------------------------------------------------------------
@@ -377,7 +377,9 @@ class KuduSystem:
         """`harness kudu`; raises `UsageError` for arguments that it does not have."""
         await self.roles()  # masters come and go
         members = tuple(self._layout.all_masters[name] for name in self._members)
-        return await use_tool(self._rpc, members, arguments)
+        beside = self._beside
+        metastore = None if beside is None else partial(beside.metastore, members)
+        return await use_tool(self._rpc, members, arguments, metastore)
 
     # --- RPC ---------------------------------------------------------------------------------
 

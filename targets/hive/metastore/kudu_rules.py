@@ -20,6 +20,7 @@ __all__ = [
     "EXTERNAL",
     "HANDLER",
     "HANDLER_KEY",
+    "LEGACY_HANDLER",
     "MASTER_ADDRESSES",
     "MASTER_EVENT",
     "PURGE",
@@ -29,11 +30,14 @@ __all__ = [
     "check_create",
     "check_drop",
     "is_kudu",
+    "is_legacy",
     "is_synchronized",
 ]
 
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
+LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
+"""That of entries which nobody keeps in step."""
 TABLE_ID: Final = "kudu.table_id"
 TABLE_NAME: Final = "kudu.table_name"
 CLUSTER_ID: Final = "kudu.cluster_id"
@@ -48,6 +52,11 @@ _OWN: Final = (TABLE_ID, TABLE_NAME, CLUSTER_ID, MASTER_ADDRESSES)
 def is_kudu(table: MetaTable) -> bool:
     """Whether it is stored in Kudu."""
     return table.parameters.get(HANDLER_KEY) == HANDLER
+
+
+def is_legacy(table: MetaTable) -> bool:
+    """Whether it is an entry of before the synchronization."""
+    return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
 
 
 def is_synchronized(table: MetaTable) -> bool:
@@ -116,5 +125,7 @@ def _demand_keys(table: MetaTable) -> None:
 
 
 def _refuse_keys(table: MetaTable) -> None:
+    if is_legacy(table):
+        return
     for key in _OWN:
         _demand(key not in table.parameters, table, f"is none, and may not have {key}")

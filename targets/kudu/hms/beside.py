@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv
+from harness.errors import UsageError
 from harness.plugins import TargetSettings
 from targets.hive import api
 from targets.hive.client import MetastoreClient
@@ -18,13 +20,19 @@ from targets.hive.system import DATABASE_NODE
 from targets.hive.system import Layout as HiveLayout
 from targets.hive.target import HiveTarget
 from targets.hive.wire import Channel, ChannelError
+from targets.kudu import messages as m
 from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.hms.client import HaClient
+from targets.kudu.hms.entries import HmsCatalog
 from targets.kudu.hms.settings import HmsSettings
+from targets.kudu.tools.admin import Admin
+from targets.kudu.tools.hms import Metastore
 
 __all__ = ["Beside", "HmsLayout"]
 
 METASTORES: Final = 2
-_PROFILES: Final = {"strict": "strict", "modern": "hive4", "legacy": "hive2.3"}
+PROFILE: Final = "strict"
+"""Of both targets. What Kudu's other profiles do here is in no list of permits yet."""
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 _TABLES: Final = list[api.MetaTable]
@@ -37,8 +45,12 @@ class HmsLayout:
         """Raises `UsageError` for impossible settings."""
         own = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
         own["metastores"] = METASTORES
-        profile = _PROFILES[settings.profile]
-        self._settings = TargetSettings(profile=profile, bugs=(), options=own)
+        if settings.profile != PROFILE:
+            raise UsageError(
+                f"--hms with --profile {settings.profile}: metastores stand beside masters of the "
+                f"profile {PROFILE} only; switches (--bug) show what Kudu does otherwise"
+            )
+        self._settings = TargetSettings(profile=PROFILE, bugs=(), options=own)
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
@@ -46,7 +58,6 @@ class HmsLayout:
         self.masters = HmsSettings(
             addresses=tuple(f"{one.node}:{one.port}" for one in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,
-            request_ids=profile == "strict",
         )
 
     def nodes(self) -> Iterator[NodeSpec]:
@@ -63,6 +74,7 @@ class Beside:
         """Nothing is asked yet."""
         self._env = env
         self._layout = layout
+        self._tool = HaClient(env, layout.masters)
 
     def client(self, process: int) -> MetastoreClient:
         """A client of Hive's."""
@@ -71,9 +83,23 @@ class Beside:
             self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs
         )
 
-    def core(self) -> list[str]:
-        """What has to serve: masters and clients have time for all metastores."""
-        return [self._layout.hive.metastores[0].node, DATABASE_NODE]
+    def core(self, rng: random.Random) -> list[str]:
+        """What has to serve: masters and clients find the one metastore."""
+        return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
+
+    async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
+        """What the tool works on; entries are to name `masters`. Raises `ToolError`."""
+        connected = await admin.ask_leader(
+            "MasterService.ConnectToMaster", m.ConnectToMasterRequest()
+        )
+        cluster_id: str = connected.cluster_id
+        catalog = HmsCatalog(
+            self._tool,
+            cluster_id=lambda: cluster_id,
+            addresses=lambda: masters,
+            new_id=lambda: f"{self._env.random.getrandbits(128):032x}",
+        )
+        return Metastore(admin, catalog, cluster_id)
 
     async def pending(self) -> tuple[str, ...]:
         """Which metastores do not reach their database."""

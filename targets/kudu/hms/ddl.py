@@ -155,8 +155,9 @@ class HmsDdl(Ddl):
     async def _create_entry(self, table: TableRecord) -> MasterError | None:
         """Why the metastore has no entry now; raises `_TakenError` where it has another's."""
         retried = Bug.HMS_CREATE_RETRY in self._bugs
+        self._env.event("hms-creating", table=table.id, name=table.name)
         try:
-            await self._hms.catalog.create(table, once=not retried)
+            await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
                 # What the first of two calls has done is another's, as it seems.

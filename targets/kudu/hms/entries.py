@@ -69,8 +69,7 @@ class HmsCatalog:
     """A master's calls to the metastore. All raise `HmsError`.
 
     `cluster_id` and `addresses` are asked when they are needed; the latter are the masters that
-    entries are to name. `once`: the metastores know request ids, so that a call which is sent again
-    acts once.
+    entries are to name. Changes carry request ids, so that one which is sent again acts once.
     """
 
     def __init__(
@@ -80,28 +79,29 @@ class HmsCatalog:
         cluster_id: Callable[[], str],
         addresses: Callable[[], Sequence[str]],
         new_id: Callable[[], str],
-        once: bool,
     ) -> None:
         self._client = client
         self._cluster_id = cluster_id
         self.addresses = addresses
         self._new_id = new_id
-        self._once = once
 
     # --- changes -----------------------------------------------------------------------------
 
-    async def create(self, table: TableRecord, *, once: bool) -> None:
-        """Create the entry of a table; without `once` the call has no request id."""
+    async def create(self, table: TableRecord, request_id: str) -> None:
+        """Create the entry of a table; without a request id it may be carried out twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
-        request_id = table.id if once else ""
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
-        await self._client.call(call, once=once and self._once)
+        await self._client.call(call, once=bool(request_id))
+
+    async def create_anew(self, table: TableRecord) -> None:
+        """The same for a table that had an entry once."""
+        await self.create(table, self._new_id())
 
     async def drop(self, name: str, table_id: str) -> None:
         """Drop the entry of this table, if it has this name."""
         context = {rules.MASTER_EVENT: "true", rules.TABLE_ID: table_id}
         call = api.DropTable(*_split(name), self._new_id(), context)
-        await self._client.call(call, once=self._once)
+        await self._client.call(call)
 
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
         """Write what `table` is now over the entry that has this name, if it is of that table, and
@@ -124,8 +124,25 @@ class HmsCatalog:
             entry.parameters[RENAMED_BY] = marker
         context = {rules.MASTER_EVENT: "true"}
         call = api.AlterTable(database, short, entry, self._new_id(), context)
-        await self._client.call(call, once=self._once)
+        await self._client.call(call)
         return True
+
+    async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
+        """Write what `table` is over an entry, whosever it was: for tools, that know."""
+        entry = entry_of(table, self._cluster_id(), self.addresses(), old)
+        context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
+        call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
+        await self._client.call(call)
+
+    async def downgrade(self, old: api.MetaTable) -> None:
+        """Leave the entry of before the synchronization."""
+        lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
+        kept = {key: value for key, value in old.parameters.items() if key not in lost}
+        kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER
+        entry = msgspec.structs.replace(old, parameters=kept)
+        context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
+        call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
+        await self._client.call(call)
 
     # --- reads -------------------------------------------------------------------------------
 
@@ -139,7 +156,11 @@ class HmsCatalog:
         return int(await self._client.call(api.GetCurrentEventId()))
 
     async def entries(self) -> list[api.MetaTable]:
-        """All synchronized tables of this cluster, by name; each database of one moment."""
+        """All synchronized tables of this cluster, by name."""
+        return [table for table in await self.all_entries() if self.is_ours(table)]
+
+    async def all_entries(self) -> list[api.MetaTable]:
+        """All tables of the metastore, by name; each database of one moment."""
         names = await self._client.call(api.GetTableMeta())
         by_database: dict[str, list[str]] = {}
         for database, name in names:
@@ -148,7 +169,7 @@ class HmsCatalog:
         for database, short in by_database.items():
             raw = await self._client.call(api.GetTableObjects(database, tuple(short)))
             found += msgspec.convert(raw, _TABLES)
-        return [table for table in found if self.is_ours(table)]
+        return found
 
     def is_ours(self, table: api.MetaTable) -> bool:
         """Whether it is a synchronized table of this cluster."""

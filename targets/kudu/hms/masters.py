@@ -46,7 +46,6 @@ class HmsSide:
             cluster_id=lambda: rows.cluster_id or "",
             addresses=(lambda: told) if stale else voters,
             new_id=node.new_id,
-            once=settings.request_ids,
         )
         self._epoch: Epoch | None = None
         self._listener: Listener | None = None

@@ -10,8 +10,7 @@
 | batch_size    | hive_metastore_notification_log_batch_size     | 100              |
 | wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
 
-Ours: `repair_s`, how often the leader of profile `strict` compares the catalogs, and `request_ids`,
-whether the metastores know those of changes.
+`repair_s` is ours: how often the leader of profile `strict` compares the catalogs.
 """
 
 from __future__ import annotations
@@ -34,4 +33,3 @@ class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backoff_s_min: float = 0.1
     backoff_s_max: float = 2.0
     repair_s: float = 1.0
-    request_ids: bool = True
