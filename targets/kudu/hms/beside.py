@@ -147,8 +147,8 @@ class Beside:
             yield "no metastore answers"
             return
         for name, dump in masters.items():
-            if dump is not None and dump["hms"]["busy"]:
-                yield f"{name} has {dump['hms']['busy']} calls to the metastore under way"
+            if dump is not None and dump["hms"]["changing"]:
+                yield f"{name} has {dump['hms']['changing']} changes of the metastore under way"
         if leader is None:
             return
         own = leader["hms"]

@@ -35,8 +35,8 @@ class HaClient:
         self._settings = settings
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
-        self.busy = 0
-        """Calls under way, and waiting."""
+        self.changing = 0
+        """Calls that change something, under way or waiting."""
         self._channel: Channel | None = None
         self._first = 0  # which is tried first
         self._pause_s = settings.backoff_s_min
@@ -48,12 +48,13 @@ class HaClient:
         `once`: a copy of the call does nothing a second time, so that its refusal is one of the
         first as well.
         """
-        self.busy += 1
+        changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
+        self.changing += changes
         try:
             async with self._turn:
                 return await self._call(call, once=once)
         finally:
-            self.busy -= 1
+            self.changing -= changes
 
     async def _call(self, call: api.ApiCall, *, once: bool) -> Any:
         lost = ""

@@ -91,7 +91,7 @@ class HmsSide:
         return {
             "last_event": self._rows.hms_event,
             "events": [list(pair) for pair in self._rows.hms_events],
-            "busy": self._client.busy,
+            "changing": self._client.changing,
             "checked_event": None if checked is None else checked[0],
             "checked_masters": None if checked is None else list(checked[1]),
             "masters": list(self._voters()),
