@@ -18,8 +18,9 @@ from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.follower_reads import FRESH
 
-__all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "unbounded_part"]
+__all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "is_late", "unbounded_part"]
 
+_LATE: Final = {"result": "ok", "by": "hive"}
 _OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
 _OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
@@ -72,13 +73,19 @@ def _by_hive(history: History) -> History:
     return History(map(_of_unknown_outcome, history), foreign=True)
 
 
+def is_late(pair: Pair) -> bool:
+    """Whether Hive acknowledged it: Kudu follows in the end."""
+    done = pair.completion
+    return done is not None and done.type is OpType.INFO and done.value == _LATE
+
+
 def _of_unknown_outcome(op: Op) -> Op:
     f = kudu_hms.IN_KUDU.get(op.f)
     if f is None:
         return op
     if op.type is OpType.INVOKE:
         return msgspec.structs.replace(op, f=f)
-    value = {"result": "ok"} if op.type is OpType.OK else None
+    value = _LATE if op.type is OpType.OK else None
     return msgspec.structs.replace(op, f=f, type=OpType.INFO, value=value)
 
 

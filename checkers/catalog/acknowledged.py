@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from checkers._catalog_part import is_late
 from checkers._sentences import ops, sentence
 from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, tried
 from checkers.catalog.permissions import Permissions
@@ -147,7 +148,7 @@ def check_acknowledged(
         _demand(story, row, _Slack(after, repeated), snapshot, findings, permissions)
     unexplained = _unmatched(suspects)
     # What Hive acknowledged is not lost, only late: it explains, and excuses nothing.
-    late = sum(fields_of(pair.completion).get("result") == "ok" for pair in deletes)
+    late = sum(map(is_late, deletes))
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
         findings.look(INVARIANT)

@@ -1,6 +1,7 @@
 """Changes through Hive, as the checkers of Kudu's catalog see them."""
 
 from checkers._catalog_part import catalog_part, unbounded_part
+from checkers._sentences import sentence
 from checkers.catalog import CatalogInvariantsChecker
 from checkers.linearizable import CatalogLinearizable
 from harness.ops import OpType
@@ -24,6 +25,8 @@ def test_a_change_through_hive_takes_effect_in_kudu_later_and_once():
     h.create(0, "db1.y", "2")
     h.get(0, "db1.y", None)  # nobody dropped this one
     assert verdict(h) == "invalid"
+    (drop,) = [pair for pair in catalog_part(h.history).pairs if pair.invoke.f == "delete"]
+    assert sentence(drop).endswith("(op 8, delete, 0.008-0.009 s, by way of Hive, answered by m1)")
 
 
 def test_what_hive_refused_did_nothing():
