@@ -71,7 +71,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: pyproject.toml
 	$(PIP) install uv
 	$(COMPILE) --all-extras --group dev -o requirements-test.lock pyproject.toml
-	$(COMPILE) --extra docker --extra report --group build -c requirements-test.lock \
+	$(COMPILE) --extra docker --extra hive --extra report --group build -c requirements-test.lock \
 		-o requirements.lock pyproject.toml
 
 # All but `report_masters`, which wants a store to report on.

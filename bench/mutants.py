@@ -1,13 +1,15 @@
 """The exam: which defects a soak finds, in how many seeds, at what cost.
 
     python -m bench.mutants --seeds 1..30                     every mutant, default soaks
-    python -m bench.mutants --seeds 1..100 --first --bugs     every switch of the target's ledger
+    python -m bench.mutants --seeds 1..100 --first --bugs     every switch of the bundled targets
+    python -m bench.mutants --seeds 1..100 --bugs hive        of one target: in how many seeds
     python -m bench.mutants --seeds 1..10 --first --jobs 2    stop at the first seed that finds it
     python -m bench.mutants --only long-lease --set rate=20 --option burst=0 --json out.json
 
 The mutants are those of `tests/mutants`. Switches run as their rows in the ledger say
-(`targets/kudu/bugs.py`), each with its own faults. With `--clean` the target as it is runs as well,
-in which anything but `valid` is our own mistake.
+(`targets/*/bugs.py`), each with its own faults. Behind how many seeds find one stands what share
+that is, as Wilson's interval of 95 %. With `--clean` the target as it is runs as well, in which
+anything but `valid` is our own mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import argparse
 import concurrent.futures
 import logging
 import multiprocessing
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,13 +25,13 @@ from pathlib import Path
 
 import msgspec
 
+from bench.ledgers import LEDGERS, case_of, found_switches
 from harness.case import Case
-from harness.cli.case_options import case_from, parse_case_options, parse_pair
-from harness.cli.parser import Parser
+from harness.cli.case_options import parse_pair
 from harness.cli.soak_options import parse_seeds
 from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
-from targets.kudu.bugs import Bug
+from results.statistics import wilson
 from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted
 
@@ -47,13 +48,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     checkers: tuple[str, ...]
     reason: str
     cpu_s: float
-
-
-def case_of(bug: Bug, seed: int = 1, *, switched_on: bool = True) -> Case:
-    """The case by which the ledger says that it is found, or the control without the switch."""
-    assert bug.value.find is not None, f"nothing finds {bug.id}"
-    words = [*shlex.split(bug.value.find.words), *(["--bug", bug.id] if switched_on else [])]
-    return case_from(parse_case_options(Parser(prog="exam"), words, nemesis=ANY), seed)
 
 
 def run_one(mutant: str | None, case: Case) -> Finding:
@@ -94,7 +88,9 @@ def row(mutant: str, found: list[Finding]) -> str:
     cpu_s = sum(finding.cpu_s for finding in found) / len(found)
     first = f"first {invalid[0].seed}" if invalid else "missed"
     count = f"{len(invalid)} of {len(found)}"
-    return f"{mutant:32} {count:9} {first:10} {cpu_s:5.2f} s  {said}{other}"
+    share = wilson(len(invalid), len(found))
+    rate = f"{share.low:4.0%} to {share.high:4.0%}"
+    return f"{mutant:32} {count:10} {rate:13} {first:10} {cpu_s:5.2f} s  {said}{other}"
 
 
 def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
@@ -114,9 +110,9 @@ def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
         ),
         **fields,
     )
-    switches = [bug for bug in Bug if bug.value.find is not None]
     chosen: list[tuple[str | None, Case]] = [(None, case)] if arguments.clean else []
     if arguments.bugs:
+        switches = [bug for name in arguments.bugs.split(",") for bug in found_switches(name)]
         chosen += [(None, case_of(bug)) for bug in switches if only is None or bug.id in only]
     else:
         chosen += [(name, case) for name in MUTANTS if only is None or name in only]
@@ -138,7 +134,10 @@ def main() -> None:
     parser.add_argument("--seeds", default="1..30")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", help="mutants or switches, with commas between")
-    parser.add_argument("--bugs", action="store_true", help="switches, each by its row")
+    parser.add_argument(
+        "--bugs", nargs="?", const=",".join(LEDGERS), metavar="TARGETS",
+        help="switches, each by its row: of all bundled targets, or of these",
+    )  # fmt: skip
     parser.add_argument("--first", action="store_true", help="stop a mutant when it is found")
     parser.add_argument("--clean", action="store_true", help="the target without a defect, too")
     parser.add_argument("--nemesis", default=ANY)

@@ -1,4 +1,4 @@
-"""The README's track record, from the target's ledger: what was found, and how to find it again.
+"""The README's track record, from the targets' ledgers: what was found, and how to find it again.
 
 python -m bench.track_record            print the table
 python -m bench.track_record --write    put it into README.md
@@ -9,20 +9,18 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from targets.kudu.bugs import Bug
+from bench.ledgers import LEDGERS, found_switches, words_of
 
 README: Final = Path(__file__).parent.parent / "README.md"
 HEADER: Final = "| bug | what is wrong | said by | find it with |\n|---|---|---|---|\n"
 TABLE: Final = re.compile(r"\| bug \| what is wrong \|.*?(?=\n\n)", re.DOTALL)
 
 
-def command(bug: Bug) -> str:
+def command(bug: Any) -> str:
     """The command that finds it from any seed on."""
-    assert bug.value.find is not None, f"nothing finds {bug.id}"
-    words = bug.value.find.words
-    return f"harness soak --env sim --bug {bug.id} {words} --seeds 1..100 --stop-after 1"
+    return f"harness soak --env sim {words_of(bug)} --seeds 1..100 --stop-after 1"
 
 
 def table() -> str:
@@ -30,8 +28,8 @@ def table() -> str:
     rows = [
         f"| `{bug.id}` ({bug.value.until}) | {bug.value.title} | `{bug.value.find.checker}`, "
         f"seed {bug.value.find.seed} | `{command(bug)}` |"
-        for bug in Bug
-        if bug.value.find is not None
+        for target in LEDGERS
+        for bug in found_switches(target)
     ]
     return HEADER + "\n".join(rows)
 

@@ -170,7 +170,9 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     `clock_probe`: a command that has a foreign program say what time it is, in seconds since 1970.
     `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
     there is one (FUSE), so that power cuts and faults of disks reach it.
-    `debian_package`: what to install where its program is missing, for the message that says so.
+    `debian_package`: what to install where its program is missing, for the message that says so;
+    `instead`: with which option of the target it is not needed.
+    `stop_signal`: what asks a foreign program to end in order: SIGTERM, SIGINT or SIGQUIT.
     `pages`: the port on which a node with an `entry` shows its pages to people
     (`Env.serve_pages`). No node connects to it and no fault of links is laid on it.
     """
@@ -195,6 +197,8 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     clock_probe: tuple[str, ...] = ()
     faulty_disk: bool = False
     debian_package: str | None = None
+    instead: str | None = None
+    stop_signal: str = "SIGTERM"
     pages: int | None = None
 
     @property
@@ -383,7 +387,7 @@ class Cluster(Protocol):
         ...
 
     async def stop(self, node: str) -> bool:
-        """Stop a node gracefully (SIGTERM, cancellation), then by force after a bound."""
+        """Stop a node gracefully (a signal, cancellation), then by force after a bound."""
         ...
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:

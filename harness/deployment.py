@@ -48,6 +48,7 @@ _WITHIN_S_MAX: Final = 3600.0
 _FILE_CHARACTERS_MAX: Final = 1024 * 1024
 _MEMORY_MIB_MIN: Final = 16
 _CPUS_MAX: Final = 1024.0
+_STOP_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGQUIT")
 
 
 # --- what may be declared ----------------------------------------------------------------------
@@ -76,6 +77,16 @@ def check_nodes(nodes: Sequence[NodeSpec]) -> None:
                 "clock is the harness's own; drop it"
             )
         _check_limits(spec)
+        if spec.stop_signal not in _STOP_SIGNALS:
+            raise UsageError(
+                f"node {spec.name!r} has the stop_signal {spec.stop_signal!r}; it is one of: "
+                f"{', '.join(_STOP_SIGNALS)}"
+            )
+        if spec.stop_signal != _STOP_SIGNALS[0] and spec.entry is not None:
+            raise UsageError(
+                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: one "
+                "written against `Env` is cancelled; leave it out"
+            )
         if spec.faulty_disk and spec.entry is not None:
             raise UsageError(
                 f"node {spec.name!r} declares `faulty_disk`, which is for foreign programs: the "

@@ -85,7 +85,13 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     if names is None:
         names = [name for name in plugin_names("nemeses") if _suits_all(name)]
     options = with_defaults("target", case.target, target.options, case.target_options)
-    nodes = target.nodes(TargetSettings(profile=case.profile, bugs=case.bugs, options=options))
+    settings = TargetSettings(
+        profile=case.profile,
+        bugs=case.bugs,
+        options=options,
+        environment=None if environment is None else environment.name,
+    )
+    nodes = target.nodes(settings)
     able = tuple(
         name for name in names if _can_hit_all(load_plugin("nemeses", name), nodes, environment)
     )

@@ -252,6 +252,13 @@ class Env(Protocol):
         """
         ...
 
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port under which this node reaches `address`, for protocols of their own.
+
+        Raises `UsageError` in simulation, where there are no sockets, and for an unknown address.
+        """
+        ...
+
     def page_url(self, address: Address) -> str:
         """Where a browser finds another node's pages, without a path: `http://host:port`."""
         ...
@@ -268,13 +275,6 @@ class Env(Protocol):
 
 class ClientEnv(Env, Protocol):
     """The harness's own door, on which clients run; its node name is `client`."""
-
-    def endpoint(self, address: Address) -> tuple[str, int]:
-        """Host and TCP port under which a client reaches `address`, for protocols of their own.
-
-        Raises `UsageError` in simulation, where there are no sockets.
-        """
-        ...
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"

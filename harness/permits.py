@@ -19,6 +19,9 @@ again as it was.
 | lost-after-power-cut | a power cut takes back what was acknowledged before it                    |
 | drop-twice           | of drops of one table at once, more than one is acknowledged              |
 | drop-renamed         | a drop takes a table that is renamed meanwhile, under its new name        |
+| drop-missed          | a drop of a table that is renamed meanwhile does nothing                  |
+| change-renamed       | so does an alter, or another rename: it changes the table under that name |
+| torn-get             | a get shows a table as a change that is under way meanwhile makes it      |
 
 Checkers know these. Any permit may also name log lines (`signs`) of processes that may end, and
 whole `rules` of checkers, which then prove nothing: the last resort, for defects that show in many
@@ -37,14 +40,17 @@ from harness.ops import CheckResult, History, Verdict
 from harness.timeline import power_cuts
 
 __all__ = [
+    "CHANGE_RENAMED",
     "DDL_TWICE",
     "DIRTY_CREATE",
+    "DROP_MISSED",
     "DROP_RENAMED",
     "DROP_TWICE",
     "LOST_AFTER_POWER_CUT",
     "NAME_GAP",
     "PERMITTED",
     "STALE_READ",
+    "TORN_GET",
     "TORN_LIST",
     "Condition",
     "Permit",
@@ -63,6 +69,9 @@ DDL_TWICE: Final = "ddl-twice"
 LOST_AFTER_POWER_CUT: Final = "lost-after-power-cut"
 DROP_TWICE: Final = "drop-twice"
 DROP_RENAMED: Final = "drop-renamed"
+DROP_MISSED: Final = "drop-missed"
+CHANGE_RENAMED: Final = "change-renamed"
+TORN_GET: Final = "torn-get"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"

@@ -187,7 +187,12 @@ def _with_target_options(case: Case, target: Target) -> Case:
 def _declared(
     case: Case, target: Target, environment: Environment | None
 ) -> tuple[TargetSettings, tuple[NodeSpec, ...]]:
-    settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=case.target_options)
+    settings = TargetSettings(
+        profile=case.profile,
+        bugs=case.bugs,
+        options=case.target_options,
+        environment=None if environment is None else environment.name,
+    )
     return settings, _checked_nodes(target.nodes(settings), environment)
 
 

@@ -156,6 +156,12 @@ KILL_DATABASE = AimedNemesis(
     "kill-database", "kill the database (SIGKILL), start it again later on its disk",
     "kill role:db", suits_all=False,
 )  # fmt: skip
+RESTART_DATABASE = AimedNemesis(
+    "restart-database", "restart the database, in order or by SIGKILL, in the midst of a "
+    "transaction, before its commit is sent",
+    "restart role:db when event change-written", "kill role:db when event change-written",
+    suits_all=False,
+)  # fmt: skip
 PAUSE_DATABASE = AimedNemesis(
     "pause-database", "freeze the database (SIGSTOP), thaw it later",
     "pause role:db", suits_all=False,

@@ -220,18 +220,18 @@ class DuckEngine(SqlEngine):
         )
         if threads is not None:
             config["threads"] = threads
-        self._connection = duckdb.connect(config=config)
+        self.connection = duckdb.connect(config=config)
 
     def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
         """A view over the files; columns that an older file lacks are null."""
         if not paths:
-            self._connection.register(table, schema(table).empty_table())
+            self.connection.register(table, schema(table).empty_table())
             return
         files = ", ".join(quoted(str(path)) for path in paths)
         empty = f"no_{table}"
-        self._connection.register(empty, schema(table).empty_table())
+        self.connection.register(empty, schema(table).empty_table())
         own = ", ".join(f'"{name}"' for name in schema(table).names)
-        self._connection.execute(
+        self.connection.execute(
             f"""
             CREATE OR REPLACE VIEW "{table}" AS SELECT {own} FROM (
                 SELECT * FROM read_parquet(
@@ -243,15 +243,15 @@ class DuckEngine(SqlEngine):
 
     def take(self, table: str, rows: pa.Table) -> None:
         """Make rows that are in memory a table."""
-        self._connection.register(table, rows)
+        self.connection.register(table, rows)
 
     def sql(self, text: str) -> pa.Table:
         """The answer of a query."""
-        return _normal(self._connection.sql(text).to_arrow_table())
+        return _normal(self.connection.sql(text).to_arrow_table())
 
     def run(self, text: str) -> None:
         """Do a statement."""
-        self._connection.execute(text)
+        self.connection.execute(text)
 
     def keep(self, table: str, text: str) -> None:
         """A table in memory."""
@@ -259,7 +259,7 @@ class DuckEngine(SqlEngine):
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self.connection.close()
 
 
 def quoted(text: str) -> str:

@@ -19,7 +19,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -37,6 +36,7 @@ from harness.installed import (
     plugin_distributions,
     texts_of,
 )
+from harness.java import check_java as check_java_for
 from results.spark_address import check_reachable
 from results.spark_classes import options as class_options
 
@@ -56,16 +56,18 @@ __all__ = [
     "raise_if_interrupted",
 ]
 
-JAVA_MIN: Final = 17
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
-_VERSION: Final = re.compile(r'version "(\d+)')
 _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
-# Java moves file names and small tables here: optimising its code costs more than it saves.
-FRUGAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java moves file names and small tables here: optimising its code costs more than it saves, and so
+# does verifying the bytecode of Spark's 20,000 classes, which nobody but its authors wrote.
+FRUGAL: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _started_at: dict[str, str] = {}  # where the session of this process is
 
 
@@ -158,28 +160,7 @@ def _settings(master: str) -> dict[str, str]:
 
 def check_java() -> str:
     """Which Java Spark will use; raises `InfrastructureError` with the fix where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
-    if java is None:
-        raise InfrastructureError(f"Spark needs Java, and there is none on PATH; {fix}")
-    try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        where = "JAVA_HOME" if home else "PATH"
-        raise InfrastructureError(f"{java} (from {where}) does not run: {error}; {fix}") from error
-    said = answer.stderr + answer.stdout
-    found = _VERSION.search(said)
-    if found is None:
-        raise InfrastructureError(f"{java} -version says no version: {said[:200]!r}; {fix}")
-    if int(found[1]) < JAVA_MIN:
-        raise InfrastructureError(
-            f"{java} is Java {found[1]}; Spark needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "
-            "point to it"
-        )
-    return f"Java {found[1]} ({java})"
+    return check_java_for("Spark")
 
 
 def logging_option() -> str:

@@ -1,6 +1,6 @@
 """Tools that some tests need: where one is missing, its tests skip with the reason, unless CI
-demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3 and FUSE);
-then they fail. Which tools a test needs, its marks say.
+demands it (HARNESS_REQUIRE_DOCKER=1, and so SPARK, BROWSER, ETCD, FAKETIME, LAKE, S3, FUSE,
+POSTGRES, ZOOKEEPER and HIVE); then they fail. Which tools a test needs, its marks say.
 """
 
 import functools
@@ -8,11 +8,19 @@ import gc
 import importlib.util
 import shutil
 import warnings
+from pathlib import Path
 
 from harness.environments.docker import DockerEnvironment
 from harness.environments.fuse.available import why_missing
 from harness.environments.real.faketime import find_library
+from harness.errors import HarnessError, UsageError
+from harness.java import check_java
 from results.diagnosis import SparkAndJava
+from targets.apache_hive.artefacts import require
+from targets.hive.sql.postgres import require_driver
+from targets.hive.sql.server import SEARCH_PATH
+from targets.hive.zookeeper.ensemble import JAR
+from targets.hive.zookeeper.kazoo import require_kazoo
 from tests.browser_support import find_chromium
 
 
@@ -68,6 +76,37 @@ def missing_etcd():
     return None if shutil.which("etcd") else "there is no etcd; apt-get install etcd-server"
 
 
+def missing_postgres():
+    """Why no PostgreSQL can be started here and spoken to, or `None`."""
+    try:
+        require_driver()
+    except UsageError as error:
+        return str(error)
+    found = shutil.which("postgres", path=SEARCH_PATH)
+    return None if found else "there is no PostgreSQL; apt-get install postgresql"
+
+
+def missing_zookeeper():
+    """Why no ZooKeeper can be started here and spoken to, or `None`."""
+    try:
+        require_kazoo()
+    except UsageError as error:
+        return str(error)
+    there = Path(JAR).exists() and shutil.which("java")
+    return None if there else "there is no ZooKeeper; apt-get install zookeeper"
+
+
+def missing_hive():
+    """Why no real metastore can be started here, or `None`. Nothing is fetched for a test."""
+    try:
+        check_java("Hive")
+        require()
+    except HarnessError as error:
+        return str(error)
+    there = all(importlib.util.find_spec(name) for name in ("pymetastore", "thrift"))
+    return None if there else "there is no pymetastore; pip install 'catalog-harness[hive]'"
+
+
 def missing_faketime():
     """Why no process can be given a wrong clock here, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
@@ -77,6 +116,9 @@ NEEDS = {
     "docker": ("HARNESS_REQUIRE_DOCKER", missing_docker),
     "spark": ("HARNESS_REQUIRE_SPARK", missing_spark),
     "faketime": ("HARNESS_REQUIRE_FAKETIME", missing_faketime),
+    "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
+    "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
+    "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
     "lake": ("HARNESS_REQUIRE_LAKE", missing_lake),

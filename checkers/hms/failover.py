@@ -14,6 +14,7 @@ was disturbed is left out, and so is what began when the workload had ended.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,8 +31,8 @@ __all__ = ["FailoverChecker"]
 NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
 """For so long after its end a fault may still be felt: nodes start, connections are found dead."""
-ALONE: Final = "db"
-"""The node that all metastores need."""
+NEEDED: Final = re.compile(r"db|zk[0-9]+")
+"""The nodes that all metastores need."""
 
 
 class FailoverChecker:
@@ -104,7 +105,7 @@ def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> 
         and (fault.end is None or pair.invoke.time <= fault.end + AFTER_S * NS_PER_S)
         for node in fault.targets
     }
-    if ALONE in touched:
+    if any(NEEDED.fullmatch(node) for node in touched):
         return []
     if len(tried) > 1:
         return []

@@ -31,7 +31,9 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
     events = rows.get("events") if isinstance(rows, dict) else None
     if not isinstance(events, list) or [row[0] for row in events[:1]] != [1]:
         return None
-    idents = {row[6]: row[0] for row in events if isinstance(row[6], str)}
+    times = Counter(row[6] for row in events if isinstance(row[6], str))
+    # What took effect twice has no place of its own; it did take effect, so it is not left out.
+    idents = {row[6]: row[0] for row in events if times[row[6]] == 1}
     dropped = Counter(row[3] for row in events if row[4] is None)
     for operation in converted.operations:
         if operation.input.f == "drop" and _is_ok(operation):
@@ -42,7 +44,7 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         change = operation
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
-        if operation.is_unknown and ident is None:
+        if operation.is_unknown and ident is None and times[str(nonce)] < 2:
             # Lost drops are told apart by number alone: all, or none where all are accounted for.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue

@@ -4,6 +4,7 @@
 |-------------|--------------------------------------------------------------------------------|
 | names       | in the end no two tables have one name                                         |
 | orphans     | in the end there are no parameters without a table                             |
+| directories | a table that is there has its directory, whenever somebody looks               |
 | origins     | in the end each table is what some change that was not refused made it         |
 | instances   | at rest each metastore shows the tables that the database has (I11)            |
 | wrong-error | a refusal is the exception that its call has for it                            |
@@ -43,6 +44,10 @@ class InvariantsChecker:
         found = Findings()
         for pair in history.pairs:
             result = fields_of(pair.completion).get("result")
+            if pair.type is OpType.OK and pair.invoke.f == "get":
+                there = "directory" not in fields_of(pair.completion)
+                text = "" if there else f"{sentence(pair)}, whose directory is gone."
+                found.look("directories", there, text, (pair.invoke.index,))
             if pair.type is OpType.FAIL and pair.invoke.f in ERRORS and isinstance(result, str):
                 text = f"{sentence(pair)}: {pair.completion and pair.completion.error}."
                 ok = result in ERRORS[pair.invoke.f]
@@ -78,6 +83,11 @@ def _check_rows(found: Findings, history: History, rows: dict[str, Any], at: int
     orphans = rows["orphans"]
     text = f"In the end there are parameters of tables {orphans}, which are not there."
     found.look("orphans", not orphans, text, (at,))
+    directories = rows.get("directories")
+    if directories is not None:
+        lost = sorted({*names} - {*directories})
+        text = f"In the end the directories of these tables are gone: {lost}."
+        found.look("directories", not lost, text, (at,))
     refused = {
         str(fields_of(pair.invoke).get("nonce")): pair.type is OpType.FAIL
         for pair in history.pairs

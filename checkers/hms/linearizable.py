@@ -1,18 +1,18 @@
 """The checker of linearizability over the tables of a metastore, renames and lists included.
 
-What is not linearizable is judged again under what the profile permits: drops that find nothing
-because another came first, drops that take a table under its new name, changes that were sent twice
-and act twice. The smallest set of permits that explains all is what is reported.
+What is not linearizable is judged again under what the profile permits: drops that do nothing
+because another drop or a rename came first, changes that are of a table under its new name, gets
+that show what is under way, changes that were sent twice and act twice. Reported are as few permits
+as explain all: none of them can be left out.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_result
 
@@ -37,15 +37,27 @@ from checkers.linearizability.models.metastore import (
     MetastoreOperation,
 )
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
-from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, permits_of
+from harness.permits import (
+    CHANGE_RENAMED,
+    DDL_TWICE,
+    DROP_MISSED,
+    DROP_RENAMED,
+    DROP_TWICE,
+    TORN_GET,
+    Permit,
+    permits_of,
+)
 from harness.vocabularies.hms import READS
 
-__all__ = ["HmsLinearizable"]
+__all__ = ["EXPLAINING", "HmsLinearizable"]
 
 CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
 """Of time and steps, for the search with hints."""
-EXPLAINING: Final = (DROP_TWICE, DROP_RENAMED, DDL_TWICE)
+EXPLAINING: Final = (
+    DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
+)  # fmt: skip
+"""The first ones are kept where others would do as well."""
 
 
 class HmsLinearizable:
@@ -108,18 +120,16 @@ class HmsLinearizable:
     ) -> CheckResult:
         permits = permits_of(history)
         able = [name for name in EXPLAINING if name in permits]
+        hints = hinted(converted, history)
+        growing = [able[:size] for size in range(1, len(able) + 1)]
+        tries = [_Try(allowed, hints) for allowed in growing]
+        tries += [_Try(able), _Try(able, lost=True)] if able else []
         undecided = False
-        for allowed in _subsets(able):
-            operations = list(_relaxed(converted, allowed))
-            model = LaxMetastore().to_model()
-            left_s = max(0.0, end_s - time.monotonic())
-            outcome = check_operations(
-                model, operations, timeout_s=left_s, limits=self._limits, explained=False
-            )
+        for each in tries:
+            outcome = self._outcome(converted, each, end_s)
             if outcome.result is Result.OK:
-                counts = _counts(operations, outcome, allowed)
-                return permitted_result(strict, permits, counts, (), strict.details)
-            undecided = undecided or outcome.result is Result.UNKNOWN
+                return self._permitted(strict, permits, converted, each, outcome, end_s)
+            undecided = outcome.result is Result.UNKNOWN
         if undecided:
             reason = f"{strict.reason}; whether the profile permits that could not be decided"
             details = {**strict.details, "rule": "undecided", "limited": True}
@@ -129,14 +139,67 @@ class HmsLinearizable:
             strict = replace_result(strict, explanation=(*strict.explanation, text))
         return permit_rules(strict, permits)
 
+    def _permitted(
+        self,
+        strict: CheckResult,
+        permits: Mapping[str, Permit],
+        converted: MetastoreHistory,
+        found: _Try,
+        outcome: CheckOutcome,
+        end_s: float,
+    ) -> CheckResult:
+        """What these permits explain, without those that it does not take."""
+        for name in [*found.allowed][::-1]:
+            fewer = found._replace(allowed=[one for one in found.allowed if one != name])
+            if not fewer.allowed:
+                break
+            again = self._outcome(converted, fewer, end_s)
+            if again.result is Result.OK:
+                found, outcome = fewer, again
+        counts = _counts(converted, outcome, found)
+        return permitted_result(strict, permits, counts, (), strict.details)
 
-def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All but the empty one, small ones first."""
-    for size in range(1, len(names) + 1):
-        yield from itertools.combinations(names, size)
+    def _outcome(self, converted: MetastoreHistory, each: _Try, end_s: float) -> CheckOutcome:
+        return check_operations(
+            LaxMetastore().to_model(),
+            _relaxed(converted, each),
+            timeout_s=max(0.0, end_s - time.monotonic()),
+            limits=self._limits,
+            explained=False,
+        )
 
 
 # --- what permits allow ------------------------------------------------------------------------
+
+
+class _Try(NamedTuple):
+    """How much is allowed. `hints` are the operations as the log of events has them, if it does.
+
+    Without `lost`, only renames that were done come between the steps of an operation: a lost one
+    may yet come at any time, and leaves little that is not possible.
+    """
+
+    allowed: Sequence[str]
+    hints: Sequence[MetastoreOperation] | None = None
+    lost: bool = False
+
+
+def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
+    """The operations, each with what it may do besides, and when, as far as hints say so."""
+    every = list(_lax(converted, each))
+    if each.hints is None:
+        return every
+    placed = {hint.id: hint for hint in each.hints}
+    return [
+        operation if hint is None else _placed(operation, hint)
+        for operation in every
+        if (hint := placed.get(operation.id)) is not None or operation.id >= COPY
+    ]
+
+
+def _placed(operation: MetastoreOperation, hint: MetastoreOperation) -> MetastoreOperation:
+    output = hint.output if operation.is_unknown else operation.output
+    return replace(operation, call=hint.call, return_time=hint.return_time, output=output)
 
 
 def _end(operation: MetastoreOperation) -> float:
@@ -153,21 +216,41 @@ def _overlapping(
     )
 
 
-def _relaxed(converted: MetastoreHistory, allowed: Sequence[str]) -> Iterator[MetastoreOperation]:
-    """The operations, each with what it may do besides."""
+def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation]:
+    allowed = each.allowed
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
     changes = [one for one in every if not model.read_only(one.input, one.said)]
+    placed = {hint.id: hint for hint in each.hints or ()}
     drops = [one for one in changes if one.input.f == "drop"]
-    renames = [one for one in changes if one.input.f == "rename"]
+    renames = [placed.get(one.id, one) for one in changes if one.input.f == "rename"]
+    if not each.lost:
+        renames = [one for one in renames if not one.is_unknown]
+
+    def named(operation: MetastoreOperation) -> tuple[str, ...]:
+        permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
+        if permit not in allowed:
+            return ()
+        return _new_names(operation.input, list(_overlapping(operation, renames)))
+
     for operation in every:
-        given = operation.input
-        if operation in drops:
-            idle = DROP_TWICE in allowed and any(True for _ in _overlapping(operation, drops))
-            others: tuple[str, ...] = ()
-            if DROP_RENAMED in allowed:
-                others = _new_names(given, list(_overlapping(operation, renames)))
-            yield replace(operation, input=given._replace(idle=idle, others=others))
+        given, said = operation.input, operation.said
+        if given.f == "get" and TORN_GET in allowed and said is not UNKNOWN:
+            nonces = {change.input.nonce for change in _overlapping(operation, changes)}
+            torn = said.nonce is not None and said.nonce in nonces
+            yield replace(operation, output=said._replace(nonce=None)) if torn else operation
+        elif given.f == "drop" and operation in changes:
+            meanwhile = _overlapping(
+                operation,
+                [
+                    *(drops if DROP_TWICE in allowed else ()),
+                    *(renames if DROP_MISSED in allowed else ()),
+                ],
+            )
+            idle = any(other.input.name == given.name for other in meanwhile)
+            yield replace(operation, input=given._replace(idle=idle, others=named(operation)))
+        elif given.f in {"alter", "rename"} and operation in changes:
+            yield replace(operation, input=given._replace(others=named(operation)))
         else:
             yield operation
 
@@ -187,28 +270,39 @@ def _is_done(operation: MetastoreOperation) -> bool:
     return operation.said is not UNKNOWN and operation.said.result == "ok"
 
 
-def _counts(
-    operations: Sequence[MetastoreOperation], outcome: CheckOutcome, allowed: Sequence[str]
-) -> dict[str, int]:
+def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
     """How often each permit was needed in the order that was found: once at least."""
-    by_id = {operation.id: operation for operation in operations}
+    by_id = {operation.id: operation for operation in _relaxed(converted, each)}
+    allowed = each.allowed
+    seen = {operation.id: operation.said for operation in converted.operations}
     model = LaxMetastore().to_model()
     states: frozenset[Any] = model.init()
     counts: Counter[str] = Counter(dict.fromkeys(allowed, 0))
     for number in (outcome.witness or ((),))[0]:
         operation = by_id[number]
+        given, tables = operation.input, [dict(state) for state in states]
         if number >= COPY:
             counts[DDL_TWICE] += 1
+        elif given.f == "get":
+            said = seen[number]
+            if said is not UNKNOWN and said.nonce != _said_nonce(operation):
+                counts[TORN_GET] += all(table.get(given.name) != said.nonce for table in tables)
         elif (
-            operation.input.f == "drop"
+            given.f in {"drop", "alter", "rename"}
             and _is_done(operation)
-            and not any(operation.input.name in dict(state) for state in states)
+            and not any(given.name in table for table in tables)
         ):
-            there = {name for state in states for name, _ in state}
-            moved = not there.isdisjoint(operation.input.others)
-            counts[DROP_RENAMED if moved or DROP_TWICE not in allowed else DROP_TWICE] += 1
-        _, states = model.step(states, operation.input, operation.said)
+            moved = any(other in table for table in tables for other in given.others)
+            able = [CHANGE_RENAMED] if given.f != "drop" else [DROP_TWICE, DROP_MISSED]
+            if given.f == "drop" and (moved or not {*able} & {*allowed}):
+                able = [DROP_RENAMED]
+            counts[next(name for name in able if name in allowed)] += 1
+        _, states = model.step(states, given, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
+
+
+def _said_nonce(operation: MetastoreOperation) -> str | None:
+    return None if operation.said is UNKNOWN else operation.said.nonce
 
 
 # --- words -----------------------------------------------------------------------------------

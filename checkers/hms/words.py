@@ -19,6 +19,7 @@ _PAST = {
     "drop": "dropped",
     "get": "read",
 }
+_OTHERS = {"list": "listed all tables", "poll": "polled the events"}
 
 
 def fields_of(op: Op | None) -> Mapping[str, Any]:
@@ -54,7 +55,7 @@ def sentence(pair: Pair) -> str:
     who = f"Process {call.process}"
     if call.f not in _PAST:
         told = f"saw {', '.join(value.get('tables', ())) or 'none'}" if call.f == "list" else ""
-        what = "listed all tables" if call.f == "list" else "polled the events"
+        what = _OTHERS.get(call.f, f"asked for {call.f}")
         return f"{who} {what} {where(pair)}" + (f" and {told}" if told else "")
     what = name_of(call)
     if call.f == "rename":

@@ -106,7 +106,8 @@ def target_case_from(
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
-        before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target)
+        usual = getattr(load_plugin("targets", target), "usual", {})
+        before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target, **usual)
     elif before.target != target:
         raise UsageError(
             f"the data that are kept are of the target {before.target!r}, not {target!r}; give "
@@ -269,8 +270,9 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
     fields.setdefault("workload", _usual_workload(fields.get("target", _DEFAULTS.target)))
+    target = load_plugin("targets", fields.get("target", _DEFAULTS.target))
     workload = load_plugin("workloads", fields["workload"])
-    fields = {**getattr(workload, "usual", {}), **fields}
+    fields = {**getattr(target, "usual", {}), **getattr(workload, "usual", {}), **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
 

@@ -36,6 +36,7 @@ import msgspec
 
 from harness.environments import procfs
 from harness.environments.procfs import ProcessId
+from harness.environments.sharedmemory import remove_shared_memory
 from harness.errors import InfrastructureError
 
 __all__ = [
@@ -68,7 +69,7 @@ AFTER_LEASE_S: Final = 1.0
 
 
 class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
-    """SIGKILL exactly this process."""
+    """SIGKILL exactly this process, and remove its System V shared memory."""
 
     pid: int
     start_ticks: int
@@ -135,7 +136,9 @@ def _request(undo: HttpRequest) -> None:
 def _perform(undo: Undo) -> None:
     match undo:
         case Kill(pid, start_ticks):
-            procfs.send(ProcessId(pid, start_ticks), signal.SIGKILL)
+            process = ProcessId(pid, start_ticks)
+            if procfs.send(process, signal.SIGKILL):
+                remove_shared_memory(process)
         case Continue(pid, start_ticks, group):
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
                 # The leader was there a moment ago, and SIGCONT harms nobody who is not stopped.

@@ -100,7 +100,9 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """A process is asked to end (SIGTERM) and started again later: what an administrator does."""
+    """A process is asked to end (SIGTERM, or as it declares) and started again later: what an
+    administrator does.
+    """
 
     word: ClassVar[str] = RESTART
     requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}

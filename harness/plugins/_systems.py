@@ -19,11 +19,16 @@ from harness.vocabularies import Call
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a target is to be set up; `options` has a value for each of its `Option`s."""
+    """How a target is to be set up; `options` has a value for each of its `Option`s.
+
+    `environment` is where, as far as that is known yet: a target may be deployed with other
+    programs in simulation than in processes.
+    """
 
     profile: str
     bugs: tuple[str, ...]
     options: dict[str, Any]
+    environment: str | None = None
 
 
 class NodeRole(msgspec.Struct, frozen=True):
@@ -122,7 +127,8 @@ class Target(Protocol):
     An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
     sense here. Without it, any installed nemesis that `suits_all` is drawn.
 
-    An optional `workload` names what clients do where nobody says it.
+    An optional `workload` names what clients do where nobody says it; an optional `usual` has
+    values of other fields of the case that are its defaults: {"profile": "hive4"}.
 
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
     among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of

@@ -89,7 +89,7 @@ class Drop(Call, frozen=True):
 
 
 class Get(Call, frozen=True):
-    """Answers `nonce`, that of the last change."""
+    """Answers `nonce`, that of the last change; and `directory`: "gone" if its files are."""
 
     f: ClassVar[str] = "get"
     database: str

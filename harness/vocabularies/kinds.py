@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from harness.ops import Op
-from harness.vocabularies import ddl, follower_reads, hms, members, names_of, register, rows
+from harness.vocabularies import (
+    ddl,
+    follower_reads,
+    hms,
+    hms_tokens,
+    members,
+    names_of,
+    register,
+    rows,
+)
 from harness.vocabularies.transactions import Txn, only_reads
 
 __all__ = ["READS", "kind_of"]
@@ -15,6 +24,7 @@ READS: Final = (
     ddl.READS
     | rows.READS
     | hms.READS
+    | hms_tokens.READS
     | names_of((*register.CALLS, *follower_reads.CALLS, *members.CALLS), mutates=False)
     | {_READING_TXN}
 )

@@ -68,6 +68,7 @@ class LakeSource:
         """
         self.problems = Problems()
         self.place = snapshot.place
+        self._snapshot = snapshot
         self.results = f"{self.place.uri}/{RESULTS}"
         self._budgets = budgets
         self._facts = facts
@@ -199,6 +200,7 @@ class LakeSource:
         with readable(self.place.uri):
             tables = write_tables(
                 self._ledger.connection,
+                self._snapshot,
                 self._found,
                 folder,
                 facts=self._facts,

@@ -9,15 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
 from results.schema import COLUMNS, FACT_TABLES
+from results.sources.readable import source_of
 
 if TYPE_CHECKING:
     from results.lake.snapshot import Snapshot
 
 __all__ = ["write_tables"]
 
-_BATCH_ROWS: Final = 1 << 16
 _RUNS: Final = """
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
@@ -32,23 +33,38 @@ _RUNS: Final = """
            COALESCE(
                NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
                'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
-    FROM lake_runs r
+    FROM {source} r
     WHERE r.run IN (SELECT run FROM chosen)
 """
+_OF_RUNS: Final = (
+    *("run", "name", "label", "environment", "target", "profile", "workload", "nemeses", "asked"),
+    *("bugs", "checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict"),
+    *("digest", "lines", "ops", "ok", "fail", "info", "refused", "elections", "faults"),
+    *("interrupted", "versions"),
+)
 _TRAITS: Final = """
-    SELECT run, 'nemesis' AS trait, unnest(string_split(nemeses, '+')) AS value
-    FROM lake_runs WHERE nemeses <> '' AND run IN (SELECT run FROM chosen)
-    UNION ALL
-    SELECT run, 'bug' AS trait, unnest(string_split(bugs, '+')) AS value
-    FROM lake_runs WHERE bugs <> '' AND run IN (SELECT run FROM chosen)
+    SELECT run, trait, unnest(string_split(texts, '+')) AS value
+    FROM (
+        SELECT run, unnest(['nemesis', 'bug']) AS trait, unnest([nemeses, bugs]) AS texts
+        FROM {source} WHERE run IN (SELECT run FROM chosen)
+    ) WHERE texts <> ''
 """
+_OF_TRAITS: Final = ("run", "nemeses", "bugs")
 _CHOSEN: Final = """
     SEMI JOIN chosen c ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
 """
+_CHOSEN_BY: Final = ("run", "result_id", "batch")
 
 
 def write_tables(
-    sql: Any, found: Snapshot | None, folder: Path, *, facts: bool, all_chosen: bool, whole: bool
+    sql: Any,
+    lake: Snapshot,
+    found: Snapshot | None,
+    folder: Path,
+    *,
+    facts: bool,
+    all_chosen: bool,
+    whole: bool,
 ) -> dict[str, tuple[Path, ...]]:
     """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
 
@@ -73,7 +89,8 @@ def write_tables(
         if name == "verdicts":
             text = _verdicts(sql, found, all_chosen=all_chosen)
         elif facts and name in {"runs", "traits"}:
-            text = _RUNS if name == "runs" else _TRAITS  # of runs that are chosen: of the range
+            own, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
+            text = own.format(source=source_of(sql, lake, MAIN, columns))  # chosen: of the range
         elif facts and name in FACTS_KEPT and found is not None:
             text = _rows(sql, found, name, all_chosen=all_chosen)
         if text is None:
@@ -87,23 +104,9 @@ def _rows(sql: Any, found: Snapshot, name: str, *, all_chosen: bool) -> str:
     """The rows of a table that belong to chosen results."""
     columns = ", ".join(f'j."{column}"' for column, _, _ in COLUMNS[name])
     chosen = "" if all_chosen else _CHOSEN
-    source = _source(sql, found, name)
+    read = dict.fromkeys([*_CHOSEN_BY, *(column for column, _, _ in COLUMNS[name])])
+    source = source_of(sql, found, name, [*read])
     return f"SELECT {columns} FROM {source} j {chosen} WHERE {found.within('j.run')}"  # noqa: S608
-
-
-def _source(sql: Any, found: Snapshot, name: str) -> str:
-    """A table of results in SQL, read as it is asked for: it may be larger than the memory."""
-    files = found.files(name)
-    if found.place.local and files:
-        quoted = ", ".join("'" + file.uri.replace("'", "''") + "'" for file in files)
-        return f"read_parquet([{quoted}], union_by_name = true, hive_partitioning = false)"
-    reader = (
-        found.dataset(name)
-        .scanner(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
-        .to_reader()
-    )
-    sql.register(f"judged_{name}", reader)  # once: it is read in one statement
-    return f"judged_{name}"
 
 
 def _verdicts(sql: Any, found: Snapshot | None, *, all_chosen: bool) -> str:

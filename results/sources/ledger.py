@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
 from results.lake.files import MAIN
-from results.sources.readable import readable
+from results.sources.readable import readable, source_of
 from results.sources.rowless import TEXT, Rowless, rowless
 from results.sources.wants import Kind, Wants
 from results.store_scan import PROBLEMS_MAX, ROWLESS, Problem, Problems
@@ -42,6 +42,10 @@ FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
+OF_RUNS: Final = (
+    *("run", "batch", "target", "label", "day", "workload", "lines", "finished", "case"),
+)
+OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
 
 class Ledger:
@@ -93,10 +97,10 @@ class Ledger:
 
     def read_runs(self, label: str | None) -> None:
         """The table `these`: all runs, or those of a label."""
-        self.connection.register("lake_runs", self._snapshot.dataset(MAIN))
         batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
+        source = source_of(self.connection, self._snapshot, MAIN, OF_RUNS)
         self.rows(
             f"""
             CREATE TABLE these AS
@@ -107,7 +111,7 @@ class Ledger:
                    r.lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                        * COALESCE(TRY_CAST(r."case"->>'$.concurrency' AS BIGINT), 10)) AS cost,
                    CASE WHEN r.batch IN (SELECT batch FROM alone) THEN r.batch ELSE '' END AS home
-            FROM lake_runs r
+            FROM {source} r
             WHERE (CAST(? AS VARCHAR) IS NULL OR r.label = ?) AND {self._snapshot.within("r.run")}
             """,  # noqa: S608
             [base, cost_of(1, 1) - base, label, label],
@@ -171,11 +175,12 @@ class Ledger:
                 "TIMESTAMPTZ, unsettled BOOLEAN, limited BOOLEAN, ignored BOOLEAN)"
             )
             return
-        self.connection.register("judged_runs", found.dataset(MAIN))
         within = found.within("run")
+        source = source_of(self.connection, found, MAIN, ["run", "results"])
         self._listed = self.number(
-            f"SELECT CAST(sum(len(results)) AS BIGINT) FROM judged_runs WHERE {within}"  # noqa: S608
+            f"SELECT CAST(sum(len(results)) AS BIGINT) FROM {source} WHERE {within}"  # noqa: S608
         )
+        source = source_of(self.connection, found, MAIN, OF_RESULTS)
         self.rows(
             f"""
             CREATE OR REPLACE TABLE known AS
@@ -184,7 +189,7 @@ class Ledger:
             FROM (
                 SELECT run, run_batch, batch, judged_at,
                        unnest(results) AS result_id, unnest(marks) AS mark
-                FROM judged_runs WHERE {within}
+                FROM {source} WHERE {within}
             ) k
             JOIN ids i ON i.result_id = k.result_id
             JOIN these t ON t.run = k.run AND t.batch = k.run_batch

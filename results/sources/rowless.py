@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from results.lake.files import BATCH, KEY, MAIN
-from results.sources.readable import readable
+from results.sources.readable import readable, source_of
 
 if TYPE_CHECKING:
     from results.lake.snapshot import Snapshot
@@ -53,40 +53,45 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
     import duckdb
     import pyarrow as pa
 
-    given: dict[str, Any] = {"runs": lake.dataset(MAIN), "listings": found.dataset(MAIN)}
-    if ids is not None:
-        given["ids"] = pa.table({"result_id": pa.array(ids, pa.string())})
-    rows, within = [], found.within(KEY)
-    for table in WITH_ROWS:
-        if found.tables.get(table):
-            given[table] = found.dataset(table)
-            source = _source(found, table)
-            rows.append(f"SELECT DISTINCT {_hash()} AS h FROM {source} WHERE {within}")  # noqa: S608
-    there = " UNION ALL ".join(rows) or "SELECT CAST(0 AS UBIGINT) AS h WHERE false"
-    text = LOST.format(
-        listed=_hash("l."),
-        there=there,
-        within=within,
-        wanted="" if ids is None else "WHERE result_id IN (SELECT result_id FROM ids)",
-    )
+    within = found.within(KEY)
+
+    def there() -> str:
+        rows = [
+            f"SELECT DISTINCT {_hash()} AS h FROM {source_of(sql, found, table, _TRIPLE)} "  # noqa: S608
+            f"WHERE {within}"
+            for table in WITH_ROWS
+            if found.tables.get(table)
+        ]
+        return " UNION ALL ".join(rows) or "SELECT CAST(0 AS UBIGINT) AS h WHERE false"
+
     with tempfile.TemporaryDirectory(prefix="harness-") as spilled, readable(found.place.uri):
         config: Any = {"temp_directory": spilled, "memory_limit": MEMORY_MAX}
         with contextlib.closing(duckdb.connect(config=config)) as sql:
-            for name, own in given.items():
-                sql.register(name, own)
             # Whatever has rows is listed: where there are as many of both, they are the same.
-            if sql.execute(EQUAL.format(there=there, within=within)).fetchall() == [(True,)]:
+            listings = source_of(sql, found, MAIN, [KEY, "results"])
+            text = EQUAL.format(listings=listings, there=there(), within=within)
+            if sql.execute(text).fetchall() == [(True,)]:
                 return []
+            if ids is not None:
+                sql.register("ids", pa.table({"result_id": pa.array(ids, pa.string())}))
+            text = LOST.format(
+                listings=source_of(sql, found, MAIN, [KEY, "run_batch", BATCH, "results"]),
+                listed=_hash("l."),
+                there=there(),
+                within=within,
+                wanted="" if ids is None else "WHERE result_id IN (SELECT result_id FROM ids)",
+            )
+            sql.register("lake_runs", lake.dataset(MAIN))
             return [Rowless(*row) for row in sql.execute(text).fetchall()]
 
 
 EQUAL: Final = """
-SELECT COALESCE((SELECT sum(len(results)) FROM listings WHERE {within}), 0)
+SELECT COALESCE((SELECT sum(len(results)) FROM {listings} WHERE {within}), 0)
      = (SELECT count(*) FROM ({there}))
 """
 LOST: Final = """
-WITH listed AS (
-    SELECT * FROM (SELECT run, run_batch, batch, unnest(results) AS result_id FROM listings
+WITH listed AS MATERIALIZED (
+    SELECT * FROM (SELECT run, run_batch, batch, unnest(results) AS result_id FROM {listings}
                    WHERE {within})
     {wanted}
 ),
@@ -101,7 +106,7 @@ again AS (
 )
 SELECT l.run, l.run_batch, l.batch, l.result_id, a.run IS NOT NULL
 FROM lost l
-JOIN runs r ON r.run = l.run AND r.batch = l.run_batch
+JOIN lake_runs r ON r.run = l.run AND r.batch = l.run_batch
 LEFT JOIN again a
 ON a.run = l.run AND a.run_batch = l.run_batch AND a.result_id = l.result_id
 WHERE r.ops > 0
@@ -111,11 +116,3 @@ ORDER BY ALL
 
 def _hash(prefix: str = "") -> str:
     return f"hash({', '.join(prefix + name for name in _TRIPLE)})"
-
-
-def _source(found: Snapshot, table: str) -> str:
-    """The files themselves where they lie here: read so, their dictionaries stay."""
-    if not found.place.local:
-        return table
-    quoted = ", ".join("'" + file.uri.replace("'", "''") + "'" for file in found.files(table))
-    return f"read_parquet([{quoted}], union_by_name = true, hive_partitioning = false)"

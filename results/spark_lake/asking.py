@@ -20,13 +20,17 @@ import msgspec
 from results.engines import DuckEngine, Extent, quoted
 from results.lake.files import MAIN
 from results.parts import Whole, part_of
-from results.sources.readable import readable
+from results.sources.readable import readable, source_of
 from results.sources.wants import Kind
 from results.spark_lake.ranges import Asking, in_ranges, ranges_of, sources
 from results.store_scan import PROBLEMS_MAX, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from results.lake.snapshot import Snapshot
+    from results.sources import Gathered
+    from results.sources.lake import LakeSource
 
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
 
@@ -37,7 +41,7 @@ KINDS: Final = f"""
            count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
            min(run, {PROBLEMS_MAX}) AS first,
            min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
-    FROM lake_runs WHERE {{where}} GROUP BY ALL
+    FROM {{source}} WHERE {{where}} GROUP BY ALL
 """  # noqa: S608
 CELL_BYTES: Final = 1 << 20
 """Of rows in a cell, about."""
@@ -171,10 +175,17 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 
 
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
-    for part, engine, account in _parts(batches, asking):
-        if not (asking.settled and account.left):
-            for name, rows in part_of(engine, asking.extent):
-                yield from _cells(part, name, rows)
+    for part, lake, source in sources(batches, asking):
+        left = source.left()
+        account = Account(left, (), 0, *source.rowless, 0, 0)
+        if not (asking.settled and left):
+            with _gathered(lake, source) as (engine, gathered):
+                account = msgspec.structs.replace(
+                    account, lost=source.lacking[0], lost_total=source.lacking[1],
+                    unsettled=gathered.unsettled, unjudged=gathered.unjudged,
+                )  # fmt: skip
+                for name, rows in part_of(engine, asking.extent):
+                    yield from _cells(part, name, rows)
         yield _batch(part, ACCOUNT, msgspec.json.encode(account))
 
 
@@ -184,9 +195,10 @@ def read_parts(
     """The rows of a table of the report."""
     from results.schema import schema
 
-    for _, engine, _ in _parts(batches, asking):
-        rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
-        yield from rows.cast(schema(table)).to_batches()
+    for _, lake, source in sources(batches, asking):
+        with _gathered(lake, source) as (engine, _):
+            rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
+            yield from rows.cast(schema(table)).to_batches()
 
 
 def kinds_of_parts(
@@ -195,11 +207,12 @@ def kinds_of_parts(
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
-            engine.take("lake_runs", lake.dataset(MAIN))
+            columns = ("run", "label", "workload", "finished", "case")
+            source = source_of(engine.connection, lake, MAIN, columns)
             where = lake.within("run")
             if asking.label is not None:
                 where += f" AND label = {quoted(asking.label)}"
-            rows = engine.sql(KINDS.format(where=where)).to_pylist()
+            rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
         found = [
             RunsOfKind(
                 Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
@@ -216,20 +229,14 @@ def _text(said: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"said": [said]})
 
 
-def _parts(
-    batches: Iterable[pa.RecordBatch], asking: Asking
-) -> Iterator[tuple[int, DuckEngine, Account]]:
-    """The number of each range, an engine with its tables, and what its runs lack."""
-    for part, lake, source in sources(batches, asking):
-        left = source.left()
-        gathered = source.gather()
-        account = Account(
-            left, *source.lacking, *source.rowless, gathered.unsettled, gathered.unjudged
-        )
-        with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
-            for name, paths in gathered.tables.items():
-                engine.register(name, paths, lake.within("run"))
-            yield part, engine, account
+@contextlib.contextmanager
+def _gathered(lake: Snapshot, source: LakeSource) -> Iterator[tuple[DuckEngine, Gathered]]:
+    """An engine with the tables of a range."""
+    gathered = source.gather()
+    with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
+        for name, paths in gathered.tables.items():
+            engine.register(name, paths, lake.within("run"))
+        yield engine, gathered
 
 
 def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:

@@ -11,14 +11,18 @@ from typing import Any, Final
 import msgspec
 
 __all__ = [
+    "ACCESS_CONTROL",
     "ALREADY_EXISTS",
     "INVALID_OBJECT",
     "INVALID_OPERATION",
+    "INVALID_TOKEN",
     "META",
     "NO_SUCH_OBJECT",
     "REFUSALS",
     "AlterTable",
     "ApiCall",
+    "Authenticate",
+    "CancelDelegationToken",
     "CreateDatabase",
     "CreateTable",
     "DropDatabase",
@@ -27,6 +31,7 @@ __all__ = [
     "GetAllDatabases",
     "GetAllTables",
     "GetCurrentEventId",
+    "GetDelegationToken",
     "GetEventsCount",
     "GetNextEvents",
     "GetStatus",
@@ -35,7 +40,9 @@ __all__ = [
     "GetTableObjects",
     "MetaTable",
     "MetastoreError",
+    "RenewDelegationToken",
     "Reply",
+    "TokenCall",
 ]
 
 ALREADY_EXISTS: Final = "AlreadyExistsException"
@@ -43,7 +50,17 @@ NO_SUCH_OBJECT: Final = "NoSuchObjectException"
 INVALID_OPERATION: Final = "InvalidOperationException"
 INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
-REFUSALS: Final = (ALREADY_EXISTS, NO_SUCH_OBJECT, INVALID_OPERATION, INVALID_OBJECT)
+INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
+ACCESS_CONTROL: Final = "AccessControlException"
+"""What Hadoop says of tokens. Thrift wraps both in a `META`, or ends the connection."""
+REFUSALS: Final = (
+    ALREADY_EXISTS,
+    NO_SUCH_OBJECT,
+    INVALID_OPERATION,
+    INVALID_OBJECT,
+    INVALID_TOKEN,
+    ACCESS_CONTROL,
+)
 """What says that nothing was done; a `META` says nothing."""
 
 
@@ -61,13 +78,18 @@ Context = dict[str, str] | msgspec.UnsetType
 
 
 class MetaTable(msgspec.Struct, frozen=True):
-    """A table, as far as it matters here; `ident` is the row's, and ignored where it is given."""
+    """A table, as far as it matters here.
+
+    `ident` is the row's, and `directory` whether its files are there; both are ignored where they
+    are given.
+    """
 
     database: str
     name: str
     columns: tuple[str, ...] = ()
     parameters: dict[str, str] = {}
     ident: int | None = None
+    directory: bool = True
 
     @property
     def full_name(self) -> str:
@@ -175,6 +197,33 @@ class GetEventsCount(msgspec.Struct, frozen=True, tag="get_notification_events_c
     from_event: int
 
 
+class GetDelegationToken(msgspec.Struct, frozen=True, tag="get_delegation_token"):
+    """Answers a new token, as a text."""
+
+    owner: str
+    renewer: str
+
+
+class RenewDelegationToken(msgspec.Struct, frozen=True, tag="renew_delegation_token"):
+    """Answers until when it is good now, in ms since the epoch. Kerberos says who the `user` is."""
+
+    token: str
+    user: str
+
+
+class CancelDelegationToken(msgspec.Struct, frozen=True, tag="cancel_delegation_token"):
+    """Refuses nothing: what is not there is cancelled already."""
+
+    token: str
+
+
+class Authenticate(msgspec.Struct, frozen=True, tag="sasl_digest"):
+    """What opening a connection with a token comes to; answers its owner."""
+
+    token: str
+
+
+TokenCall = GetDelegationToken | RenewDelegationToken | CancelDelegationToken | Authenticate
 ApiCall = (
     GetStatus
     | GetAllDatabases
@@ -190,6 +239,7 @@ ApiCall = (
     | GetCurrentEventId
     | GetNextEvents
     | GetEventsCount
+    | TokenCall
 )
 
 

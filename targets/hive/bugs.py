@@ -73,6 +73,14 @@ class Bug(enum.Enum):
         where=(_CLIENT,),
         find=Find("--nemesis none --event-ttl-ms 500 --time-limit 20", "hms-events", 1),
     )
+    HIVE_21640 = Row(
+        title="a table's directory is made before its transaction, and removed behind it",
+        upstream="a create finds the directory of a table that was just dropped, and then loses "
+        "it; so does one whose rival rolls back (HIVE-21759)",
+        fixed="open",
+        where=(_DDL, _SERVICE),
+        find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
+    )
     HIVE_24468 = Row(
         title="the time of an event is that of the metastore's own clock",
         upstream="where clocks differ, the order of times is not that of ids",
@@ -88,7 +96,7 @@ class Bug(enum.Enum):
         upstream="the client is told AlreadyExists of its own success",
         fixed="open, a fix was proposed 2021-05-20",
         where=(_SERVICE, _CLIENT),
-        find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 1),
+        find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 3),
     )
     HIVE_26016 = Row(
         title="a create looks for the table in a transaction of its own, before that of the insert",
@@ -97,6 +105,23 @@ class Bug(enum.Enum):
         fixed="later, release not checked",
         where=(_DDL, _SERVICE),
         find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
+    )
+    TOKEN_MEMORY = Row(
+        title="delegation tokens are in the memory of the metastore that issued them",
+        upstream="MemoryTokenStore is the default: the other metastore does not know the token, "
+        "and nobody does after a restart",
+        fixed="open by design",
+        profiles=HIVE,
+        where=("targets.hive.system",),
+        find=Find("--workload hms-tokens --nemesis none --time-limit 20", "hms-tokens", 1),
+    )
+    TOKEN_RENEW_GAP = Row(
+        title="renewing a token removes it and adds it again",
+        upstream="the other metastore may look in between and refuse a token that is good",
+        fixed="open",
+        profiles=HIVE,
+        where=("targets.hive.tokens.manager",),
+        find=Find("--workload hms-tokens --nemesis none --time-limit 20", "hms-tokens", 1),
     )
     CACHED_STORE = Row(
         title="each metastore answers reads from a cache of its own",

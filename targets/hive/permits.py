@@ -6,10 +6,12 @@ from typing import Final
 
 from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, Permit
 from targets.hive.bugs import PROFILES, Bug
+from targets.hive.tokens.kinds import StoreKind
 
 __all__ = ["permits_of_profile"]
 
 EVENTS: Final = "hms-events"
+TOKENS: Final = "hms-tokens"
 
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.FAILBACK_FLAP: Permit(
@@ -32,6 +34,16 @@ _PERMITS: Final[dict[Bug, Permit]] = {
         why="the time of an event is that of the metastore's own clock",
         rules={EVENTS: ("times",)},
     ),
+    Bug.TOKEN_MEMORY: Permit(
+        name="token-memory",
+        why="tokens are in the memory of the metastore that issued them",
+        rules={TOKENS: ("unshared",)},
+    ),
+    Bug.TOKEN_RENEW_GAP: Permit(
+        name="token-renew-gap",
+        why="renewing a token removes it and adds it again",
+        rules={TOKENS: ("renew-gap",)},
+    ),
     Bug.NO_REQUEST_IDS: Permit(
         name=DDL_TWICE,
         why="DDL has no request ids, and clients send it again",
@@ -40,7 +52,10 @@ _PERMITS: Final[dict[Bug, Permit]] = {
 }
 
 
-def permits_of_profile(profile: str) -> list[Permit]:
-    """The permits of a profile, by name."""
-    found = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
+def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
+    """The permits of a profile with this store of tokens, by name."""
+    bugs = PROFILES[profile]
+    if store is not StoreKind.MEMORY:
+        bugs -= {Bug.TOKEN_MEMORY}
+    found = [permit for bug, permit in _PERMITS.items() if bug in bugs]
     return sorted(found, key=lambda permit: permit.name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,10 +18,14 @@ from targets.hive.client import ClientSettings, MetastoreClient, Selection
 from targets.hive.client.calls import NONCE, event_row
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
-from targets.hive.sql.protocol import Isolation, SqlError
-from targets.hive.sql.remote import StoreDatabase
+from targets.hive.metastore.warehouse import read_directories
+from targets.hive.sql.kinds import DatabaseKind, database_at
+from targets.hive.sql.protocol import Isolation, Row, Session, SqlError
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
+from targets.hive.tokens.kinds import StoreKind
+from targets.hive.tokens.manager import TokenTimes
 from targets.hive.wire import Channel, ChannelError
+from targets.hive.zookeeper.kinds import ZooKeeperKind
 
 __all__ = [
     "DATABASE",
@@ -29,20 +33,27 @@ __all__ = [
     "DATABASE_PORT",
     "METASTORE_PORT",
     "SERVICE",
+    "ZOOKEEPER",
     "HiveSystem",
     "Layout",
 ]
 
+R = TypeVar("R")
 METASTORE_PORT: Final = 9083
 DATABASE_PORT: Final = 5432
 DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
+ZOOKEEPER: Final = "zookeeper"
 """Groups. All nodes are one service, led by its database: without that nothing is served. The
-database is alone in the other, so that no fault may destroy what it has synced.
+database is alone in another, so that no fault may destroy what it has synced, and so is ZooKeeper.
 """
+ZOOKEEPER_PORT: Final = 2181
+_NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
+SIMULATION: Final = "sim"
 DATABASES: Final = ("default", "db1", "db2")
 OUTSIDE_MAX: Final = 2
+LOOKS_MAX: Final = 5
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -60,6 +71,7 @@ class Layout:
             Address(f"hms{number}", METASTORE_PORT)
             for number in range(1, options["metastores"] + 1)
         )
+        self.database = self._database(settings)
         usual = Selection.SEQUENTIAL if settings.profile == "strict" else Selection.RANDOM
         given = options["selection"] or usual.value
         if given not in [*Selection]:
@@ -79,11 +91,68 @@ class Layout:
             lifetime_s=options["socket_lifetime_ms"] / 1000,
         )
 
+        self.token_store = self._token_store(settings)
+        self.zookeeper = self._zookeeper(settings)
+        self.zookeepers = tuple(
+            Address(f"zk{number}", ZOOKEEPER_PORT)
+            for number in range(1, self.zookeeper.servers + 1)
+            if self.token_store is StoreKind.ZOOKEEPER
+        )
+        self.token_times = TokenTimes(
+            options["token_max_age_ms"],
+            options["token_renew_ms"],
+            options["token_key_ms"],
+            options["token_scan_ms"],
+        )
+
+    def _token_store(self, settings: TargetSettings) -> StoreKind:
+        """As asked, else as the switch or the profile has it."""
+        given = settings.options["token_store"]
+        usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
+        if given not in ["", *StoreKind]:
+            raise UsageError(
+                f"--token-store is {given!r}; it must be one of: {', '.join(StoreKind)}, or leave "
+                f"it out: it is {usual.value} then"
+            )
+        if given not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
+            raise UsageError(
+                f"--token-store is {given!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
+                "leave one of them out"
+            )
+        return StoreKind(given or usual)
+
+    def _zookeeper(self, settings: TargetSettings) -> ZooKeeperKind:
+        """As asked, else a real one wherever programs run."""
+        usual = ZooKeeperKind.ENSEMBLE if _has_programs(settings) else ZooKeeperKind.NODE
+        given = settings.options["zookeeper"] or usual.value
+        if given not in [*ZooKeeperKind]:
+            raise UsageError(
+                f"--zookeeper is {given!r}; it must be one of: {', '.join(ZooKeeperKind)}, or "
+                "leave it out: it is ensemble in processes and containers, and node in simulation"
+            )
+        return ZooKeeperKind(given)
+
+    def _database(self, settings: TargetSettings) -> DatabaseKind:
+        """As asked, else a real one wherever programs run."""
+        usual = DatabaseKind.POSTGRES if _has_programs(settings) else DatabaseKind.STORE
+        given = settings.options["database"] or usual.value
+        if given not in [*DatabaseKind]:
+            raise UsageError(
+                f"--database is {given!r}; it must be one of: {', '.join(DatabaseKind)}, or leave "
+                "it out: it is postgres in processes and containers, and store in simulation"
+            )
+        return DatabaseKind(given)
+
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
         return max(given, len(self.metastores) - 1)
+
+
+def _has_programs(settings: TargetSettings) -> bool:
+    """Whether programs that are not ours can run there."""
+    return settings.environment not in (None, SIMULATION)
 
 
 class HiveSystem:
@@ -93,8 +162,12 @@ class HiveSystem:
         """Nothing is asked yet."""
         self._env = env
         self._layout = layout
-        self._database = StoreDatabase(
-            env, Address(DATABASE_NODE, DATABASE_PORT), connect_s=_ASK_S, answer_s=_ASK_S
+        self._database = database_at(
+            env,
+            Address(DATABASE_NODE, DATABASE_PORT),
+            layout.database,
+            connect_s=_ASK_S,
+            answer_s=_ASK_S,
         )
 
     def client(self, process: int) -> MetastoreClient:
@@ -105,37 +178,66 @@ class HiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The database, and any metastore; of many all but two, as clients have time for three."""
+        """What all need, and any metastore; of many all but two, as clients have time for three."""
         names = [address.node for address in self._layout.metastores]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
-        return [*(name for name in names if name in core), DATABASE_NODE]
+        needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
+        return [*(name for name in names if name in core), *needed]
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
         answers = await self._ask_all(api.GetStatus())
         alive = [name for name, answer in answers.items() if answer == "ALIVE"]
         active = {name: NodeRole("follower") for name in alive}
-        leads = {DATABASE_NODE: NodeRole("leader")} if await self._dump() is not None else {}
+        serves = await self._look(Isolation.READ_COMMITTED, _sequence) is not None
+        leads = {DATABASE_NODE: NodeRole("leader")} if serves else {}
         every = tuple(address.node for address in self._layout.metastores)
-        return {
-            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE)),
+        zookeepers = tuple(address.node for address in self._layout.zookeepers)
+        groups = {
+            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE, *zookeepers)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
         }
+        return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
 
     async def ready(self) -> Convergence:
         """Whether every metastore reaches the database, and which event was the last then."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
+        if self._layout.zookeepers and not pending:
+            pending = await self._without_tokens()
         return Convergence(ok=not pending, pending=pending, at=at)
+
+    async def _without_tokens(self) -> tuple[str, ...]:
+        """The metastores that do not reach ZooKeeper, and so cannot tell that this is no token."""
+        every = self._layout.metastores
+        replies = await asyncio.gather(
+            *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)
+        )
+        return tuple(
+            f"{address.node} does not reach ZooKeeper"
+            for address, reply in zip(every, replies, strict=True)
+            if reply is None or reply.error != api.INVALID_TOKEN
+        )
 
     converged = ready
 
     async def snapshot(self) -> dict[str, Any]:
-        """The rows of the database, what each metastore shows, and the clients' bound."""
-        shown = await self._ask_all(api.GetTableMeta())
+        """The rows of the database, what each metastore shows, and the clients' bound.
+
+        Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
+        still be carried out. Where that does not end, nothing is said of metastores.
+        """
+        rows, shown = await self._dump(), {}
+        for _ in range(LOOKS_MAX):
+            before = rows
+            shown = await self._ask_all(api.GetTableMeta())
+            rows = await self._dump()
+            if rows == before:
+                break
+        else:
+            shown = {}
         uris = len(self._layout.metastores)
-        rows = await self._dump()
         return {
             "rows": rows,
             "at": None if rows is None else {"event": rows["next_event"] - 1},
@@ -144,31 +246,30 @@ class HiveSystem:
                 for name, tables in shown.items()
             },
             "failover_s": self._layout.client.failover_s(uris),
+            "tokens": {
+                "max_age_ms": self._layout.token_times.max_age_ms,
+                "renew_ms": self._layout.token_times.renew_ms,
+            },
         }
 
     async def _dump(self) -> dict[str, Any] | None:
         """What the database holds, of one moment; `None` where it does not answer."""
+        return await self._look(Isolation.SERIALIZABLE, _dumped)
+
+    async def _look(
+        self, isolation: Isolation, look: Callable[[Session], Awaitable[R]]
+    ) -> R | None:
         try:
             session = await self._database.connect()
         except SqlError:
             return None
         try:
-            await session.begin(Isolation.SERIALIZABLE)
-            tables = await read_tables(session)
-            parameters = await session.select(PARAMETERS)
-            events = await session.select(LOG, order="NL_ID")
-            (sequence,) = await session.select(SEQUENCE)
+            await session.begin(isolation)
+            return await look(session)
         except SqlError:
             return None
         finally:
             session.close()
-        idents = [table.ident for table in tables]
-        return {
-            "tables": [[t.full_name, t.ident, t.parameters.get(NONCE)] for t in tables],
-            "orphans": [row["TBL_ID"] for row in parameters if row["TBL_ID"] not in idents],
-            "events": [event_row(event_of(row)) for row in events],
-            "next_event": sequence["NEXT_EVENT_ID"],
-        }
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -179,11 +280,36 @@ class HiveSystem:
         return {address.node: one for address, one in zip(every, answers, strict=True)}
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
+        reply = await self._reply(address, call)
+        return None if reply is None or reply.error else reply.result
+
+    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
         try:
             channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
             raw = await channel.call(call, timeout_s=_ASK_S)
         except ChannelError:
             return None
         channel.close()
-        reply = _reply.decode(raw)
-        return None if reply.error else reply.result
+        return _reply.decode(raw)
+
+
+async def _sequence(session: Session) -> Row:
+    """The one row that is always there."""
+    (row,) = await session.select(SEQUENCE)
+    return row
+
+
+async def _dumped(session: Session) -> dict[str, Any]:
+    tables = await read_tables(session)
+    parameters = await session.select(PARAMETERS)
+    events = await session.select(LOG, order="NL_ID")
+    sequence = await _sequence(session)
+    directories = await read_directories(session)
+    idents = [table.ident for table in tables]
+    return {
+        "tables": [[t.full_name, t.ident, t.parameters.get(NONCE)] for t in tables],
+        "orphans": [row["TBL_ID"] for row in parameters if row["TBL_ID"] not in idents],
+        "directories": directories,
+        "events": [event_row(event_of(row)) for row in events],
+        "next_event": sequence["NEXT_EVENT_ID"],
+    }

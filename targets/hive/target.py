@@ -6,11 +6,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from harness.cluster import NodeSpec
 from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
+from targets.hive.sql.kinds import DatabaseKind
 from targets.hive.system import (
     DATABASE,
     DATABASE_NODE,
@@ -20,10 +23,12 @@ from targets.hive.system import (
     HiveSystem,
     Layout,
 )
+from targets.hive.zookeeper.kinds import ZooKeeperKind
 
 __all__ = ["HiveTarget"]
 
 METASTORES_MAX: Final = 8
+_AGE_MS: Final = (100, 2**40)
 DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "metastores": (2, 2, 2, 3),
     "selection": ("", "", "random"),
@@ -39,7 +44,7 @@ class HiveTarget:
     api_version: ClassVar[int] = TARGET_API_VERSION
     name: ClassVar[str] = "hive"
     doc: ClassVar[str] = "the bundled Hive Metastores, all active over one database"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms"})
+    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms", "hms-tokens"})
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
     workload: ClassVar[str] = "hms-ddl"
@@ -55,6 +60,7 @@ class HiveTarget:
         "pause-random",
         "partition-random-node",
         "restart-random",
+        "restart-database",
     )
     options: ClassVar[tuple[Option, ...]] = (
         Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),
@@ -70,30 +76,45 @@ class HiveTarget:
         Option("failure-retries", 1, "how often a lost call is sent again", within=(0, 10)),
         Option("socket-lifetime-ms", 0, "clients reconnect after it; 0: never", (0, 3_600_000)),
         Option("event-ttl-ms", 86_400_000, "age at which events are removed", (1, 2**40)),
+        Option(
+            "database",
+            "",
+            "postgres or store; by default a PostgreSQL, but in simulation the store of ours",
+        ),
+        Option(
+            "token-store",
+            "",
+            "db, zookeeper or memory: who keeps delegation tokens; by default as the profile",
+        ),
+        Option(
+            "zookeeper",
+            "",
+            "ensemble or node; by default three real servers, but in simulation a node of ours",
+        ),
+        Option("token-max-age-ms", 20_000, "greatest age of tokens; Hive: 7 days", _AGE_MS),
+        Option("token-renew-ms", 6000, "they are to be renewed before it; Hive: a day", _AGE_MS),
+        Option("token-key-ms", 5000, "master keys are replaced after it; Hive: a day", _AGE_MS),
+        Option("token-scan-ms", 1000, "expired tokens are removed so often; Hive: 1 h", _AGE_MS),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare the database, then metastores; raises `UsageError` for impossible settings."""
         layout = Layout(settings)
-        database = NodeSpec(
-            name=DATABASE_NODE,
-            role="db",
-            ports=(DATABASE_PORT,),
-            entry="targets.hive.sql.node:main",
-            config={
-                "port": DATABASE_PORT,
-                "databases": list(layout.databases),
-                "fsync": settings.options["fsync"],
-            },
-        )
+        database, beside = self._database(layout, settings.options)
         config: dict[str, Any] = {
             "port": METASTORE_PORT,
             "database": [DATABASE_NODE, DATABASE_PORT],
+            "database_kind": layout.database.value,
             "profile": settings.profile,
             "bugs": sorted(settings.bugs),
             "event_ttl_ms": settings.options["event_ttl_ms"],
+            "token_store": layout.token_store.value,
+            "token_times": msgspec.to_builtins(layout.token_times),
+            "zookeeper": [list(address) for address in layout.zookeepers],
+            "zookeeper_kind": layout.zookeeper.value,
         }
+        zookeepers, client = self._zookeepers(layout)
         metastores = [
             NodeSpec(
                 name=address.node,
@@ -101,14 +122,61 @@ class HiveTarget:
                 ports=(METASTORE_PORT,),
                 entry="targets.hive.metastore.node:main",
                 config=config,
+                **{**beside, "environment": {**beside.get("environment", {}), **client}},
             )
             for address in layout.metastores
         ]
-        return [*metastores, database]
+        return [*metastores, database, *zookeepers]
+
+    def _database(
+        self, layout: Layout, options: Mapping[str, Any]
+    ) -> tuple[NodeSpec, Mapping[str, Any]]:
+        """The node `db`, and what metastores need besides to reach it."""
+        if layout.database is DatabaseKind.POSTGRES:
+            from targets.hive.sql import postgres, server
+
+            postgres.require_driver()
+            node = server.postgres_node(
+                DATABASE_NODE, DATABASE_PORT, layout.databases, fsync=options["fsync"]
+            )
+            return node, server.BESIDE
+        config = {
+            "port": DATABASE_PORT,
+            "databases": list(layout.databases),
+            "fsync": options["fsync"],
+        }
+        node = NodeSpec(
+            name=DATABASE_NODE,
+            role="db",
+            ports=(DATABASE_PORT,),
+            entry="targets.hive.sql.node:main",
+            config=config,
+        )
+        return node, {}
+
+    def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
+        """The nodes `zk1..n`, and in which environment of theirs metastores can reach them."""
+        if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
+            from targets.hive.zookeeper import ensemble, kazoo
+
+            kazoo.require_kazoo()
+            names = [address.node for address in layout.zookeepers]
+            return ensemble.ensemble_nodes(names), ensemble.CLIENT_ENVIRONMENT
+        nodes = [
+            NodeSpec(
+                name=address.node,
+                role="zk",
+                ports=(address.port,),
+                entry="targets.hive.zookeeper.node:main",
+                config={"port": address.port},
+            )
+            for address in layout.zookeepers
+        ]
+        return nodes, {}
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise."""
-        return permits_of_profile(settings.profile)
+        return permits_of_profile(settings.profile, Layout(settings).token_store)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a seed of a soak runs with: what is `given`, and drawn values beside it."""

@@ -144,6 +144,8 @@ async def test_unique_keys_hold_within_a_transaction(database):
             await session.insert(TABLES, table("x"))
         with pytest.raises(RefusedStatementError):  # after an error all is refused
             await session.select(TABLES)
+        with pytest.raises(RefusedStatementError):
+            await session.commit()
         await session.rollback()
         await session.begin(READ_COMMITTED)
         await session.insert(TABLES, table("x", "d2"))  # another database

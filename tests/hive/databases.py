@@ -7,15 +7,16 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
+from targets.hive.sql.kinds import DatabaseKind, database_at
 from targets.hive.sql.protocol import ConnectionLostError, Isolation
-from targets.hive.sql.remote import StoreDatabase
+from targets.hive.sql.server import postgres_node
 
 PORT = 5432
 READ_COMMITTED, SERIALIZABLE = Isolation.READ_COMMITTED, Isolation.SERIALIZABLE
 
 
 def with_store(body, *, seed=1, environment="sim", **config):
-    """Run `body(database)` against the store as a node, or `body(database, session)`."""
+    """Run `body(database, session)` against the store as a node."""
     spec = NodeSpec(
         name="db",
         role="db",
@@ -23,10 +24,20 @@ def with_store(body, *, seed=1, environment="sim", **config):
         entry="targets.hive.sql.node:main",
         config={"port": PORT, "databases": ["d1", "d2"], **config},
     )
+    return _with_database(body, spec, DatabaseKind.STORE, seed, environment)
+
+
+def with_postgres(body, *, seed=1, environment="process", **settings):
+    """The same against a PostgreSQL."""
+    spec = postgres_node("db", PORT, ("d1", "d2"), **settings)
+    return _with_database(body, spec, DatabaseKind.POSTGRES, seed, environment)
+
+
+def _with_database(body, spec, kind, seed, environment):
     plan = DeploymentPlan(run_id="sql", nodes=(spec,), seed=seed, knobs={}, folder=None)
 
     async def main(session):
-        database = StoreDatabase(session.env, Address("db", PORT))
+        database = database_at(session.env, Address("db", PORT), kind)
         await answers(database)
         return await body(database, session)
 

@@ -25,7 +25,7 @@ class Deployed:
     session: object
     system: object
     settings: TargetSettings
-    processes: int = 0
+    clients: list[MetastoreClient] = dataclasses.field(default_factory=list)
     nonces: int = 0
 
     @property
@@ -34,8 +34,8 @@ class Deployed:
 
     def new_client(self, **changes) -> MetastoreClient:
         """A client; `changes` of its settings."""
-        self.processes += 1
-        client = self.system.client(self.processes)
+        client = self.system.client(len(self.clients) + 1)
+        self.clients.append(client)
         client._settings = dataclasses.replace(client._settings, **changes)
         return client
 
@@ -75,17 +75,21 @@ class Deployed:
                 await asyncio.sleep(0.05)
 
 
-def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, **options):
+def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, target=None, **options):
     """Deploy, wait until ready, run `body`, tear down; `options` are the target's."""
-    target = HiveTarget()
-    given = with_defaults("target", "hive", target.options, options)
-    settings = TargetSettings(profile=profile, bugs=bugs, options=given)
+    target = target or HiveTarget()
+    given = with_defaults("target", target.name, target.options, options)
+    settings = TargetSettings(profile=profile, bugs=bugs, options=given, environment=environment)
 
     async def main(session):
         system = target.open(Deployment(session.env, settings, session.cluster.nodes))
         deployed = Deployed(session, system, settings)
         await deployed.until_ready()
-        return await body(deployed)
+        try:
+            return await body(deployed)
+        finally:
+            for client in deployed.clients:
+                await client.close()
 
     plan = DeploymentPlan(
         run_id=f"test-{seed}",
@@ -94,4 +98,7 @@ def deploy(body, *, environment="sim", profile="strict", bugs=(), seed=1, **opti
         knobs={},
         folder=None,
     )
-    return load_plugin("environments", environment).execute(plan, main)
+    world = load_plugin("environments", environment)
+    if hasattr(world, "prepare_nodes"):
+        world.prepare_nodes(plan.nodes, print)
+    return world.execute(plan, main)

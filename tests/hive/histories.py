@@ -41,9 +41,10 @@ class HmsWriter(Writer):
         self.end(process, OpType.INFO, attempts=sent_to("hms1", "hms2")[:sent])
         return index
 
-    def saw(self, process, name, nonce):
+    def saw(self, process, name, nonce, **more):
         index = self.call(process, "get", table(name))
         answer = {"result": "no-such-object"} if nonce is None else {"result": "ok", "nonce": nonce}
+        answer |= more
         self.ret(process, OpType.OK, answer)
         return index
 
@@ -53,13 +54,17 @@ class HmsWriter(Writer):
     def polled(self, process, after, *events, **more):
         return self.ok(process, "poll", {}, {"after": after, "events": [*events], **more})
 
-    def snapshot(self, tables=(), events=(), next_event=1, orphans=(), **metastores):
+    def snapshot(
+        self, tables=(), events=(), next_event=1, orphans=(), directories=None, **metastores
+    ):
         rows = {
             "tables": [*tables],
             "events": [*events],
             "next_event": next_event,
             "orphans": [*orphans],
         }
+        if directories is not None:
+            rows["directories"] = [*directories]
         names = [name for name, *_ in tables]
         shown = metastores or {"hms1": names, "hms2": names}
         self.fact("converged", {"ok": True, "took_s": 0.0, "bound_s": 90.0})

@@ -149,10 +149,21 @@ def rows(tables=(["d.x", 1, "a"],), **more):
         (lambda: rows([["d.x", 1, None]]), "origins"),
         (lambda: rows(hms1=["d.x"], hms2=[]), "instances"),
         (lambda: rows(hms1=["d.x"], hms2=None), "valid"),
+        (lambda: rows(directories=["d.x", "d.y"]), "valid"),
+        (lambda: rows(directories=["d.y"]), "directories"),
     ],
 )
 def test_rows_are_whole_and_every_metastore_shows_them(history, rule):
     assert broken(INVARIANTS, history()) == rule
+
+
+@pytest.mark.parametrize(("more", "rule"), [({}, "valid"), ({"directory": "gone"}, "directories")])
+def test_a_table_that_somebody_reads_has_its_directory(more, rule):
+    h = HmsWriter()
+    h.done(0, "create", "d.x", "a")
+    h.saw(1, "d.x", "a", **more)
+    h.snapshot([["d.x", 1, "a"]])
+    assert broken(INVARIANTS, h) == rule
 
 
 @pytest.mark.parametrize(

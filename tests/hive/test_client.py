@@ -91,6 +91,7 @@ def test_what_lost_a_call_is_tried_last_for_a_while():
         (api.META, "something else", Proof.UNKNOWN, False),
         (api.META, "JDODataStoreException: duplicate key value", Proof.NOTHING, False),
         ("TApplicationException", "unknown method", Proof.UNKNOWN, False),
+        ("TApplicationException", "Internal error processing drop", Proof.UNKNOWN, True),
     ],
 )
 def test_exceptions_prove_what_they_prove(kind, message, proof, again):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from harness.errors import UsageError
+from harness.options import with_defaults
 from harness.plugins import TargetSettings
 from targets.hive import HiveTarget
 from targets.hive.bugs import BUGS, PROFILES, Bug, bugs_of
@@ -48,13 +49,22 @@ def test_profiles_are_sets_of_rows():
     [
         ("strict", []),
         ("hive2.3", ["ddl-twice", "drop-renamed", "drop-twice", "failback-flap",
-                     "instance-clocks"]),
-        ("hive4", ["ddl-twice", "drop-twice", "failback-flap", "instance-clocks"]),
+                     "instance-clocks", "token-memory", "token-renew-gap"]),
+        ("hive4", ["ddl-twice", "drop-twice", "failback-flap", "instance-clocks",
+                   "token-memory", "token-renew-gap"]),
     ],
 )  # fmt: skip
 def test_permits_are_those_of_the_profile_alone(profile, permitted):
-    settings = TargetSettings(profile=profile, bugs=("HIVE-15424", "DROP-RENAME"), options={})
-    assert [permit.name for permit in HiveTarget().permits(settings)] == permitted
+    def permits(**options):
+        given = with_defaults("target", "hive", HiveTarget.options, options)
+        bugs = ("HIVE-15424", "DROP-RENAME")
+        settings = TargetSettings(profile=profile, bugs=bugs, options=given)
+        return [permit.name for permit in HiveTarget().permits(settings)]
+
+    assert permits() == permitted
+    shared = permits(token_store="db")
+    assert shared == [name for name in permitted if name != "token-memory"]
+    assert permits(token_store="memory") == permitted
 
 
 @pytest.mark.slow
@@ -75,6 +85,20 @@ def test_what_a_profile_does_is_reported_as_permitted(profile, permits):
     assert found.verdict == "permitted"
     assert {*found.permitted} <= permits
     assert "drop-twice" in found.permitted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["hive2.3", "hive4"])
+def test_tokens_in_memory_are_permitted_where_they_are_usual(profile):
+    words = "--workload hms-tokens --time-limit 20"
+    found = run(f"{words} --profile {profile}")
+    assert found.verdict == "permitted"
+    assert {*found.permitted} == {"token-memory", "token-renew-gap"}
+    shared = run(f"{words} --profile {profile} --token-store db")
+    assert {*shared.permitted} == {"token-renew-gap"}
+    assert verdicts(run(f"{words} --token-store memory"))["hms-tokens"] == "invalid"
+    strict = run(f"{words} --token-store db --nemesis kill,pause,partition,clock", 2)
+    assert strict.verdict == "valid"
 
 
 @pytest.mark.slow

@@ -7,13 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.hms.hints import hinted
-from checkers.hms.linearizable import HmsLinearizable
+from checkers.hms.linearizable import EXPLAINING, HmsLinearizable
 from checkers.hms.reading import metastore_history
 from checkers.linearizability import UNKNOWN
 from checkers.linearizability.models.metastore import Metastore
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
-from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, permitted_in
+from harness.permits import (
+    CHANGE_RENAMED,
+    DDL_TWICE,
+    DROP_MISSED,
+    DROP_RENAMED,
+    DROP_TWICE,
+    TORN_GET,
+    permitted_in,
+)
 from tests.hive.histories import HmsWriter, event, sent_to, table
 
 
@@ -162,12 +170,51 @@ def sent_twice(*permits):
     return h
 
 
+def drop_that_missed(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "drop", "d.x", "b")
+    h.done(1, "rename", "d.x", "c", "e.y")
+    h.end(0)
+    h.saw(2, "e.y", "c")
+    return h
+
+
+def alter_of_a_renamed_table(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "alter", "d.x", "b")
+    h.done(1, "rename", "d.x", "c", "e.y")
+    h.end(0)
+    h.saw(2, "e.y", "b")
+    return h
+
+
+def get_of_what_comes(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(1, "rename", "d.x", "c", "e.y")
+    h.saw(2, "d.x", "c")
+    h.end(1)
+    return h
+
+
 @pytest.mark.parametrize(
     ("history", "permit"),
-    [(two_drops, DROP_TWICE), (drop_and_rename, DROP_RENAMED), (sent_twice, DDL_TWICE)],
+    [
+        (two_drops, DROP_TWICE),
+        (drop_and_rename, DROP_RENAMED),
+        (drop_that_missed, DROP_MISSED),
+        (alter_of_a_renamed_table, CHANGE_RENAMED),
+        (get_of_what_comes, TORN_GET),
+        (sent_twice, DDL_TWICE),
+    ],
 )
 def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(history, permit):
-    every = {DROP_TWICE, DROP_RENAMED, DDL_TWICE}
+    every = {*EXPLAINING}
     assert verdict(history()) is Verdict.INVALID
     assert verdict(history(*sorted(every - {permit}))) is Verdict.INVALID
     for permits in ([permit], sorted(every)):
@@ -186,6 +233,64 @@ def test_drops_one_after_another_are_never_permitted_twice():
     h.done(0, "drop", "d.x", "b")
     h.done(1, "drop", "d.x", "c")
     assert verdict(h) is Verdict.INVALID
+
+
+def test_a_drop_of_another_table_excuses_none():
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in EXPLAINING))
+    h.done(0, "create", "d.z", "a")
+    h.start(0, "drop", "d.x", "b")  # never there
+    h.start(1, "drop", "d.z", "c")
+    h.end(0)
+    h.end(1)
+    assert verdict(h) is Verdict.INVALID
+
+
+def test_a_get_shows_what_is_under_way_and_nothing_later():
+    h = HmsWriter()
+    h.permitting((TORN_GET, {}))
+    h.done(0, "create", "d.x", "a")
+    h.saw(2, "d.x", "c")
+    h.done(1, "rename", "d.x", "c", "e.y")
+    assert verdict(h) is Verdict.INVALID
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_what_is_permitted_is_found_among_lost_changes(logged):
+    """With the log's hints or without; what may have come of a lost rename is looked for last."""
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in EXPLAINING))
+    h.gone(7, "rename", "d.x", "r", "e.y")
+    h.gone(8, "create", "e.y", "s")
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "drop", "d.x", "b")
+    h.start(1, "drop", "d.x", "c")
+    h.end(0)
+    h.end(1)
+    h.saw(2, "d.x", None)
+    h.listed(3)
+    rows = [event(1, "CREATE", None, ("d.x", "a")), event(2, "DROP", ("d.x", "a"))]
+    if logged:
+        h.snapshot(events=[*rows, event(3, "DROP", ("d.x", "a"))], next_event=4)
+    assert permitted_in(check(h)) == {DROP_TWICE: 1}
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_lost_rename_may_be_what_came_meanwhile(logged):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in EXPLAINING))
+    h.done(0, "create", "d.x", "a")
+    h.gone(1, "rename", "d.x", "r", "e.y")
+    h.done(0, "alter", "d.x", "b")
+    h.saw(2, "e.y", "b")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("e.y", "r")),
+        event(3, "ALTER", ("d.x", "a"), ("d.x", "b")),
+    ]
+    if logged:
+        h.snapshot([["e.y", 1, "b"]], rows, 4)
+    assert permitted_in(check(h)) == {CHANGE_RENAMED: 1}
 
 
 def test_a_change_that_was_sent_once_is_never_permitted_twice():
@@ -356,6 +461,26 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert hinted(metastore_history(cleaned), cleaned) is None
 
 
+def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
+    h = HmsWriter()
+    h.done(0, "create", "d.x", "a")
+    twice = h.gone(1, "alter", "d.x", "b", sent=2)
+    h.saw(2, "d.x", "b")
+    h.done(0, "alter", "d.x", "c")
+    rows = [
+        event(1, "CREATE", None, ("d.x", "a")),
+        event(2, "ALTER", ("d.x", "a"), ("d.x", "b")),
+        event(3, "ALTER", ("d.x", "b"), ("d.x", "c")),
+        event(4, "ALTER", ("d.x", "c"), ("d.x", "b")),
+    ]
+    h.snapshot([["d.x", 1, "b"]], rows, 5)
+    history = History(h.lines)
+    before = {one.id: one for one in metastore_history(history).operations}
+    found = {one.id: one for one in hinted(metastore_history(history), history)}
+    assert found[twice] == before[twice]
+    assert [*found] == [*before]
+
+
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(histories())
@@ -363,7 +488,7 @@ def test_permits_never_convict(made):
     """With permits nothing becomes invalid, and what they excuse is invalid without."""
     h, _ = made
     strict = verdict(h)
-    h.permitting(*((name, {}) for name in (DROP_TWICE, DROP_RENAMED, DDL_TWICE)))
+    h.permitting(*((name, {}) for name in EXPLAINING))
     lax = verdict(h)
     assert lax is strict or (strict, lax) == (Verdict.INVALID, Verdict.PERMITTED)
 

@@ -7,15 +7,24 @@ from tests.hive.conformance import CASES, put, table
 from tests.hive.databases import answers, with_store
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_metastores import every_operation
+from tests.hive.test_token_stores import on_the_database
+from tests.hive.test_tokens import life
+from tests.hive.token_stores import CASES as TOKEN_CASES
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-def test_every_operation_works():
-    deploy(every_operation, environment="process")
+POWER_CUTS = [pytest.mark.postgres, pytest.mark.fuse]
+DATABASES = ["store", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
-def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged():
+@pytest.mark.parametrize("kind", DATABASES)
+def test_every_operation_works(kind):
+    deploy(every_operation, environment="process", database=kind)
+
+
+@pytest.mark.parametrize("kind", ["store", pytest.param("postgres", marks=POWER_CUTS)])
+def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_acknowledged(kind):
     async def body(hms: Deployed):
         client = hms.new_client()
         await hms.ok(client, "create", "db1.x", nonce="a")
@@ -28,7 +37,7 @@ def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_ackno
         await hms.until_ready()
         assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
 
-    deploy(body, environment="process")
+    deploy(body, environment="process", database=kind)
 
 
 def test_the_store_keeps_its_protocol():
@@ -44,3 +53,23 @@ def test_the_store_keeps_its_protocol():
         await put(database, table("x"))
 
     with_store(body, environment="process", idle_s=60.0)  # on a machine that may be crowded
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token_store": "db", "database": "store"},
+        {"token_store": "zookeeper", "database": "store", "zookeeper": "node"},
+        pytest.param(
+            {"token_store": "zookeeper", "database": "store"}, marks=pytest.mark.zookeeper
+        ),
+    ],
+    ids=["db", "node", "ensemble"],
+)
+def test_tokens_that_are_shared(options):
+    deploy(life, environment="process", **options)
+
+
+def test_the_database_keeps_tokens():
+    for case in TOKEN_CASES:
+        on_the_database(case, environment="process")

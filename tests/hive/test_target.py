@@ -37,6 +37,54 @@ def test_nodes_are_metastores_and_their_database():
         HiveTarget().nodes(settings(selection="sideways"))
 
 
+@pytest.mark.parametrize("environment", [None, "sim", "process", "docker"])
+def test_the_database_is_real_wherever_programs_run(environment, monkeypatch):
+    def database(**options):
+        asked = msgspec.structs.replace(settings(**options), environment=environment)
+        return HiveTarget().nodes(asked)[-1]
+
+    monkeypatch.setattr("targets.hive.sql.postgres.require_driver", lambda: None)
+    on_env = database().entry is not None
+    assert on_env is (environment in (None, "sim"))
+    assert database(database="store").entry is not None
+    real = database(database="postgres", fsync=False)
+    assert real.command[0] == "postgres"
+    assert "fsync = off" in real.files["postgresql.conf"]
+    with pytest.raises(UsageError):
+        database(database="derby")
+
+
+@on(deploy, token_store="zookeeper")
+async def test_zookeeper_belongs_to_the_core_and_must_answer(hms: Deployed):
+    groups = await hms.system.groups()
+    assert groups["metastore"].candidates == ("hms1", "hms2", "db", "zk1")
+    assert groups["zookeeper"].candidates == ("zk1",)
+    assert {(*hms.system.core(random.Random(seed)),)[1:] for seed in range(9)} == {("db", "zk1")}
+    await hms.cluster.kill("zk1")
+    ready = await hms.system.ready()
+    assert ready.pending == tuple(f"{name} does not reach ZooKeeper" for name in ("hms1", "hms2"))
+    await hms.cluster.start("zk1")
+    await hms.until_ready()
+
+
+def test_zookeeper_is_there_where_tokens_are_in_it():
+    def names(environment=None, **options):
+        asked = settings(**options)
+        asked = msgspec.structs.replace(asked, environment=environment)
+        nodes = HiveTarget().nodes(asked)
+        return [node.name for node in nodes if node.role == "zk"]
+
+    three = ["zk1", "zk2", "zk3"]
+    assert names() == names(zookeeper="ensemble") == []
+    assert names(token_store="zookeeper") == names("sim", token_store="zookeeper") == ["zk1"]
+    for environment in ("process", "docker"):
+        real = {"token_store": "zookeeper", "database": "store"}
+        assert names(environment, **real) == three
+        assert names(environment, zookeeper="node", **real) == ["zk1"]
+    with pytest.raises(UsageError):
+        names(zookeeper="pod")
+
+
 def test_the_target_names_its_workload_and_kudu_keeps_its_own():
     def case(*words):
         return case_from(parse_case_options(Parser(prog="t"), words), 1)

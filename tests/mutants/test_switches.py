@@ -6,7 +6,7 @@ Rows without `find` say why. `python -m bench.mutants --bugs --only ID` tries on
 import msgspec
 import pytest
 
-from bench.mutants import case_of
+from bench.ledgers import case_of
 from harness.soak import SeedJob, run_seed
 from targets.kudu.bugs import Bug
 

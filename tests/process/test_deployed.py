@@ -136,6 +136,9 @@ def test_a_program_that_the_machine_lacks_is_refused_by_name(run):
         packaged = node(**fields, debian_package="such")
         with pytest.raises(UsageError, match=r"install Debian's package such, or use --env docker"):
             run(never, [packaged], wait=False)
+        other = node(**fields, instead="--own yes")
+        with pytest.raises(UsageError, match=r"install it, or use --own yes or --env docker"):
+            run(never, [other], wait=False)
 
 
 async def test_data_that_cannot_be_copied_are_named_with_the_reason(tmp_path):

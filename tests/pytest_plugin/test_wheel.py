@@ -25,7 +25,22 @@ OURS = re.compile(
     r"(__editable__.*|__pycache__|_virtualenv.*|distutils-precedence\.pth"
     r"|(catalog_harness|toy_register|http_register|etcd_example|postgres_example|abd_register)([-.].*)?)"
 )
-SHIPPED = {".py", ".css", ".html", ".js", ".properties", ".sh", ".sql", ".svg", ".typed", ""}
+SHIPPED = {
+    *(
+        ".py",
+        ".css",
+        ".html",
+        ".java",
+        ".js",
+        ".lock",
+        ".properties",
+        ".sh",
+        ".sql",
+        ".svg",
+        ".typed",
+    ),
+    "",
+}
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 

@@ -82,6 +82,7 @@ def test_what_may_be_declared():
         ({"memory_mib": 1}, "at least 16"),
         ({"cpus": 0.0}, "cpus 0.0"),
         ({"cpus": float("inf")}, "cpus inf"),
+        ({"stop_signal": "KILL"}, "'KILL'; it is one of: SIGTERM"),
         ({"variants": {BASE: Variant(image="i")}}, "is not 'base'"),
         ({"variants": {"a b": Variant(image="i")}}, "'a b'"),
         ({"variants": {"v": Variant()}}, "changes nothing"),
@@ -99,6 +100,11 @@ def test_what_is_refused(fields, message):
 def test_a_node_on_env_has_no_command_in_a_variant():
     with pytest.raises(UsageError, match="vary `entry`, `config`"):
         check_nodes([on_env(variants={"v": Variant(command=("x",))})])
+
+
+def test_a_node_on_env_is_stopped_by_no_signal():
+    with pytest.raises(UsageError, match=r"`stop_signal`.*cancelled"):
+        check_nodes([on_env(stop_signal="SIGINT")])
 
 
 def test_nodes_start_in_layers():

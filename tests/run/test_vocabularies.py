@@ -4,7 +4,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import Op, OpType
-from harness.vocabularies import ddl, follower_reads, hms, register, rows
+from harness.vocabularies import ddl, follower_reads, hms, hms_tokens, register, rows
 from harness.vocabularies.kinds import READS, kind_of
 from harness.vocabularies.transactions import Txn
 
@@ -42,7 +42,9 @@ def test_every_operation_changes_something_or_looks():
     assert not ddl.MUTATIONS & ddl.READS
     assert {"create", "alter", "rename", "drop"} == hms.MUTATIONS
     assert {"get", "list", "poll"} == hms.READS
-    others = follower_reads.FRESH.keys() | rows.READS | hms.READS | {"list-masters"}
+    assert {"issue", "renew", "cancel"} == hms_tokens.MUTATIONS
+    assert {"verify"} == hms_tokens.READS
+    others = follower_reads.FRESH.keys() | rows.READS | hms.READS | {"list-masters", "verify"}
     assert ddl.READS | others | {"read", "txn r"} == READS
     assert not READS & (rows.BY_NAME.keys() - rows.READS)
 

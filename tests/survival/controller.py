@@ -10,10 +10,17 @@ from harness.run import conduct
 from harness.store import RunFolder
 
 SLICES = "shape leader to members slice=64B"
+NEMESES = {
+    "kudu": ("partition-leader", "kill-leader", "pause-leader", SLICES),
+    "hive": ("partition-metastore", "kill-random", "pause-database", "power-cut-database"),
+}
 environment = load_plugin("environments", sys.argv[1])
+target = load_plugin("targets", sys.argv[5])
 case = Case(
     seed=int(sys.argv[2]),
-    nemeses=("partition-leader", "kill-leader", "pause-leader", SLICES),
+    target=target.name,
+    workload=getattr(target, "workload", "ddl"),
+    nemeses=NEMESES[target.name],
     interval_s=4.0,
     duration_s=2.0,
     time_limit_s=120.0,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.environments.fuse.mounts import mounts
 from harness.environments.procfs import all_processes, environment_of
 from harness.environments.warden import RUN_VARIABLE
 from harness.registry import load_plugin
@@ -31,23 +32,40 @@ def processes_of(run_id):
 
 
 def docker_of(run_id):
-    """Containers and networks that carry the run's label."""
+    """Containers, networks and volumes that carry the run's label."""
     from harness.environments.docker.engine import Engine
     from harness.environments.docker.labels import RUN_LABEL
 
     engine = Engine()
     try:
         label = f"{RUN_LABEL}={run_id}"
-        return [*engine.containers(label), *engine.networks(label)]
+        return [*engine.containers(label), *engine.networks(label), *engine.volumes(label)]
     finally:
         engine.close()
 
 
-def kill_at(moment_s, environment, seed, store, run_id):
+def servers_of(run_id):
+    """Processes that work in the run's folders: a server may have overwritten its environment."""
+
+    def works_there(process):
+        try:
+            return run_id in str(Path(f"/proc/{process.pid}/cwd").readlink())
+        except OSError:
+            return False  # it has ended
+
+    return [process for process in all_processes() if works_there(process)]
+
+
+def mounts_of(run_id):
+    """Disks of ours for the run's nodes."""
+    return [str(path) for path, _ in mounts() if run_id in str(path)]
+
+
+def kill_at(moment_s, environment, seed, store, run_id, target):
     """Start a harness, kill it `moment_s` after its start, return the ops it said it recorded."""
     program = str(Path(__file__).with_name("controller.py"))
     controller = subprocess.Popen(
-        [sys.executable, program, environment, str(seed), str(store), run_id],
+        [sys.executable, program, environment, str(seed), str(store), run_id, target],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -72,11 +90,11 @@ def wait_until_gone(run_id, look):
     return look(run_id)
 
 
-def survive(environment, number, tmp_path, looks):
+def survive(environment, number, tmp_path, looks, target="kudu"):
     """One kill, at a moment drawn from the run's number, and all that must hold after it."""
     run_id = f"survival-{environment}-{os.getpid()}-{number}"
     moment_s = 1.0 + 14.0 * random.Random(number).random()
-    told = kill_at(moment_s, environment, number, tmp_path, run_id)
+    told = kill_at(moment_s, environment, number, tmp_path, run_id, target)
     for look in looks:
         assert wait_until_gone(run_id, look) == []
     folder = tmp_path / "survival" / run_id
@@ -102,3 +120,23 @@ def test_killed_among_processes(number, tmp_path):
 @pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
 def test_killed_among_containers(number, tmp_path):
     survive("docker", number, tmp_path, [docker_of, processes_of])
+
+
+@pytest.mark.process
+@pytest.mark.postgres
+@pytest.mark.fuse
+@pytest.mark.slow
+@pytest.mark.xdist_group("process")
+@pytest.mark.parametrize("number", range(KILLS))
+def test_killed_beside_a_postgresql(number, tmp_path):
+    survive("process", number, tmp_path, [processes_of, servers_of, mounts_of], "hive")
+
+
+@pytest.mark.docker
+@pytest.mark.postgres
+@pytest.mark.fuse
+@pytest.mark.slow
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
+def test_killed_beside_a_postgresql_in_a_container(number, tmp_path):
+    survive("docker", number, tmp_path, [docker_of, processes_of, mounts_of], "hive")

@@ -3,8 +3,8 @@
 Tables are written whole, so that a table is its last change: creates, alters and renames write
 their nonce, and gets show it. A rename onto its own name is an alter.
 
-`LaxMetastore` is what drops of Hive's own may do: one that overlaps another may find nothing, and
-one that overlaps a rename may take the table under its new name.
+`LaxMetastore` is what changes of Hive's own may do: a drop that overlaps another may find nothing,
+and a change that overlaps a rename may be one of the table under its new name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operat
 class MetastoreInput(NamedTuple):
     """`f` is create, alter, rename, drop, get or list.
 
-    A lax drop may be `idle` where nothing is there, or take the table under one of `others`.
+    A lax drop may be `idle` where nothing is there; a lax change may be one of the table under one
+    of `others`.
     """
 
     f: str
@@ -158,7 +159,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
 
 
 class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]):
-    """The same, with lax drops."""
+    """The same, with lax changes."""
 
     def __init__(self) -> None:
         self._strict = Metastore()
@@ -174,7 +175,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
         legal, after = self._strict.step(state, input_, output)
         if legal:
             yield after
-        if input_.f != "drop" or (output is not UNKNOWN and output.result != "ok"):
+        if self._strict.read_only(input_, output):
             return
         if input_.idle and all(name != input_.name for name, _ in state):
             yield state

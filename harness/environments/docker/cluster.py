@@ -340,12 +340,12 @@ class DockerCluster(RealCluster[DockerNode]):
             ) from error
 
     async def stop(self, node: str) -> bool:
-        """SIGTERM, then SIGKILL after ten seconds; a paused node is thawed first."""
+        """Ask it to end, then SIGKILL after ten seconds; a paused node is thawed first."""
         entry = self._node(node)
         async with entry.turn:
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
-            # Foreign programs answer SIGTERM with whatever code they like.
+            # Foreign programs answer that with whatever code they like.
             foreign = self.nodes[node].entry is None
             entry.incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:

@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from harness.cachefolder import cache_folder
 from harness.environments.docker.aptsources import Mirror, choose_mirror, read_sources
 from harness.errors import InfrastructureError
 
-__all__ = ["PACKAGES", "SUITE", "cache_folder", "root_file_system"]
+__all__ = ["PACKAGES", "SUITE", "root_file_system"]
 
 SUITE: Final = "bookworm"  # its python3 is 3.11, which the wheels are chosen for
 PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
@@ -34,14 +35,6 @@ _RELEASE_TIMEOUT_S: Final = 15
 _RELEASE_BYTES_MAX: Final = 4096  # Origin is among the first lines
 _DEBOOTSTRAP_TIMEOUT_S: Final = 1200
 _LOG_LINES_MAX: Final = 15
-
-
-def cache_folder() -> Path:
-    """`~/.cache/catalog-harness`, or under `XDG_CACHE_HOME`; created where missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "catalog-harness"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _proxies() -> dict[str, str]:

@@ -304,6 +304,7 @@ class Blueprint:
             network=f"container:{place.keeper}",
             environment=environment,
             user=spec.user or (None if image else _USER),
+            stop_signal=spec.stop_signal,
             memory_bytes_max=(spec.memory_mib or _MEMORY_MIB) * _MIB,
             processes_max=_PROCESSES_MAX,
             cpus=spec.cpus,

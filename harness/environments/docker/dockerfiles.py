@@ -24,7 +24,7 @@ from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["built_tag", "image_of", "provide_images"]
 
-_CONTEXT_BYTES_MAX: Final = 64 * 1024 * 1024
+_CONTEXT_BYTES_MAX: Final = 256 * 1024 * 1024
 _PULL_TIMEOUT_S: Final = 60
 _PACKAGE: Final = re.compile(r"\{package:([^{}]+)\}")
 _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")

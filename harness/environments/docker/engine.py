@@ -102,6 +102,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
+    stop_signal: str | None = None  # without one it is the image's
     capabilities: tuple[str, ...] = ()  # all others are dropped
     no_new_privileges: bool = True
     read_only: bool = False
@@ -421,6 +422,7 @@ class Engine:
                 name=spec.name,
                 hostname=spec.hostname,
                 user=spec.user,
+                stop_signal=spec.stop_signal,
                 environment=spec.environment,
                 stdin_open=spec.listens,
                 labels=spec.labels,
@@ -441,7 +443,7 @@ class Engine:
 
     @_repeated
     def stop(self, container: str, *, grace_s: int) -> None:
-        """SIGTERM, then SIGKILL after `grace_s`."""
+        """Its stop signal, then SIGKILL after `grace_s`."""
         with self._translated("stop", container):
             self._api.stop(container, timeout=grace_s)
 

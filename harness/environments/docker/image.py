@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from harness.cachefolder import cache_folder
 from harness.environments.docker import debian
 from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
@@ -128,7 +129,7 @@ def build_somewhere(
 @contextlib.contextmanager
 def one_build_at_a_time() -> Iterator[None]:
     """Hold a lock file, so that two builds do not make the same thing twice."""
-    with (debian.cache_folder() / "image-build.lock").open("w") as lock:
+    with (cache_folder() / "image-build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -21,6 +21,7 @@ from typing import Final
 from harness.environments import procfs
 from harness.environments.process.accounts import Account
 from harness.environments.procfs import ProcessId
+from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.warden import Kill, Warden
 from harness.errors import InfrastructureError
 
@@ -32,6 +33,7 @@ _DRAIN_READS_MAX: Final = 1024
 _STATE_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.002
 _KILL_TIMEOUT_S: Final = 10.0
+_FOR_ALL: Final = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
 
 class Child:
@@ -115,6 +117,7 @@ class Child:
         # Others of its group that still run are orphaned.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
+        remove_shared_memory(self.identity)
         for _ in range(_DRAIN_READS_MAX):
             if not self._readable():
                 break
@@ -155,7 +158,7 @@ class Child:
             return False
         # Some programs give their children groups of their own (PostgreSQL does). A request to end
         # is for the program, which tells them; nobody tells them that it is gone or frozen.
-        others = [] if number == signal.SIGTERM else procfs.outside_group(self._popen.pid)
+        others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
         # It has not been waited for, so its pid cannot belong to anybody else.
         try:
             os.killpg(self._popen.pid, number)

@@ -19,6 +19,7 @@ from harness.environments import procfs
 from harness.environments.fuse.mounts import detach_below
 from harness.environments.process.clocks import remove_clocks
 from harness.environments.procfs import ProcessId
+from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import InfrastructureError
@@ -47,6 +48,7 @@ def clean_dead_runs() -> list[str]:
     for process, run_id, role in list(leftovers()):
         if procfs.send(process, signal.SIGKILL):
             _wait_gone(process)
+            remove_shared_memory(process)
             lines.append(f"killed {role} (pid {process.pid}) of run {run_id}")
     for folder, owner in _dead_scratch_folders():
         lines += _remove_proxies(owner)

@@ -100,7 +100,7 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return await self._node(node).wait_ready()
 
     async def stop(self, node: str) -> bool:
-        """SIGTERM, then SIGKILL after a bound."""
+        """Ask it to end, then SIGKILL after a bound."""
         return await self._node(node).stop()
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:

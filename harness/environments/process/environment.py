@@ -162,9 +162,10 @@ def _require_programs(spec: NodeSpec) -> None:
             continue
         package = spec.debian_package
         fix = "install it" if package is None else f"install Debian's package {package}"
+        others = " or ".join(filter(None, (spec.instead, "--env docker")))
         raise UsageError(
             f"node {spec.name!r} runs {program!r}, which is not on this machine; {fix}, or use "
-            "--env docker"
+            f"{others}"
         )
 
 

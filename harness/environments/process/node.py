@@ -355,13 +355,13 @@ class ProcessNode(RealNode):
         self.exited(code, expected=self._expected, by=by, log=log)
 
     async def stop(self) -> bool:
-        """SIGTERM, and SIGKILL after a bound."""
+        """Ask it to end (`NodeSpec.stop_signal`); SIGKILL after a bound."""
         async with self.turn:
             child = self._child
             if child is None:
                 return False
             self._expected = True
-            child.signal(signal.SIGTERM)
+            child.signal(signal.Signals[self.spec.stop_signal])
             child.signal(signal.SIGCONT)  # a frozen one would sleep through the first
             if not await child.wait_exited(_STOP_TIMEOUT_S):
                 _log.warning("%s did not stop; killing it", self.spec.name)

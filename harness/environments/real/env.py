@@ -119,6 +119,10 @@ class RealEnv:
         await server.start(host, real_port)
         self._page_server = server
 
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port under which this node reaches `address`; raises `UsageError`."""
+        return self.net.endpoint(address)
+
     def page_url(self, address: Address) -> str:
         """Its address on this machine; where that is not known, the node's name."""
         host, port = self._pages.get(str(address), address)
@@ -138,7 +142,7 @@ class RealEnv:
 
 
 class RealClientEnv(RealEnv):
-    """The harness's own door: a `RealEnv` without ports that can resolve addresses."""
+    """The harness's own door: a `RealEnv` without ports that fetches pages."""
 
     def __init__(
         self,
@@ -161,10 +165,6 @@ class RealClientEnv(RealEnv):
             on_panic=on_panic,
         )
         self.net.by_caller = connect
-
-    def endpoint(self, address: Address) -> tuple[str, int]:
-        """Host and TCP port under which a client reaches `address`; raises `UsageError`."""
-        return self.net.endpoint(address)
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"

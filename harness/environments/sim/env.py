@@ -56,6 +56,13 @@ class SimEnv:
             raise OSError(errno.EADDRINUSE, f"{owner.name} shows pages already")
         owner.pages = PageDoor(handler, self.event)
 
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """There are no sockets here: raises `UsageError`."""
+        raise UsageError(
+            f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
+            "with --env process or --env docker"
+        )
+
     def page_url(self, address: Address) -> str:
         """What it would be where node names are hosts."""
         return f"http://{address}"
@@ -68,13 +75,6 @@ class SimEnv:
 
 class SimClientEnv(SimEnv):
     """The driver's door (`harness.env.ClientEnv`)."""
-
-    def endpoint(self, address: Address) -> tuple[str, int]:
-        """There are no sockets here: raises `UsageError`."""
-        raise UsageError(
-            f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
-            "with --env process or --env docker"
-        )
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"

@@ -1,4 +1,4 @@
-"""From an operation of the vocabulary `hms` to a call of the metastore, and its answer back."""
+"""From an operation of a vocabulary to a call of the metastore, and its answer back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.vocabularies import hms
+from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 
-__all__ = ["COLUMNS", "NONCE", "event_row", "plan", "read_answer"]
+__all__ = ["COLUMNS", "NONCE", "ClientCall", "call_of", "event_row", "plan", "read_answer"]
 
 NONCE: Final = "harness.nonce"
 """The parameter of a table that holds the nonce of its last change."""
@@ -17,13 +17,29 @@ COLUMNS: Final = ("v0", "v1")
 _STRINGS: Final = list[tuple[str, str]]
 
 
+ClientCall = hms.HmsCall | hms_tokens.TokenCall
+
+
+def call_of(f: str, value: Any) -> ClientCall:
+    """An operation of either vocabulary; raises `UsageError` for what is not one."""
+    return hms_tokens.call_of(f, value) if f in hms_tokens.BY_NAME else hms.call_of(f, value)
+
+
 def _table(database: str, name: str, nonce: str) -> api.MetaTable:
     return api.MetaTable(database, name, COLUMNS, {NONCE: nonce})
 
 
-def plan(call: hms.HmsCall, request_id: str) -> api.ApiCall:
+def plan(call: ClientCall, request_id: str) -> api.ApiCall:
     """What is sent; a poll is more than one call, and planned by the client."""
     match call:
+        case hms_tokens.Issue(owner, renewer):
+            return api.GetDelegationToken(owner, renewer)
+        case hms_tokens.Renew(token, user):
+            return api.RenewDelegationToken(token, user)
+        case hms_tokens.Cancel(token):
+            return api.CancelDelegationToken(token)
+        case hms_tokens.Verify(token):
+            return api.Authenticate(token)
         case hms.Create(database, name, nonce):
             return api.CreateTable(_table(database, name, nonce), request_id)
         case hms.Alter(database, name, nonce):
@@ -41,16 +57,22 @@ def plan(call: hms.HmsCall, request_id: str) -> api.ApiCall:
             return api.GetCurrentEventId()
 
 
-def read_answer(call: hms.HmsCall, result: Any) -> dict[str, Any]:
+def read_answer(call: ClientCall, result: Any) -> dict[str, Any]:
     """The value of an ok completion."""
     value: dict[str, Any] = {"result": "ok"}
     if isinstance(call, hms.Get):
         table = msgspec.convert(result, api.MetaTable)
         value["nonce"] = table.parameters.get(NONCE)
         value["table_id"] = table.ident
+        if not table.directory:
+            value["directory"] = "gone"
     elif isinstance(call, hms.List):
         names = msgspec.convert(result, _STRINGS)
         value["tables"] = [hms.full_name(*name) for name in names]
+    elif isinstance(call, hms_tokens.Issue):
+        value["token"] = result
+    elif isinstance(call, hms_tokens.Verify):
+        value["owner"] = result
     return value
 
 

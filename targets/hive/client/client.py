@@ -24,20 +24,27 @@ import msgspec
 from harness.env import Address, Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
-from harness.vocabularies import hms
+from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 from targets.hive.bugs import Bug
-from targets.hive.client.calls import event_row, plan, read_answer
+from targets.hive.client.calls import ClientCall, call_of, event_row, plan, read_answer
 from targets.hive.client.classify import Proof, proof_of, result_of, retries
+from targets.hive.client.connection import Connect, Connection, Door
 from targets.hive.client.settings import ClientSettings
 from targets.hive.client.uris import Uris
-from targets.hive.wire import Channel, ChannelError
+from targets.hive.wire import ChannelError
 
 __all__ = ["MetastoreClient", "NoMetastoreError", "Operation"]
 
-_reply: Final = msgspec.msgpack.Decoder(api.Reply)
 EVENTS_PER_POLL: Final = 100
-MUTATING: Final = (api.CreateTable, api.AlterTable, api.DropTable)
+MUTATING: Final = (
+    api.CreateTable,
+    api.AlterTable,
+    api.DropTable,
+    api.GetDelegationToken,
+    api.RenewDelegationToken,
+    api.CancelDelegationToken,
+)
 
 
 class NoMetastoreError(Exception):
@@ -65,9 +72,14 @@ class MetastoreClient:
         *,
         process: int,
         bugs: frozenset[Bug],
+        connect: Connect | None = None,
     ) -> None:
-        """Speak to `metastores`, in the order in which the deployment lists them."""
+        """Speak to `metastores`, in the order in which the deployment lists them.
+
+        `connect` opens connections; by default to the bundled metastores.
+        """
         self._env = env
+        self._connect: Connect = connect or Door(env)
         self._settings = settings
         self._bugs = bugs
         self._uris = Uris(
@@ -78,19 +90,21 @@ class MetastoreClient:
         )
         self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
         self._count = 0
-        self._channel: Channel | None = None
+        self._channel: Connection | None = None
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
         self._position: int | None = None  # in the log of events
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation. Raises `UsageError` for what is not in the vocabulary."""
-        call = hms.call_of(request.f, request.value)
+        """Do one operation. Raises `UsageError` for what is not in a vocabulary."""
+        call = call_of(request.f, request.value)
 
         async def do(operation: Operation) -> dict[str, Any]:
             if isinstance(call, hms.Poll):
                 return await self._poll(operation)
+            if isinstance(call, hms_tokens.Verify):
+                return read_answer(call, await self._verify(operation, call))
             planned = plan(call, self.new_request_id())
             return read_answer(call, await self.call(operation, planned))
 
@@ -98,7 +112,7 @@ class MetastoreClient:
 
     async def perform(
         self,
-        call: hms.HmsCall,
+        call: ClientCall,
         do: Callable[[Operation], Awaitable[dict[str, Any]]],
         *,
         timeout_s: float,
@@ -129,12 +143,17 @@ class MetastoreClient:
     # --- endings -----------------------------------------------------------------------------
 
     def _refused(
-        self, call: hms.HmsCall, operation: Operation, error: api.MetastoreError
+        self, call: ClientCall, operation: Operation, error: api.MetastoreError
     ) -> Completion:
         value = {"result": result_of(error)}
         if not call.mutates:
-            absent = isinstance(call, hms.Get) and error.kind == api.NO_SUCH_OBJECT
-            if absent:
+            absent = (
+                isinstance(call, hms.Get)
+                and error.kind == api.NO_SUCH_OBJECT
+                and proof_of(error) is Proof.NOTHING
+            )
+            refused = isinstance(call, hms_tokens.Verify) and error.kind == api.INVALID_TOKEN
+            if absent or refused:
                 return self._end(operation, OpType.OK, value, None)
             return self._end(operation, OpType.FAIL, None, operation.error)
         if operation.maybe_done and not self._is_final(call):
@@ -143,16 +162,43 @@ class MetastoreClient:
             return self._end(operation, OpType.INFO, None, operation.error)
         return self._end(operation, OpType.FAIL, value, operation.error)
 
-    def _is_final(self, call: hms.HmsCall) -> bool:
+    def _is_final(self, call: ClientCall) -> bool:
         """Whether a refusal holds for all attempts before it as well."""
+        if isinstance(call, hms_tokens.TokenCall):
+            return False
         if Bug.HIVE_25144 in self._bugs and isinstance(call, hms.Create):
             return True
         return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
 
-    def _end(self, operation: Operation, kind: OpType, value: Any, error: str | None) -> Completion:
+    def _end(
+        self, operation: Operation, kind: OpType, value: Any, error: str | None
+    ) -> Completion:
         return Completion(kind, value, error, operation.node, tuple(operation.attempts))
 
     # --- calls -------------------------------------------------------------------------------
+
+    async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
+        """What the first metastore that answers says, in the order that the operation asks for.
+
+        This is a process elsewhere, which has a list, and a connection, of its own.
+        """
+        metastores = self._uris.given
+        first = call.metastore % len(metastores)
+        last: ChannelError | None = None
+        for address in (*metastores[first:], *metastores[:first]):
+            try:
+                channel = await self._try_open(operation, address)
+            except ChannelError as error:
+                last = error
+                continue
+            try:
+                return await self._attempt(operation, channel, address, plan(call, ""))
+            except ChannelError as error:
+                last = error
+            finally:
+                channel.close()
+        assert last is not None, "there is a metastore"
+        raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
         """Read on in the log. A gap means that events were removed before they were read."""
@@ -179,7 +225,8 @@ class MetastoreClient:
         while True:
             try:
                 channel = await self._connected(operation, again=made > 0)
-                return await self._attempt(operation, channel, call)
+                assert self._address is not None, "there is a connection"
+                return await self._attempt(operation, channel, self._address, call)
             except api.MetastoreError as error:
                 if not retries(error) or made >= self._settings.retries:
                     raise
@@ -196,15 +243,15 @@ class MetastoreClient:
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
-    async def _attempt(self, operation: Operation, channel: Channel, call: api.ApiCall) -> Any:
-        assert self._address is not None, "there is a connection"
-        node, start_ns = self._address.node, self._env.clock.monotonic_ns()
+    async def _attempt(
+        self, operation: Operation, channel: Connection, address: Address, call: api.ApiCall
+    ) -> Any:
+        node, start_ns = address.node, self._env.clock.monotonic_ns()
         operation.node, outcome = node, "TIMED_OUT: the operation's deadline passed"
         changes = isinstance(call, MUTATING)
         before, operation.maybe_done = operation.maybe_done, operation.maybe_done or changes
         try:
-            raw = await channel.call(call, timeout_s=self._settings.socket_s)
-            reply = _reply.decode(raw)
+            reply = await channel.call(call, timeout_s=self._settings.socket_s)
             if reply.error:
                 error = api.MetastoreError(reply.error, reply.message)
                 outcome = str(error)
@@ -227,7 +274,7 @@ class MetastoreClient:
 
     # --- connections -------------------------------------------------------------------------
 
-    async def _connected(self, operation: Operation, *, again: bool) -> Channel:
+    async def _connected(self, operation: Operation, *, again: bool) -> Connection:
         """The connection; a new one `again`, after its lifetime, or where there is none."""
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -242,27 +289,33 @@ class MetastoreClient:
         age_ns = self._env.clock.monotonic_ns() - self._opened_ns
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
-    async def _open(self, operation: Operation) -> Channel:
+    async def _open(self, operation: Operation) -> Connection:
         """Rounds over the list, from its beginning. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
                 await asyncio.sleep(self._settings.connect_delay_s)
             for address in self._uris.in_order(self._env.clock.monotonic_ns()):
-                start_ns = self._env.clock.monotonic_ns()
-                outcome = "TIMED_OUT: the operation's deadline passed"
                 try:
-                    channel = await Channel.open(
-                        self._env, address, timeout_s=self._settings.connect_s
-                    )
-                    outcome = ""
-                except ChannelError as error:
-                    outcome = str(error)
+                    channel = await self._try_open(operation, address)
+                except ChannelError:
                     continue
-                finally:
-                    if outcome:
-                        refused = f"{hms.NOT_SENT}: {outcome}"
-                        self._record(operation, address.node, start_ns, refused)
                 self._channel, self._address = channel, address
                 self._opened_ns = self._env.clock.monotonic_ns()
                 return channel
         raise NoMetastoreError
+
+    async def _try_open(self, operation: Operation, address: Address) -> Connection:
+        """A connection; one that does not come up is an attempt. Raises `ChannelError`."""
+        start_ns = self._env.clock.monotonic_ns()
+        outcome = "TIMED_OUT: the operation's deadline passed"
+        try:
+            channel = await self._connect(address, timeout_s=self._settings.connect_s)
+            outcome = ""
+        except ChannelError as error:
+            outcome = str(error)
+            raise
+        finally:
+            if outcome:
+                refused = f"{hms.NOT_SENT}: {outcome}"
+                self._record(operation, address.node, start_ns, refused)
+        return channel

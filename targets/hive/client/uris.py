@@ -36,6 +36,7 @@ class Uris:
         remembers: bool,
     ) -> None:
         """Shuffled where the selection says so; `remembers` which one lost a call."""
+        self.given: Final = tuple(given)
         self._uris = list(given)
         self._is_random = selection is Selection.RANDOM
         self._rng = rng

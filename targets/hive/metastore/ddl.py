@@ -26,6 +26,7 @@ from targets.hive.bugs import Bug
 from targets.hive.metastore import kudu_rules
 from targets.hive.metastore.events import Events
 from targets.hive.metastore.reads import has_database, parameters_of, read_table
+from targets.hive.metastore.warehouse import make_directory, move_directory, remove_directory
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import PARAMETERS, TABLES
 
@@ -43,6 +44,7 @@ class Ddl:
         self._events = events
         self._bugs = bugs
         self._kudu = kudu
+        self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
         """How much its transaction sees of others."""
@@ -81,6 +83,8 @@ class Ddl:
             raise MetastoreError(ALREADY_EXISTS, message) from error
         assert ident is not None, "tables have a serial column"
         await _insert_parameters(session, ident, table)
+        if self._with_directories:
+            await make_directory(session, table.full_name)
         await self._events.add(session, None, table)
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
@@ -88,6 +92,7 @@ class Ddl:
         found = await read_table(session, table.database, table.name)
         if found is not None and found.ident is not None:
             await _delete(session, found.ident)
+            await remove_directory(session, found.full_name)
             await self._events.add(session, found, None)
 
     async def _alter(self, session: Session, call: AlterTable) -> None:
@@ -110,6 +115,8 @@ class Ddl:
             raise MetastoreError(INVALID_OPERATION, message) from error
         await session.delete(PARAMETERS, equal(TBL_ID=before.ident))
         await _insert_parameters(session, before.ident, table)
+        if table.full_name != old:
+            await move_directory(session, old, table.full_name)
         await self._events.add(session, before, table)
 
     async def _drop(self, session: Session, call: DropTable) -> None:
@@ -131,6 +138,9 @@ class Ddl:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=found.ident))
+            # One that was renamed meanwhile has its directory elsewhere, and this one is another's.
+            if self._with_directories and Bug.DROP_RENAME not in self._bugs:
+                await remove_directory(session, found.full_name)
         await self._events.add(session, found, None)
 
 

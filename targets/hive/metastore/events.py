@@ -84,6 +84,7 @@ class Events:
             "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
         }
         await session.insert(LOG, entry)
+        self._env.event("change-written", event=number)  # and not committed yet
 
     async def current_id(self, session: Session) -> int:
         """The id of the newest event; 0 where there was none."""

@@ -1,7 +1,8 @@
 """The node `hmsN`: a server in front of the database. It keeps nothing on its own disk.
 
-`config`: `port`, `database` (its address), `profile`, `bugs`, `event_ttl_ms`, `clean_every_s`, and
-`kudu` where the plug-in of Kudu is configured.
+`config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
+`clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
+`zookeeper_kind`, and `kudu` where Kudu's plug-in is configured.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from targets.hive.bugs import bugs_of
 from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
-from targets.hive.sql.remote import StoreDatabase
+from targets.hive.sql.kinds import DatabaseKind, database_at
+from targets.hive.tokens.kinds import StoreKind, open_store
+from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
 from targets.hive.wire import serve
+from targets.hive.zookeeper.kinds import ZooKeeperKind, session_with
 
 __all__ = ["MetastoreConfig", "main"]
 
@@ -31,10 +35,15 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     port: int
     database: tuple[str, int]
+    database_kind: DatabaseKind = DatabaseKind.STORE
     profile: str = "strict"
     bugs: tuple[str, ...] = ()
     event_ttl_ms: int = 86_400_000
     clean_every_s: float = 0.5
+    token_store: StoreKind = StoreKind.DB
+    token_times: TokenTimes = DEFAULT_TIMES
+    zookeeper: tuple[tuple[str, int], ...] = ()
+    zookeeper_kind: ZooKeeperKind = ZooKeeperKind.NODE
     kudu: bool = False
 
 
@@ -44,9 +53,17 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         settings = msgspec.convert(config, MetastoreConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
-    transactions = Transactions(env, StoreDatabase(env, Address(*settings.database)))
+    database = database_at(env, Address(*settings.database), settings.database_kind)
+    transactions = Transactions(env, database)
     bugs = bugs_of(settings.profile, settings.bugs)
-    service = Service(env, transactions, bugs, kudu=settings.kudu)
+    servers = [Address(*server) for server in settings.zookeeper]
+    store = open_store(
+        settings.token_store,
+        transactions,
+        lambda: session_with(env, servers, settings.zookeeper_kind),
+    )
+    tokens = TokenManager(env, store, settings.token_times, bugs)
+    service = Service(env, transactions, tokens, bugs, kudu=settings.kudu)
     connections = 0
 
     async def converse(conn: Conn) -> None:
@@ -63,6 +80,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     listener = await env.net.listen(settings.port, converse)
     cleaner = clean(env, transactions, ttl_ms=settings.event_ttl_ms, every_s=settings.clean_every_s)
     env.spawn(cleaner, name="cleaner")
+    env.spawn(tokens.keep(), name="tokens")
     env.event("metastore-started", port=settings.port)
     try:
         await asyncio.get_running_loop().create_future()  # until the node is stopped

@@ -1,4 +1,4 @@
-"""The calls of a metastore, one method each; all state is in the database.
+"""The calls of a metastore, one method each; all state is in the database, but perhaps tokens.
 
 In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
 itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
@@ -33,6 +33,7 @@ from targets.hive.api import (
     MetastoreError,
     MetaTable,
     Reply,
+    TokenCall,
 )
 from targets.hive.bugs import Bug
 from targets.hive.metastore.cache import Cache
@@ -45,8 +46,10 @@ from targets.hive.metastore.reads import (
     read_table,
 )
 from targets.hive.metastore.transactions import Transactions
+from targets.hive.metastore.warehouse import has_directory, make_directory, remove_directory
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
+from targets.hive.tokens.manager import TokenManager
 
 __all__ = ["Service"]
 
@@ -73,6 +76,7 @@ class Service:
         self,
         env: Env,
         transactions: Transactions,
+        tokens: TokenManager,
         bugs: frozenset[Bug],
         *,
         kudu: bool = False,
@@ -80,6 +84,7 @@ class Service:
         """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
         self._env = env
         self._transactions = transactions
+        self._tokens = tokens
         self._bugs = bugs
         self._events = Events(env, bugs)
         self._ddl = Ddl(self._events, bugs, kudu=kudu)
@@ -104,6 +109,8 @@ class Service:
                 return "ALIVE"
             case CreateDatabase() | DropDatabase():
                 return await self._change_database(call)
+            case _ if isinstance(call, TokenCall):
+                return await self._tokens.do(call)
             case _ if self._cache is not None and isinstance(call, GetTable | GetTableMeta):
                 return await self._read_cached(self._cache, call)
             case _:
@@ -118,8 +125,9 @@ class Service:
     async def _read(self, session: Session, call: ApiCall) -> Any:
         match call:
             case GetTable():
-                found = await read_table(session, call.database, call.name)
-                return _found(found, call)
+                found = _found(await read_table(session, call.database, call.name), call)
+                there = await has_directory(session, found.full_name)
+                return msgspec.structs.replace(found, directory=there)
             case GetTableMeta():
                 return await read_names(session)
             case GetTableObjects():
@@ -154,8 +162,12 @@ class Service:
                 await self._ddl.check_free(session, call.table)
 
             await self._transactions.run(Isolation.SERIALIZABLE, look)
+        apart = Bug.HIVE_21640 in self._bugs
         try:
-            await self._change_once(call)
+            if apart and not isinstance(call, AlterTable):
+                await self._change_and_directory(call)
+            else:
+                await self._change_once(call)
         except MetastoreError as error:
             lost = Bug.HIVE_15424 in self._bugs and error.kind == ALREADY_EXISTS
             if lost and isinstance(call, CreateTable):
@@ -164,6 +176,30 @@ class Service:
         finally:
             if self._cache is not None:
                 self._cache.forget()
+
+    async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
+        """The directory is made before the change, and removed behind it, apart from it."""
+        is_create = isinstance(call, CreateTable)
+        if isinstance(call, CreateTable):
+            path = call.table.full_name
+        else:
+            path = f"{call.database}.{call.name}"
+
+        async def make(session: Session) -> bool:
+            return await make_directory(session, path)
+
+        async def remove(session: Session) -> None:
+            await remove_directory(session, path)
+
+        made = is_create and await self._transactions.run(Isolation.SERIALIZABLE, make)
+        try:
+            await self._change_once(call)
+        except MetastoreError:
+            if made:
+                await self._transactions.run(Isolation.SERIALIZABLE, remove)
+            raise
+        if not is_create:
+            await self._transactions.run(Isolation.SERIALIZABLE, remove)
 
     async def _roll_back(self, call: CreateTable) -> None:
         async def undo(session: Session) -> None:

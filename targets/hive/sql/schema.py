@@ -1,8 +1,9 @@
 """The tables of the metastore's database, by the names that Hive gives them.
 
 Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
-that DDL, its notification log and its exactly-once bookkeeping need. `REQUESTS` is ours: the
-request ids of the profile `strict`.
+that DDL, its notification log, its exactly-once bookkeeping and delegation tokens need. Two are
+ours: `REQUESTS` are the request ids of the profile `strict`, `DIRS` is the file system
+(`metastore.warehouse`).
 """
 
 from __future__ import annotations
@@ -13,31 +14,41 @@ from typing import Any, Final
 
 __all__ = [
     "DATABASES",
+    "DIRECTORIES",
     "LOG",
+    "MASTER_KEYS",
     "PARAMETERS",
     "REQUESTS",
     "SCHEMA",
     "SEQUENCE",
     "TABLES",
+    "TOKENS",
     "Table",
     "first_rows",
 ]
 
 DATABASES: Final = "DBS"
 TABLES: Final = "TBLS"
+DIRECTORIES: Final = "DIRS"
 PARAMETERS: Final = "TABLE_PARAMS"
 LOG: Final = "NOTIFICATION_LOG"
 SEQUENCE: Final = "NOTIFICATION_SEQUENCE"
 REQUESTS: Final = "REQUESTS"
+MASTER_KEYS: Final = "MASTER_KEYS"
+TOKENS: Final = "DELEGATION_TOKENS"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns in order; `serial` is filled in by the database where it is left out."""
+    """Columns in order; `serial` is filled in by the database where it is left out.
+
+    `numbers`: which columns beside that one are numbers; all others are texts. No value is null.
+    """
 
     columns: tuple[str, ...]
     unique: tuple[tuple[str, ...], ...]
     serial: str = ""
+    numbers: tuple[str, ...] = ()
 
 
 SCHEMA: Final[Mapping[str, Table]] = {
@@ -47,15 +58,25 @@ SCHEMA: Final[Mapping[str, Table]] = {
         (("TBL_ID",), ("DB_NAME", "TBL_NAME")),
         "TBL_ID",
     ),
-    PARAMETERS: Table(("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),)),
+    DIRECTORIES: Table(("PATH",), (("PATH",),)),
+    PARAMETERS: Table(
+        ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
+    ),
     # EVENT_ID is not unique in Hive's schema either, or HIVE-16886 could not have happened.
     LOG: Table(
         ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
         (("NL_ID",),),
         "NL_ID",
+        numbers=("EVENT_ID", "EVENT_TIME"),
     ),
-    SEQUENCE: Table(("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"), (("NNI_ID",),)),
-    REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),)),
+    SEQUENCE: Table(
+        ("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"),
+        (("NNI_ID",),),
+        numbers=("NNI_ID", "NEXT_EVENT_ID", "LAST_TIME"),
+    ),
+    REQUESTS: Table(("REQUEST_ID", "MADE_AT", "OUTCOME"), (("REQUEST_ID",),), numbers=("MADE_AT",)),
+    MASTER_KEYS: Table(("KEY_ID", "MASTER_KEY"), (("KEY_ID",),), "KEY_ID"),
+    TOKENS: Table(("TOKEN_IDENT", "TOKEN"), (("TOKEN_IDENT",),)),
 }
 
 

@@ -50,7 +50,9 @@ class HmsLayout:
                 f"--hms with --profile {settings.profile}: metastores stand beside masters of the "
                 f"profile {PROFILE} only; switches (--bug) show what Kudu does otherwise"
             )
-        self._settings = TargetSettings(profile=PROFILE, bugs=(), options=own)
+        self._settings = TargetSettings(
+            profile=PROFILE, bugs=(), options=own, environment=settings.environment
+        )
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs

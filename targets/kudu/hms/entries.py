@@ -118,7 +118,7 @@ class HmsCatalog:
         if old.parameters.get(rules.TABLE_ID) != table.id:
             return False
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
-        if entry == msgspec.structs.replace(old, ident=None):
+        if entry == msgspec.structs.replace(old, ident=None, directory=entry.directory):
             return True
         if marker:
             entry.parameters[RENAMED_BY] = marker

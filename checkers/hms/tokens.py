@@ -1,0 +1,358 @@
+"""The checker of delegation tokens: a metastore's verdict on a token is that of the shared store.
+
+Whether a token is good follows from the history: it was issued, nobody cancelled it, and it has not
+expired. Where that is certain, before the operation began and until it ended, the answer must be
+that; where an operation that decides it is under way, or was not answered, any answer is right.
+
+| rule      | what is wrong                                                                       |
+|-----------|-------------------------------------------------------------------------------------|
+| refused   | a token is refused that is good, wherever it was issued (I11)                       |
+| cancelled | one is accepted that was cancelled                                                  |
+| expired   | one is accepted that has expired                                                    |
+| forged    | one is accepted that nobody was given                                               |
+| owner     | one is accepted as somebody else's                                                  |
+| access    | somebody else renews it, or its renewer may not                                     |
+| twice     | one token was issued twice                                                          |
+| unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
+|           | the token, or after that one ended: each seems to have tokens of its own            |
+| renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
+
+Expiry is by the metastores' clocks. They go as the run's do, but for `MARGIN_MS` and what faults of
+clocks make of it: all that is within that of a token's end is not judged. A renewal that may have
+come after the end promises nothing, since what has expired may be removed at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from checkers._sentences import where
+from checkers.hms.findings import Findings
+from checkers.hms.words import fields_of
+from harness.errors import counted
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.timeline import CLOCK, faults_of
+from harness.vocabularies.hms import times_sent
+from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
+
+__all__ = ["TokensChecker"]
+
+MARGIN_MS: Final = 500.0
+_NS_PER_MS: Final = 1_000_000
+_PAST: Final = {"renew": "renewed", "cancel": "cancelled", "verify": "used"}
+
+
+class TokensChecker:
+    """Tokens are good at every metastore until they end, and at none afterwards."""
+
+    api_version = 1
+    name = "hms-tokens"
+    doc = "a metastore accepts a token if and only if the shared store would"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; uses of a token times its renewals, so `time_limit_s` is not needed."""
+        del case, time_limit_s
+        times = _times_of(history)
+        if times is None:
+            reason = "the run ended before it was known how long tokens last"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
+        found = Findings()
+        judge = _Judge(history, times, found)
+        judge.judge_all()
+        judged = sum(found.looked.values())
+        result = found.result(
+            self.name,
+            history,
+            valid=f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
+            details={"tokens": len(judge.tokens), "uncertain": judge.uncertain},
+        )
+        if judged == 0:
+            reason = "there was no token whose state was certain when it was used"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "nothing"})
+        return result
+
+
+class _Times(NamedTuple):
+    """How long tokens last."""
+
+    max_age_ns: float
+    renew_ns: float
+
+
+def _times_of(history: History) -> _Times | None:
+    """From the last snapshot."""
+    snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
+    tokens = snapshot.get("tokens")
+    if not isinstance(tokens, Mapping):
+        return None
+    return _Times(tokens["max_age_ms"] * _NS_PER_MS, tokens["renew_ms"] * _NS_PER_MS)
+
+
+@dataclass(slots=True)
+class _Token:
+    """A token, and what was done to it that may have had an effect."""
+
+    issue: Pair
+    renewals: list[Pair] = field(default_factory=list)
+    cancels: list[Pair] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)  # renewals that promise nothing
+
+    @property
+    def issuer(self) -> str | None:
+        """The metastore that issued it."""
+        return _node(self.issue)
+
+
+class _Write(NamedTuple):
+    """An operation that set the end of a token, between two moments (indices of ops).
+
+    The end it set is between `low` and `high`, in ns of the run.
+    """
+
+    begin: float
+    done: float  # infinite where it may yet happen
+    low: float
+    high: float
+
+
+def _node(pair: Pair) -> str | None:
+    return None if pair.completion is None else pair.completion.node
+
+
+def _end(pair: Pair) -> float:
+    """The index of the op by which it was over."""
+    return math.inf if _is_open(pair) or pair.completion is None else pair.completion.index
+
+
+def _is_open(pair: Pair) -> bool:
+    """Whether something that was sent for it may yet be carried out."""
+    done = pair.completion
+    return done is None or done.type is OpType.INFO or times_sent(done.attempts) > 1
+
+
+def _result(pair: Pair) -> str | None:
+    """What was answered; `None` where nothing was that says anything about the token."""
+    if pair.type is OpType.OK:
+        return str(fields_of(pair.completion).get("result", "ok"))
+    result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
+    return result if result in (INVALID_TOKEN, ACCESS_CONTROL) else None
+
+
+class _Judge:
+    """Looks at every answer about a token."""
+
+    def __init__(self, history: History, times: _Times, found: Findings) -> None:
+        self._history = history
+        self._times = times
+        self._found = found
+        self._clock_faults = [
+            fault for fault in faults_of(history.of_process(NEMESIS), most=None)
+            if fault.kind == CLOCK
+        ]  # fmt: skip
+        self._ends: dict[str, list[int]] = {}  # node -> when its process ended
+        for op in history.facts("node-exit"):
+            self._ends.setdefault(str(fields_of(op).get("node")), []).append(op.index)
+        self.tokens: dict[str, _Token] = {}
+        self.uncertain = 0
+
+    def judge_all(self) -> None:
+        """Collect the tokens, then look at each use in the order in which they began."""
+        for pair in self._history.pairs:
+            token = fields_of(pair.completion).get("token")
+            if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
+                known = self.tokens.setdefault(token, _Token(pair))
+                text = f"{_sentence(pair)} and was given what op {known.issue.invoke.index} was."
+                self._found.look("twice", known.issue is pair, text, (pair.invoke.index,))
+        uses = [pair for pair in self._history.pairs if pair.invoke.f in _PAST]
+        for pair in uses:
+            token_used = self._token_of(pair)
+            if token_used is not None and pair.type is not OpType.FAIL:
+                if pair.invoke.f == "renew":
+                    # By those that began before: others set its end later than these.
+                    if pair.type is OpType.OK and not self._is_good(pair, token_used):
+                        token_used.late.append(pair.invoke.index)
+                    token_used.renewals.append(pair)
+                elif pair.invoke.f == "cancel":
+                    token_used.cancels.append(pair)
+        for pair in uses:
+            if pair.invoke.f != "cancel" and (result := _result(pair)) is not None:
+                self._judge(pair, result)
+
+    def _token_of(self, pair: Pair) -> _Token | None:
+        return self.tokens.get(str(fields_of(pair.invoke).get("token")))
+
+    # --- one use -----------------------------------------------------------------------------
+
+    def _judge(self, use: Pair, result: str) -> None:
+        token = self._token_of(use)
+        if token is None:
+            text = f"{_sentence(use)}, which nobody was given, and it was accepted."
+            self._found.look("forged", result != "ok", text, (use.invoke.index,))
+            return
+        if use.invoke.f == "renew":
+            user = fields_of(use.invoke).get("user")
+            if user != fields_of(token.issue.invoke).get("renewer"):
+                text = f"{self._told(use, token)} as {user}, who is not its renewer: it was."
+                self._found.look("access", result != "ok", text, self._blamed(use, token))
+                return
+        if result == "ok":
+            self._judge_accepted(use, token)
+        else:
+            self._judge_refused(use, token, result)
+
+    def _judge_accepted(self, use: Pair, token: _Token) -> None:
+        if use.invoke.f == "verify":
+            owner, given = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
+            text = f"{self._told(use, token)} of {owner}, and was taken for {given.get('owner')}."
+            self._found.look("owner", given.get("owner") == owner, text, self._blamed(use, token))
+        before = [c for c in token.cancels if _is_done_before(c, use)]
+        if before:
+            rules = [self._rule_of_cancel(cancel, use, token) for cancel in before]
+            rule = "cancelled" if "cancelled" in rules else rules[-1]
+            text = f"{self._told(use, token)} and it was accepted, after {_sentence(before[-1])}."
+            self._found.look(rule, False, text, self._blamed(use, token, before[-1]))
+        elif self._is_expired(use, token):
+            text = f"{self._told(use, token)} and it was accepted, though it had expired."
+            self._found.look("expired", False, text, self._blamed(use, token, *token.renewals))
+        elif self._is_good(use, token):
+            self._found.look("refused", True, "")
+        else:
+            self.uncertain += 1
+
+    def _judge_refused(self, use: Pair, token: _Token, result: str) -> None:
+        if self._is_good(use, token):
+            text = f"{self._told(use, token)} and was told {result}, though the token is good: "
+            text += "nobody cancelled it, and it has not expired."
+            rule = self._rule_of_refusal(use, token)
+            if rule == "refused" and result == ACCESS_CONTROL:
+                rule = "access"
+            self._found.look(rule, False, text, self._blamed(use, token))
+        elif self._is_expired(use, token) or any(_is_done_before(c, use) for c in token.cancels):
+            self._found.look("cancelled", True, "")
+        else:
+            self.uncertain += 1
+
+    # --- what is certain ---------------------------------------------------------------------
+
+    def _is_good(self, use: Pair, token: _Token) -> bool:
+        """Whether it was good from the beginning of its use to the end."""
+        assert use.completion is not None, "it was answered"
+        if not _is_done_before(token.issue, use):
+            return False
+        if any(cancel.invoke.index < use.completion.index for cancel in token.cancels):
+            return False
+        low, _ = self._bounds(use, token)
+        return use.completion.time < low
+
+    def _is_expired(self, use: Pair, token: _Token) -> bool:
+        """Whether it was over before its use began: to renew it, its greatest age counts alone."""
+        assert token.issue.completion is not None, "it was answered"
+        slack_ns = self._slack_ns(use)
+        if use.invoke.f == "renew":
+            high = token.issue.completion.time + self._times.max_age_ns + slack_ns
+        else:
+            _, high = self._bounds(use, token)
+        return use.invoke.time > high
+
+    def _bounds(self, use: Pair, token: _Token) -> tuple[float, float]:
+        """Between which times, in ns of the run, the token ends that is used."""
+        writes = self._last_writes(use, token)
+        slack_ns = self._slack_ns(use)
+        return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
+
+    def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
+        """Those of which each may have been the last before the use: one at least."""
+        assert use.completion is not None, "it was answered"
+        writes = list(self._writes(use, token))
+        certain = [w for w in writes if w.done < use.invoke.index]
+        newest = max((w.begin for w in certain), default=-1.0)
+        return [w for w in writes if w.begin < use.completion.index and w.done >= newest]
+
+    def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
+        """The issue and the renewals; one of which a copy may be late stands for that, too."""
+        assert token.issue.completion is not None, "it was answered"
+        assert use.completion is not None, "it was answered"
+        first, last = token.issue.invoke.time, token.issue.completion.time
+        youngest_ns, oldest_ns = (at + self._times.max_age_ns for at in (first, last))
+
+        def write(begin: float, done: float, first: float, last: float) -> _Write:
+            renew_ns = self._times.renew_ns
+            low, high = min(youngest_ns, first + renew_ns), min(oldest_ns, last + renew_ns)
+            return _Write(begin, done, low, high)
+
+        yield write(token.issue.invoke.index, token.issue.completion.index, first, last)
+        for pair in token.renewals:
+            begun, done = pair.invoke, pair.completion
+            if done is not None and done.type is OpType.OK:
+                certain = write(begun.index, done.index, begun.time, done.time)
+                if begun.index in token.late:
+                    certain = certain._replace(low=-math.inf)
+                yield certain
+            if _is_open(pair):
+                yield write(begun.index, math.inf, begun.time, use.completion.time)
+
+    def _slack_ns(self, use: Pair) -> float:
+        """By how much two metastores' clocks may have differed, at any moment until now."""
+        assert use.completion is not None, "it was answered"
+        low = high = 0.0
+        for fault in self._clock_faults:
+            if fault.start > use.completion.time:
+                continue
+            until = min(fault.end or math.inf, use.completion.time)
+            what: Mapping[str, Any] = fields_of(fault.begin).get("what") or {}
+            offset_ns = float(what.get("offset_ms", 0.0)) * _NS_PER_MS
+            drift_ns = float(what.get("drift_ppm", 0)) * (until - fault.start) / 1e6
+            low = min(low, offset_ns, offset_ns + drift_ns, drift_ns)
+            high = max(high, offset_ns, offset_ns + drift_ns, drift_ns)
+        return MARGIN_MS * _NS_PER_MS + high - low
+
+    # --- why, as far as it shows ---------------------------------------------------------------
+
+    def _rule_of_refusal(self, use: Pair, token: _Token) -> str:
+        if any(_overlap(renewal, use) for renewal in token.renewals if renewal is not use):
+            return "renew-gap"
+        return "unshared" if self._is_elsewhere(use, token) else "refused"
+
+    def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
+        if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
+            return "renew-gap"
+        return "unshared" if self._is_elsewhere(cancel, token) else "cancelled"
+
+    def _is_elsewhere(self, pair: Pair, token: _Token) -> bool:
+        """Whether another metastore answered, or the same after its memory was gone."""
+        assert pair.completion is not None, "it was answered"
+        if _node(pair) != token.issuer:
+            return True
+        ends = self._ends.get(str(token.issuer), ())
+        return any(token.issue.invoke.index < at < pair.completion.index for at in ends)
+
+    # --- words -------------------------------------------------------------------------------
+
+    def _told(self, use: Pair, token: _Token) -> str:
+        issued, at = token.issue.invoke.index, token.issuer
+        return f"{_sentence(use)} (issued by op {issued} at {at})"
+
+    def _blamed(self, use: Pair, token: _Token, *others: Pair) -> tuple[int, ...]:
+        return (token.issue.invoke.index, *(p.invoke.index for p in others), use.invoke.index)
+
+
+def _is_done_before(pair: Pair, use: Pair) -> bool:
+    """Whether it was acknowledged before the use began."""
+    done = pair.completion
+    return done is not None and pair.type is OpType.OK and done.index < use.invoke.index
+
+
+def _overlap(renewal: Pair, other: Pair) -> bool:
+    """Whether the renewal may have been under way during the other operation."""
+    assert other.completion is not None, "it was answered"
+    return renewal.invoke.index < other.completion.index and other.invoke.index < _end(renewal)
+
+
+def _sentence(pair: Pair) -> str:
+    """`Process 3 used a token (op 12, verify, ...)`, without a full stop."""
+    if pair.invoke.f == "issue":
+        return f"Process {pair.invoke.process} asked for a token {where(pair)}"
+    return f"Process {pair.invoke.process} {_PAST[pair.invoke.f]} a token {where(pair)}"

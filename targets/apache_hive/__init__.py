@@ -1,0 +1,21 @@
+"""Real Hive Metastores, as Apache releases them, over a real PostgreSQL.
+
+`ApacheHiveTarget` is loaded when it is asked for, and what it is fetched from apart from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from targets.apache_hive.target import ApacheHiveTarget
+
+__all__ = ["ApacheHiveTarget"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ApacheHiveTarget":
+        from targets.apache_hive.target import ApacheHiveTarget
+
+        return ApacheHiveTarget
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,151 @@
+"""Thrift over asyncio, one call at a time: the binary protocol without frames, as Hive's default.
+
+An answer says nowhere how long it is, so it is decoded from what has come until it is whole. Like
+Hive's own client this one says first who it is (`set_ugi`), and a connection counts once that is
+answered: the proxies on links accept before they have dialled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TMessageType
+from thrift.transport.TTransport import TMemoryBuffer, TTransportBase
+
+from harness.env import Address, ClientEnv
+from targets.apache_hive.messages import Exchange, error_of, exchange_for, greeting
+from targets.hive import api
+from targets.hive.client.classify import INTERNAL
+from targets.hive.wire import ChannelError
+
+__all__ = ["ThriftConnection", "ThriftDoor"]
+
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+
+
+class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
+    """What has come so far; ends with `EOFError` where more is needed."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, none at the end."""
+        found = self._data[self.at : self.at + size]
+        self.at += len(found)
+        return found
+
+
+class ThriftConnection:
+    """One connection (`targets.hive.client.connection.Connection`)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._count = 0
+        self.broken = False
+
+    async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
+        """Send and wait for the answer. Raises `ChannelError`, and is broken then."""
+        return await self._exchange(exchange_for(call), timeout_s)
+
+    async def greet(self, *, timeout_s: float) -> None:
+        """Say who calls; raises as `call`."""
+        await self._exchange(greeting(), timeout_s)
+
+    async def _exchange(self, exchange: Exchange, timeout_s: float) -> api.Reply:
+        self._count += 1
+        whole = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                self._writer.write(_message(exchange, self._count))
+                await self._writer.drain()
+                reply = await self._answer(exchange)
+        except TimeoutError as error:
+            raise ChannelError(f"no answer within {timeout_s:g} s", sent=True) from error
+        except (OSError, TProtocolException) as error:
+            raise ChannelError(f"the connection broke: {error}", sent=True) from error
+        else:
+            whole = True
+            return reply
+        finally:
+            if not whole:
+                self.close()
+
+    async def _answer(self, exchange: Exchange) -> api.Reply:
+        come = b""
+        while True:
+            more = await self._reader.read(_READ_BYTES)
+            if not more:
+                raise ChannelError("the other side hung up", sent=True)
+            come += more
+            if len(come) > ANSWER_BYTES_MAX:
+                raise ChannelError(f"an answer of more than {ANSWER_BYTES_MAX} bytes", sent=True)
+            with contextlib.suppress(EOFError):
+                return _read(come, exchange, self._count)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.broken = True
+        self._writer.transport.abort()
+
+
+def _message(exchange: Exchange, number: int) -> bytes:
+    buffer = TMemoryBuffer()
+    protocol = TBinaryProtocol(buffer)
+    protocol.writeMessageBegin(exchange.method, TMessageType.CALL, number)
+    exchange.arguments.write(protocol)
+    protocol.writeMessageEnd()
+    data: bytes = buffer.getvalue()
+    return data
+
+
+def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
+    """The answer; raises `EOFError` where it is not whole, `TProtocolException` for another one."""
+    transport = _Bytes(come)
+    limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
+    protocol = TBinaryProtocol(transport, strictRead=True, **limits)
+    name, kind, answered = protocol.readMessageBegin()
+    if (name, answered) != (exchange.method, number):
+        raise TProtocolException(
+            message=f"{name} {answered} was answered to {exchange.method} {number}"
+        )
+    answer: Any = TApplicationException() if kind == TMessageType.EXCEPTION else exchange.result()
+    answer.read(protocol)
+    protocol.readMessageEnd()
+    if transport.at < len(come):
+        raise TProtocolException(message="more was answered than was asked for")
+    if kind == TMessageType.EXCEPTION:
+        return api.Reply(error=INTERNAL, message=str(answer.message))
+    error = error_of(answer)
+    if error is not None:
+        return api.Reply(error=error.kind, message=error.message)
+    return api.Reply(exchange.read(getattr(answer, "success", None)))
+
+
+class ThriftDoor:
+    """Opens connections (a `targets.hive.client.connection.Connect`)."""
+
+    def __init__(self, env: ClientEnv) -> None:
+        self._env = env
+
+    async def __call__(self, address: Address, *, timeout_s: float) -> ThriftConnection:
+        """One on which the metastore has answered; raises `ChannelError` with `sent` false."""
+        connection: ThriftConnection | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                host, port = self._env.endpoint(address)
+                streams = await asyncio.open_connection(host, port)  # determinism: real only
+                connection = ThriftConnection(*streams)
+                await connection.greet(timeout_s=timeout_s)
+        except TimeoutError as error:
+            message = f"connect to {address} timed out after {timeout_s:g} s"
+            raise ChannelError(message, sent=False) from error
+        except (OSError, ChannelError) as error:
+            raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
+        return connection

@@ -1,0 +1,86 @@
+"""The node `db`: the PostgreSQL of the bundled metastores, with the schema of Hive's release.
+
+What is in it is read beside the metastores, by the names of Hive's own tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path  # determinism: no part of a node
+from typing import Any, Final
+
+from harness.cluster import NodeSpec
+from harness.env import Address, ClientEnv
+from targets.apache_hive.messages import event_of
+from targets.hive.client.calls import NONCE, event_row
+from targets.hive.sql.postgres import DATABASE, USER
+from targets.hive.sql.server import server_node
+from targets.hive.system import DATABASE_NODE, DATABASE_PORT
+
+__all__ = ["database_node", "read_rows"]
+
+_SCHEMA: Final = "hive/scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
+_CONNECTIONS_MAX: Final = 400
+"""Each metastore has pools of some 40 connections."""
+_IDLE_S: Final = 2.0
+_TABLES: Final = """
+select d."NAME" || '.' || t."TBL_NAME", t."TBL_ID", p."PARAM_VALUE"
+from "TBLS" t join "DBS" d using ("DB_ID")
+left join "TABLE_PARAMS" p on p."TBL_ID" = t."TBL_ID" and p."PARAM_KEY" = %s
+order by 1, 2
+"""
+_ORPHANS: Final = """
+select distinct "TBL_ID" from "TABLE_PARAMS"
+where "TBL_ID" not in (select "TBL_ID" from "TBLS") order by 1
+"""
+_EVENTS: Final = """
+select "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "MESSAGE" from "NOTIFICATION_LOG"
+order by "EVENT_ID", "NL_ID"
+"""
+_SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
+
+
+def database_node(place: Path) -> NodeSpec:
+    """The node; `place` is where the artefacts are.
+
+    The file is a dump of Hive's, with a semicolon and an empty line after each statement, as
+    PostgreSQL's single-user mode wants them. Where one failed, metastores refuse to start.
+    """
+    schema = (place / _SCHEMA).read_text(encoding="utf-8")
+    return server_node(
+        DATABASE_NODE,
+        DATABASE_PORT,
+        f"{schema}\n\n",
+        idle_s=_IDLE_S,
+        connections_max=_CONNECTIONS_MAX,
+    )
+
+
+async def read_rows(env: ClientEnv, *, timeout_s: float) -> dict[str, Any] | None:
+    """What the database holds of one moment, as `targets.hive.system` has it; `None` where it does
+    not answer.
+    """
+    import psycopg
+
+    host, port = env.endpoint(Address(DATABASE_NODE, DATABASE_PORT))
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await psycopg.AsyncConnection.connect(
+                host=host, port=port, dbname=DATABASE, user=USER
+            )
+            async with connection:
+                await connection.set_isolation_level(psycopg.IsolationLevel.SERIALIZABLE)
+                tables = await (await connection.execute(_TABLES, (NONCE,))).fetchall()
+                orphans = await (await connection.execute(_ORPHANS)).fetchall()
+                events = await (await connection.execute(_EVENTS)).fetchall()
+                sequence = await (await connection.execute(_SEQUENCE)).fetchall()
+    except (TimeoutError, psycopg.Error, OSError):
+        return None
+    if not sequence:
+        return None  # the schema is not loaded yet
+    return {
+        "tables": [list(row) for row in tables],
+        "orphans": [row[0] for row in orphans],
+        "events": [event_row(event_of(*row)) for row in events],
+        "next_event": sequence[0][0],
+    }

@@ -1,0 +1,175 @@
+"""`harness fetch hive`: the artefacts from Maven Central, by Maven, whose mirrors and proxies hold.
+
+Everything is put together in a folder beside its place, hashed, and moved there whole. A listener
+of ours is compiled against it (`EventLog.java`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os  # determinism: no part of a node
+import shutil  # determinism: no part of a node
+import subprocess  # determinism: no part of a node
+import tarfile
+import tempfile  # determinism: no part of a node
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path  # determinism: no part of a node
+from typing import Final
+from xml.sax.saxutils import escape
+
+from harness.errors import InfrastructureError
+from harness.java import JAVA_MIN, check_java
+from targets.apache_hive.artefacts import (
+    ARCHIVE,
+    DOCKERFILE,
+    LISTENER,
+    STAMP,
+    VERSION,
+    Artefact,
+    folder,
+    lock_digest,
+    lock_of,
+    lock_text,
+)
+
+__all__ = ["fetch"]
+
+_PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+_PROGRAM_S: Final = 1800
+_LOG_LINES_MAX: Final = 12
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>harness</groupId><artifactId>fetch</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <build><plugins><plugin>
+    <groupId>{group}</groupId><artifactId>{plugin}</artifactId><version>{version}</version>
+    <configuration>
+      <outputDirectory>{folder}</outputDirectory>
+      <artifactItems>
+{items}
+      </artifactItems>
+    </configuration>
+  </plugin></plugins></build>
+</project>
+"""
+
+
+def fetch(progress: Callable[[str], None]) -> Path:
+    """The folder with all artefacts, fetched unless they are there, with the hashes of the list.
+
+    Raises `InfrastructureError` where Java or Maven lacks, and for files that are not what the list
+    says.
+    """
+    java = check_java("Hive")
+    place, wanted = folder(), lock_of(lock_text())
+    stamp = place / STAMP
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == lock_digest():
+        progress(f"Hive Metastore {VERSION} is there; it runs on {java}")
+        return place
+    maven = _program("mvn", "artefacts are fetched by Maven", "maven")
+    compiler = _program("javac", "a listener is compiled", "openjdk-17-jdk-headless")
+    progress(f"fetching Hive Metastore {VERSION}, {len(wanted)} files, about 135 MB")
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as scratch:
+        new = Path(scratch) / place.name
+        jars = new / "hadoop"
+        jars.mkdir(parents=True)
+        _run_maven(maven, wanted, jars, Path(scratch) / "pom.xml")
+        check_hashes(jars, wanted)
+        (archive,) = (jars / each.file for each in wanted if each.name == ARCHIVE)
+        _unpack(archive, new / "hive")
+        archive.unlink()
+        _compile_listener(compiler, new)
+        shutil.copyfile(DOCKERFILE, new / DOCKERFILE.name)
+        (new / STAMP).write_text(lock_digest(), encoding="utf-8")
+        if place.exists():
+            shutil.rmtree(place)
+        new.rename(place)
+    progress(f"Hive Metastore {VERSION} is in {place}; it runs on {java}")
+    return place
+
+
+def _program(name: str, why: str, package: str) -> str:
+    """Where it is, by JAVA_HOME or PATH; raises `InfrastructureError`."""
+    home = os.environ.get("JAVA_HOME")
+    of_java = Path(home) / "bin" / name if home else None
+    found = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
+    if found is None:
+        raise InfrastructureError(
+            f"{why}, and there is no {name} on PATH; install it (Debian: apt install {package})"
+        )
+    return found
+
+
+def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> None:
+    """Run it; raises `InfrastructureError` with the `errors` of its output."""
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InfrastructureError(f"{command[0]} does not run: {error}") from error
+    if answer.returncode != 0:
+        raise InfrastructureError(f"{what}; it said: {errors(answer.stdout + answer.stderr)}")
+
+
+def _compile_listener(compiler: str, new: Path) -> None:
+    classes = f"{new / 'hive' / 'lib'}/*:{new / 'hadoop'}/*"
+    into = ("--release", str(JAVA_MIN), "-d", str(new / "listener"))
+    command = [compiler, *into, "-cp", classes, str(LISTENER)]
+    _run(command, "javac could not compile the listener", str.strip)
+
+
+def _run_maven(maven: str, wanted: Iterable[Artefact], into: Path, pom: Path) -> None:
+    group, plugin, version = _PLUGIN.split(":")
+    text = _POM.format(
+        group=group,
+        plugin=plugin,
+        version=version,
+        folder=escape(str(into)),
+        items="\n".join(map(_item, wanted)),
+    )
+    pom.write_text(text, encoding="utf-8")
+    command = [maven, "--batch-mode", "--file", str(pom), f"{_PLUGIN}:copy"]
+    what = "Maven could not fetch the artefacts (mirrors and proxies are set in ~/.m2/settings.xml)"
+    _run(command, what, _maven_errors)
+
+
+def _maven_errors(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.startswith("[ERROR]")]
+    return "\n  ".join(lines[:_LOG_LINES_MAX]) or output[-500:]
+
+
+def _item(artefact: Artefact) -> str:
+    fields = {
+        "groupId": artefact.group,
+        "artifactId": artefact.name,
+        "version": artefact.version,
+        "type": artefact.type,
+        "classifier": artefact.classifier,
+    }
+    inner = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in fields.items() if value)
+    return f"        <artifactItem>{inner}</artifactItem>"
+
+
+def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
+    """Raise `InfrastructureError` for a file that is missing or is another one."""
+    for artefact in wanted:
+        path = files / artefact.file
+        if not path.is_file():
+            raise InfrastructureError(f"Maven brought no {artefact.file}")
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != artefact.sha256:
+            raise InfrastructureError(
+                f"{artefact.file} has the SHA-256 {found}, where the list says {artefact.sha256}: "
+                "it is not the file that this harness was made with; remove it from Maven's "
+                "repository (~/.m2) and from a mirror, and fetch again"
+            )
+
+
+def _unpack(archive: Path, into: Path) -> None:
+    """The one folder of the archive, under another name."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(into.parent / "unpacked", filter="data")
+    (top,) = (into.parent / "unpacked").iterdir()
+    top.rename(into)
+    (into.parent / "unpacked").rmdir()

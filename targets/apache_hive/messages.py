@@ -1,0 +1,161 @@
+"""The calls of `targets.hive.api` in Thrift, as Hive 4's clients send them, and the answers back.
+
+Structs come from `pymetastore`, which has them from Hive's own IDL. Only metadata is of interest,
+so tables are written as views: Hive keeps them in the same rows, by the same code, and needs no
+directory for them, which two metastores without a shared file system could not have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift import TSerialization
+from thrift.protocol.TJSONProtocol import TJSONProtocolFactory
+from thrift.Thrift import TException
+
+from targets.hive import api
+
+__all__ = ["Exchange", "error_of", "event_of", "exchange_for", "greeting"]
+
+_OWNER: Final = "harness"
+_TEXT: Final = "select 1"
+"""What every view selects."""
+
+
+class Exchange(NamedTuple):
+    """A call: the method, its arguments, the struct of its answer, and what that means."""
+
+    method: str
+    arguments: Any
+    result: type[Any]
+    read: Callable[[Any], Any]
+
+
+def _nothing(answer: Any) -> None:
+    del answer
+
+
+def _exchange(method: str, read: Callable[[Any], Any] = _nothing, **arguments: Any) -> Exchange:
+    return Exchange(
+        method,
+        getattr(ThriftHiveMetastore, f"{method}_args")(**arguments),
+        getattr(ThriftHiveMetastore, f"{method}_result"),
+        read,
+    )
+
+
+def _view(table: api.MetaTable) -> Any:
+    columns = [ttypes.FieldSchema(name, "string", "") for name in table.columns]
+    return ttypes.Table(
+        tableName=table.name,
+        dbName=table.database,
+        owner=_OWNER,
+        sd=ttypes.StorageDescriptor(
+            cols=columns,
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=ttypes.SerDeInfo(parameters={}),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        ),
+        partitionKeys=[],
+        parameters=dict(table.parameters),
+        viewOriginalText=_TEXT,
+        viewExpandedText=_TEXT,
+        tableType="VIRTUAL_VIEW",
+    )
+
+
+def _table(found: Any) -> api.MetaTable:
+    columns = tuple(column.name for column in found.sd.cols or ())
+    return api.MetaTable(found.dbName, found.tableName, columns, dict(found.parameters))
+
+
+def _names(metas: Any) -> list[tuple[str, str]]:
+    return sorted((meta.dbName, meta.tableName) for meta in metas)
+
+
+def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
+    """An event, from its message in Hive's JSON, which has tables in Thrift's own."""
+    said = msgspec.json.decode(message)
+    kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
+    sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
+    before, after = (None if name is None else _table_of(said[name]) for name in sides)
+    return api.Event(ident, time_s * 1000, kind, before, after)
+
+
+def _table_of(text: str) -> api.MetaTable:
+    found = TSerialization.deserialize(ttypes.Table(), text.encode(), TJSONProtocolFactory())
+    return _table(found)
+
+
+def _events(answer: Any) -> list[api.Event]:
+    return [
+        event_of(each.eventId, each.eventTime, each.eventType, each.message)
+        for each in answer.events
+    ]
+
+
+def _context() -> Any:
+    return ttypes.EnvironmentContext(properties={})
+
+
+def greeting() -> Exchange:
+    """Says who calls; answered without the database, and allowed once a connection."""
+    return _exchange("set_ugi", user_name=_OWNER, group_names=[])
+
+
+def exchange_for(call: api.ApiCall) -> Exchange:
+    """What is sent for a call, and how its answer is read."""
+    match call:
+        case api.CreateDatabase(name):
+            return _exchange("create_database", database=ttypes.Database(name, ""))
+        case api.GetAllDatabases():
+            return _exchange("get_all_databases", sorted)
+        case api.CreateTable(table):
+            return _exchange(
+                "create_table_with_environment_context",
+                tbl=_view(table),
+                environment_context=_context(),
+            )
+        case api.AlterTable(database, name, table):
+            return _exchange(
+                "alter_table_with_environment_context",
+                dbname=database,
+                tbl_name=name,
+                new_tbl=_view(table),
+                environment_context=_context(),
+            )
+        case api.DropTable(database, name):
+            return _exchange(
+                "drop_table_with_environment_context",
+                dbname=database,
+                name=name,
+                deleteData=True,
+                environment_context=_context(),
+            )
+        case api.GetTable(database, name):
+            request = ttypes.GetTableRequest(database, name)
+            return _exchange("get_table_req", lambda found: _table(found.table), req=request)
+        case api.GetTableMeta():
+            return _exchange("get_table_meta", _names, db_patterns="*", tbl_patterns="*")
+        case api.GetCurrentEventId():
+            return _exchange("get_current_notificationEventId", lambda found: found.eventId)
+        case api.GetNextEvents(last, most):
+            request = ttypes.NotificationEventRequest(last, most)
+            return _exchange("get_next_notification", _events, rqst=request)
+    raise TypeError(f"{type(call).__name__} is not among the calls of this client")
+
+
+def error_of(answer: Any) -> api.MetastoreError | None:
+    """The exception that an answer declares, if it is one."""
+    fields: Mapping[str, Any] = vars(answer)
+    for value in fields.values():
+        if isinstance(value, TException):
+            message = getattr(value, "message", None)
+            return api.MetastoreError(type(value).__name__, str(message or ""))
+    return None

@@ -1,0 +1,142 @@
+"""The deployed metastores as the harness looks at them while they run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from harness.env import Address, ClientEnv
+from harness.plugins import Convergence, NodeRole, Roles
+from targets.apache_hive.connection import ThriftDoor
+from targets.apache_hive.database import read_rows
+from targets.hive import api
+from targets.hive.bugs import Bug
+from targets.hive.client import MetastoreClient
+from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
+from targets.hive.wire import ChannelError
+
+__all__ = ["ApacheHiveSystem"]
+
+_ASK_S: Final = 5.0
+_DEFAULT: Final = "default"
+
+
+class ApacheHiveSystem:
+    """Metastores and database of one deployment (`harness.plugins.System`)."""
+
+    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+        """Nothing is asked yet."""
+        self._env = env
+        self._layout = layout
+        self._door = ThriftDoor(env)
+        self._has_databases = False
+
+    def client(self, process: int) -> MetastoreClient:
+        """A client with a connection of its own, like a process of its own.
+
+        Whatever the profile promises, these metastores know no request ids.
+        """
+        return MetastoreClient(
+            self._env,
+            self._layout.metastores,
+            self._layout.client,
+            process=process,
+            bugs=self._layout.bugs | {Bug.NO_REQUEST_IDS},
+            connect=self._door,
+        )
+
+    def core(self, rng: random.Random) -> Sequence[str]:
+        """The database, and any metastore: clients have time for that and another one."""
+        names = [address.node for address in self._layout.metastores]
+        core = rng.sample(names, max(1, len(names) - 1))
+        return [*(name for name in names if name in core), DATABASE_NODE]
+
+    async def groups(self) -> Mapping[str, Roles]:
+        """The database leads where it answers; metastores follow, and are all alike."""
+        alive = await asyncio.gather(*map(self._is_alive, self._layout.metastores))
+        active = {node: NodeRole("follower") for node in alive if node is not None}
+        leads = {DATABASE_NODE: NodeRole("leader")} if await self._rows() is not None else {}
+        every = tuple(address.node for address in self._layout.metastores)
+        return {
+            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE)),
+            DATABASE: Roles(leads, (DATABASE_NODE,)),
+        }
+
+    async def ready(self) -> Convergence:
+        """Whether every metastore reaches the database, and what that holds.
+
+        The first time the databases of the workload are made.
+        """
+        if not self._has_databases:
+            wanted = [name for name in self._layout.databases if name != _DEFAULT]
+            made = [await self._made(name) for name in wanted]
+            self._has_databases = all(made)
+        return await self.converged()
+
+    async def converged(self) -> Convergence:
+        """The same, without making anything."""
+        answers = await self._ask_all(api.GetTableMeta())
+        pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
+        rows = await self._rows()
+        if rows is None:
+            pending.append("the database does not answer")
+        if not self._has_databases:
+            pending.append("the databases are not made yet")
+        at = None if pending or rows is None else {"event": rows["next_event"] - 1}
+        return Convergence(ok=not pending, pending=tuple(pending), at=at)
+
+    async def snapshot(self) -> dict[str, Any]:
+        """As the bundled metastores' (`targets.hive.system`)."""
+        shown = await self._ask_all(api.GetTableMeta())
+        rows = await self._rows()
+        return {
+            "rows": rows,
+            "at": None if rows is None else {"event": rows["next_event"] - 1},
+            "metastores": {
+                name: None if tables is None else [".".join(table) for table in tables]
+                for name, tables in shown.items()
+            },
+            "failover_s": self._layout.client.failover_s(len(self._layout.metastores)),
+        }
+
+    async def _rows(self) -> dict[str, Any] | None:
+        return await read_rows(self._env, timeout_s=_ASK_S)
+
+    # --- calls -------------------------------------------------------------------------------
+
+    async def _is_alive(self, address: Address) -> str | None:
+        """The metastore's name, if it lets one in."""
+        try:
+            (await self._door(address, timeout_s=_ASK_S)).close()
+        except ChannelError:
+            return None
+        return address.node
+
+    async def _made(self, database: str) -> bool:
+        """Whether it is there now."""
+        address = self._layout.metastores[0]
+        reply = await self._reply(address, api.CreateDatabase(database))
+        return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
+
+    async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
+        """What each metastore answers; `None` for those that do not."""
+        every = self._layout.metastores
+        replies = await asyncio.gather(*(self._reply(address, call) for address in every))
+        return {
+            address.node: None if reply is None or reply.error else reply.result
+            for address, reply in zip(every, replies, strict=True)
+        }
+
+    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
+        try:
+            connection = await self._door(address, timeout_s=_ASK_S)
+        except ChannelError:
+            return None
+        try:
+            return await connection.call(call, timeout_s=_ASK_S)
+        except ChannelError:
+            return None
+        finally:
+            connection.close()

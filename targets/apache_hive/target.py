@@ -1,0 +1,124 @@
+"""The target plug-in of real metastores: nodes `hms1`..`hmsN`, and `db`, a real PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.errors import UsageError
+from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from targets.apache_hive.artefacts import VERSION, require
+from targets.apache_hive.database import database_node
+from targets.apache_hive.metastore import metastore_node
+from targets.hive.permits import EVENTS, permits_of_profile
+from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
+from targets.hive.target import HiveTarget
+from targets.hive.tokens.kinds import StoreKind
+
+if TYPE_CHECKING:
+    from targets.apache_hive.system import ApacheHiveSystem
+
+__all__ = ["ApacheHiveTarget"]
+
+_OPTIONS: Final = (
+    *("metastores", "selection", "socket-timeout-ms", "connect-timeout-ms", "connect-retries"),
+    *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
+)
+"""Options of the bundled metastores that are about clients, who are the same here."""
+_USUAL: Final = {"socket-timeout-ms": 3000}
+"""Java takes its time, and a metastore that lost to another one waits before it tries again."""
+_LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
+_NO_TOKENS: Final = Permit(
+    name="no-kdc",
+    why="real delegation tokens need Kerberos, and no KDC is deployed beside real metastores yet",
+    lacks=("hms-tokens",),
+)
+_HIVE4: Final = (
+    Permit(
+        name="start-without-database",
+        why="a metastore that does not reach its database while it starts ends",
+        signs=("HMSHandler.init(",),
+    ),
+    Permit(
+        name=CHANGE_RENAMED,
+        why="an alter reads the table by name and writes it by id, without a lock or a version",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=DROP_RENAMED,
+        why="a drop deletes by id what it has read by name",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=DROP_MISSED,
+        why="a drop looks for its table once more, and is content where it is not there any more",
+        rules={EVENTS: ("replay",)},
+    ),
+    Permit(
+        name=TORN_GET,
+        why="a get reads a table and its parameters in statements of their own, read committed",
+    ),
+)
+"""What real metastores do beyond the bundled ones of this profile."""
+
+
+class ApacheHiveTarget:
+    """Stateless metastores, all active, over one database."""
+
+    api_version: ClassVar[int] = TARGET_API_VERSION
+    name: ClassVar[str] = "apache-hive"
+    doc: ClassVar[str] = (
+        f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    )
+    vocabularies: ClassVar[frozenset[str]] = HiveTarget.vocabularies
+    profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
+    bugs: ClassVar[Mapping[str, str]] = {}
+    workload: ClassVar[str] = HiveTarget.workload
+    usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
+    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
+    nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
+    options: ClassVar[tuple[Option, ...]] = tuple(
+        msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
+        for option in HiveTarget.options
+        if option.name in _OPTIONS
+    )
+
+    def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
+        """Declare the database, then metastores; raises `UsageError` for impossible settings, and
+        where the artefacts or libraries lack.
+        """
+        missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+        if missing:
+            raise UsageError(
+                f"the target 'apache-hive' needs {', '.join(missing)}, which is not installed; pip "
+                "install 'catalog-harness[hive]'"
+            )
+        place = require()
+        names = [address.node for address in _layout(settings).metastores]
+        before = [DATABASE_NODE, *names]
+        metastores = [
+            metastore_node(name, after, place) for name, after in zip(names, before, strict=False)
+        ]
+        return [*metastores, database_node(place)]
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """What the profile does not promise, and what is not there."""
+        found = [*permits_of_profile(settings.profile, StoreKind.MEMORY), _NO_TOKENS]
+        return [*found, *_HIVE4] if settings.profile == "hive4" else found
+
+    def open(self, deployment: Deployment) -> ApacheHiveSystem:
+        """What was just deployed."""
+        from targets.apache_hive.system import ApacheHiveSystem
+
+        return ApacheHiveSystem(deployment.env, _layout(deployment.settings))
+
+
+def _layout(settings: TargetSettings) -> Layout:
+    """That of the bundled metastores; what is theirs alone is as by default."""
+    theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+    return Layout(msgspec.structs.replace(settings, options={**theirs, **settings.options}))

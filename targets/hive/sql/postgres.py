@@ -1,0 +1,281 @@
+"""Sessions with a PostgreSQL, over psycopg 3: the second implementation of the protocol.
+
+The driver runs in the metastores themselves, and speaks PostgreSQL's own protocol to the node
+`db`. So a link fault between the two meets the driver and the server as it would in production;
+with a gateway beside the server, the database would never see one. It needs one thing of the
+environment: where the node listens (`Env.endpoint`), which simulations refuse. Nothing here is
+imported there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import socket  # determinism: only where the world is real; to hang up on a silent server
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, LiteralString
+
+from harness.env import Address, Env
+from harness.errors import UsageError
+from targets.hive.sql.protocol import (
+    ConnectionLostError,
+    Isolation,
+    RefusedStatementError,
+    Row,
+    SqlError,
+    Where,
+    error_of,
+)
+from targets.hive.sql.schema import SCHEMA
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg.sql import Composed
+
+__all__ = ["DATABASE", "USER", "PostgresDatabase", "require_driver"]
+
+USER: Final = "hive"
+DATABASE: Final = "postgres"
+_NO_SENSE: Final = ("22", "23502", "25", "42")
+"""Beginnings of the SQLSTATEs of statements that make no sense, or not now."""
+_BEGIN: Final[dict[Isolation, LiteralString]] = {
+    Isolation.READ_COMMITTED: "begin isolation level read committed",
+    Isolation.SERIALIZABLE: "begin isolation level serializable",
+}
+
+
+def require_driver() -> None:
+    """Raise `UsageError` where psycopg is not installed, or finds no libpq."""
+    try:
+        import psycopg  # noqa: F401 - whether it can be
+    except ImportError as error:
+        raise UsageError(
+            f"a PostgreSQL as database needs psycopg 3, which does not load here: {error}; "
+            "install catalog-harness[hive], or use --database store"
+        ) from error
+
+
+class _Status(enum.IntEnum):
+    """What libpq says of a connection (`PGTransactionStatusType`)."""
+
+    IDLE = 0
+    ACTIVE = 1
+    OPEN = 2
+    FAILED = 3
+
+
+class PostgresDatabase:
+    """The `Database` of a metastore, or of the harness itself."""
+
+    def __init__(
+        self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
+    ) -> None:
+        """A session waits `answer_s` for each answer, and is lost then."""
+        self._env = env
+        self._address = address
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+
+    async def connect(self) -> PostgresSession:
+        """A new session. Raises `ConnectionLostError`."""
+        import psycopg
+
+        host, port = self._env.endpoint(self._env.net.resolve(self._address))
+        try:
+            async with asyncio.timeout(self._connect_s):
+                connection = await psycopg.AsyncConnection.connect(
+                    host=host,
+                    port=port,
+                    user=USER,
+                    dbname=DATABASE,
+                    autocommit=True,
+                    sslmode="disable",  # no question more on the way to a session
+                    gssencmode="disable",
+                )
+        except TimeoutError as error:
+            message = f"connect to {self._address} timed out after {self._connect_s:g} s"
+            raise ConnectionLostError(message) from error
+        except (psycopg.Error, OSError) as error:
+            message = f"connect to {self._address} failed: {error}"
+            raise ConnectionLostError(message) from error
+        return PostgresSession(connection, self._answer_s)
+
+
+class PostgresSession:
+    """See `Session`. Transactions are begun and ended by statements of ours, not by the driver."""
+
+    def __init__(self, connection: AsyncConnection[Any], answer_s: float) -> None:
+        self._connection = connection
+        self._answer_s = answer_s
+        self._asked: asyncio.Task[Any] | None = None
+        self._closed = False
+
+    # --- statements --------------------------------------------------------------------------
+
+    async def begin(self, isolation: Isolation) -> None:
+        """Start a transaction."""
+        if self._status is not _Status.IDLE:
+            raise RefusedStatementError("there is already a transaction in progress")
+        await self._execute(_BEGIN[isolation])
+
+    async def select(
+        self,
+        table: str,
+        where: Where = (),
+        *,
+        order: str = "",
+        limit: int | None = None,
+        for_update: bool = False,
+    ) -> Sequence[Row]:
+        """Rows."""
+        from psycopg.sql import SQL, Identifier
+
+        query = SQL("select * from {}").format(Identifier(table)) + _matching(where)
+        parameters = [condition.value for condition in where]
+        if order:
+            query += SQL(" order by {}").format(Identifier(order))
+        if limit is not None:
+            query += SQL(" limit %s")
+            parameters.append(limit)
+        if for_update:
+            query += SQL(" for update")
+        cursor = await self._run(query, parameters)
+        columns = [column.name for column in cursor.description or ()]
+        return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+
+    async def insert(self, table: str, row: Row) -> int | None:
+        """Add a row."""
+        from psycopg.sql import SQL, Identifier
+
+        query = SQL("insert into {} ({}) values ({})").format(
+            Identifier(table),
+            SQL(", ").join(map(Identifier, row)),
+            SQL(", ").join([SQL("%s")] * len(row)),
+        )
+        serial = SCHEMA[table].serial if table in SCHEMA else ""
+        if serial:
+            query += SQL(" returning {}").format(Identifier(serial))
+        cursor = await self._run(query, [*row.values()])
+        found = await cursor.fetchone() if serial else None
+        return None if found is None else int(found[0])
+
+    async def update(self, table: str, values: Row, where: Where) -> int:
+        """Change rows; how many."""
+        from psycopg.sql import SQL, Identifier
+
+        query = SQL("update {} set {}").format(
+            Identifier(table),
+            SQL(", ").join(SQL("{} = %s").format(Identifier(column)) for column in values),
+        )
+        parameters = [*values.values(), *(condition.value for condition in where)]
+        cursor = await self._run(query + _matching(where), parameters)
+        return int(cursor.rowcount)
+
+    async def delete(self, table: str, where: Where) -> int:
+        """Remove rows; how many."""
+        from psycopg.sql import SQL, Identifier
+
+        query = SQL("delete from {}").format(Identifier(table)) + _matching(where)
+        cursor = await self._run(query, [condition.value for condition in where])
+        return int(cursor.rowcount)
+
+    async def commit(self) -> None:
+        """Make it durable and visible."""
+        if self._status is _Status.FAILED:
+            # PostgreSQL would answer with a rollback, and no error.
+            raise RefusedStatementError("current transaction is aborted")
+        await self._run("commit", ())
+
+    async def rollback(self) -> None:
+        """Take it back."""
+        await self._execute("rollback")
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._asked is None or self._asked.done():
+            self._connection.pgconn.finish()
+            return
+        # The driver reads the end of the stream now, and whoever asked still holds its descriptor.
+        self._asked.add_done_callback(self._end)
+        descriptor = self._connection.pgconn.socket
+        with (
+            contextlib.suppress(OSError),  # it is not connected any more
+            socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
+        ):
+            twin.shutdown(socket.SHUT_RDWR)
+
+    def _end(self, asked: asyncio.Task[Any]) -> None:
+        if not asked.cancelled():
+            asked.exception()  # nobody waits for it
+        self._connection.pgconn.finish()
+
+    # --- the driver --------------------------------------------------------------------------
+
+    @property
+    def _status(self) -> _Status:
+        """Raises `ConnectionLostError`."""
+        if self._closed or self._connection.closed:
+            raise ConnectionLostError("the connection is closed")
+        return _Status(self._connection.info.transaction_status)
+
+    async def _run(
+        self, query: LiteralString | Composed, parameters: Sequence[object]
+    ) -> AsyncCursor[Any]:
+        """A statement within a transaction."""
+        if self._status is _Status.IDLE:
+            raise RefusedStatementError("there is no transaction in progress")
+        return await self._execute(query, parameters)
+
+    async def _execute(
+        self, query: LiteralString | Composed, parameters: Sequence[object] = ()
+    ) -> AsyncCursor[Any]:
+        import psycopg
+
+        assert self._status is not _Status.ACTIVE, "a session has one statement at a time"
+        try:
+            return await self._answer(self._connection.execute(query, parameters))
+        except TimeoutError as error:
+            raise ConnectionLostError(f"no answer within {self._answer_s:g} s") from error
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise ConnectionLostError(f"the connection broke: {error}") from error
+            raise _translated(error) from error
+
+    async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
+        """Wait for it in time. Whoever stops waiting has lost the session.
+
+        In a task of its own: the driver meets a cancellation by asking the server to give up, and
+        waits for that, which takes seconds where the link is cut.
+        """
+        self._asked = asyncio.ensure_future(asking)
+        whole = False
+        try:
+            async with asyncio.timeout(self._answer_s):
+                cursor: AsyncCursor[Any] = await asyncio.shield(self._asked)
+            whole = True
+            return cursor
+        finally:
+            if not whole and not self._asked.done():
+                self.close()
+
+
+def _matching(where: Where) -> Composed:
+    """The clause of these conditions."""
+    from psycopg.sql import SQL, Composed, Identifier
+
+    operators = {"=": SQL("{} = %s"), ">": SQL("{} > %s"), "<": SQL("{} < %s")}
+    conditions = [operators[each.operator].format(Identifier(each.column)) for each in where]
+    if not conditions:
+        return Composed([])
+    return SQL(" where ") + SQL(" and ").join(conditions)
+
+
+def _translated(error: Exception) -> SqlError:
+    """The protocol's error for one of the driver's, which has an SQLSTATE if the server said it."""
+    code = getattr(error, "sqlstate", None) or RefusedStatementError.code
+    known = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
+    return error_of(known, f"{code}: {str(error).strip()}")

@@ -1,0 +1,140 @@
+"""The node `db` where it is a PostgreSQL: what of Debian's package is run, how, and on which data.
+
+The same in processes (the newest that the machine has) and in Docker (that of the Dockerfile in
+`postgresql/`). All its data are in `{data}`, which lies on a disk of the harness's own where power
+is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from harness.cluster import NodeSpec, ReadyCommand
+from targets.hive.sql.postgres import USER
+from targets.hive.sql.schema import SCHEMA, Table, first_rows
+
+__all__ = ["BESIDE", "SEARCH_PATH", "postgres_node", "server_node"]
+
+IMAGE: Final = "{package:targets.hive}/hive/sql/postgresql"
+BESIDE: Final[Mapping[str, Any]] = {
+    "dockerfile": IMAGE,  # it has the client library that their driver needs
+    "environment": {"HIVE_DRIVER": "{package:psycopg} {package:typing_extensions}"},
+}
+"""What metastores are declared with to reach it; naming the driver brings it into containers."""
+_VERSIONS: Final = range(18, 13, -1)
+SEARCH_PATH: Final = ":".join(
+    [
+        *(f"/usr/lib/postgresql/{version}/bin" for version in _VERSIONS),
+        *("/usr/local/bin", "/usr/bin", "/bin"),
+    ]
+)
+_CONFIGURATION: Final = """
+listen_addresses = '{host}'
+port = {port:PORT}
+unix_socket_directories = ''
+hba_file = '{files}/pg_hba.conf'
+shared_buffers = 16MB
+dynamic_shared_memory_type = mmap
+"""
+
+
+def postgres_node(
+    name: str, port: int, databases: tuple[str, ...], *, fsync: bool = True, idle_s: float = 1.0
+) -> NodeSpec:
+    """Declare it; the arguments are as of the store (`targets.hive.sql.node`)."""
+    return server_node(name, port, "".join(_schema(databases)), fsync=fsync, idle_s=idle_s)
+
+
+def server_node(
+    name: str,
+    port: int,
+    schema: str,
+    *,
+    fsync: bool = True,
+    idle_s: float = 1.0,
+    connections_max: int = 100,
+) -> NodeSpec:
+    """Declare a server whose database `postgres` begins with `schema`: statements for single-user
+    mode, where each ends with a semicolon and an empty line.
+
+    With `fsync` off, `synchronous_commit` stays on: a commit is in the kernel's hands before it is
+    acknowledged, so that, as with the store, kills lose nothing and power cuts may.
+    """
+    configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
+        f"{setting} = {value}\n"
+        for setting, value in {
+            "fsync": "on" if fsync else "off",
+            "synchronous_commit": "on",
+            "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
+            "max_connections": str(connections_max),
+            # Nobody waits for a lock on behalf of a metastore that has gone.
+            "client_connection_check_interval": "500ms",
+            "deadlock_timeout": "200ms",
+            # Refusals are daily bread; a line each is enough.
+            "log_error_verbosity": "terse",
+            "log_min_error_statement": "panic",
+            "max_wal_senders": "0",
+            "wal_level": "minimal",
+        }.items()
+    )
+    return NodeSpec(
+        name=name,
+        role="db",
+        ports=(port,),
+        dockerfile=IMAGE,
+        user="postgres",  # it refuses to run as root
+        environment={"PATH": SEARCH_PATH, "LC_ALL": "C"},
+        files={
+            "postgresql.conf": configuration,
+            "pg_hba.conf": "host all all all trust\n",
+            "schema.sql": schema,
+        },
+        setup=(
+            (
+                *("initdb", "--pgdata={data}/pg", f"--username={USER}"),
+                *("--locale=C", "--encoding=UTF8", "--no-sync"),
+            ),
+            ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
+        ),
+        command=("postgres", "-D", "{data}/pg", "--config-file={files}/postgresql.conf"),
+        ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
+        clock_probe=(  # what time it is, as its own clock has it
+            *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),
+            *("--dbname=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
+        ),
+        faulty_disk=True,
+        debian_package="postgresql",
+        instead="--database store",
+        stop_signal="SIGINT",  # "fast": at SIGTERM it would wait until every session has ended
+    )
+
+
+def _schema(databases: tuple[str, ...]) -> Iterator[str]:
+    """Statements for single-user mode, where each ends with a semicolon and an empty line."""
+    for name, table in SCHEMA.items():
+        columns = [f'"{column}" {_type_of(table, column)}' for column in table.columns]
+        columns += [f"unique ({_names(key)})" for key in table.unique]
+        yield f'create table "{name}" ({", ".join(columns)});\n\n'
+    for name, rows in first_rows(databases).items():
+        for row in rows:
+            # Serials are the database's own to count; they come out as they are given.
+            given = {
+                column: value for column, value in row.items() if column != SCHEMA[name].serial
+            }
+            values = ", ".join(_literal(value) for value in given.values())
+            yield f'insert into "{name}" ({_names(given)}) values ({values});\n\n'  # noqa: S608
+
+
+def _type_of(table: Table, column: str) -> str:
+    if column == table.serial:
+        return "bigint generated by default as identity"
+    return f"{'bigint' if column in table.numbers else 'text'} not null"
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{column}"' for column in columns)
+
+
+def _literal(value: object) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"

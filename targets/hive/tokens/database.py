@@ -1,0 +1,81 @@
+"""Hive's `DBTokenStore`: two tables of the metastores' own database, which all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from targets.hive.api import MetastoreError
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
+from targets.hive.sql.schema import MASTER_KEYS, TOKENS
+from targets.hive.tokens.store import MasterKey, StoredToken, decode_key, decode_token, encode
+
+__all__ = ["DatabaseTokens"]
+
+R = TypeVar("R")
+
+
+class DatabaseTokens:
+    """See `targets.hive.tokens.store.TokenStore`: a transaction of one statement each."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def _run(self, body: Callable[[Session], Awaitable[R]]) -> R:
+        return await self._transactions.run(Isolation.READ_COMMITTED, body)
+
+    async def add_key(self, key: MasterKey) -> int:
+        """Keep a new key; its number."""
+        row: Row = {"MASTER_KEY": encode(key).decode()}
+        number = await self._run(lambda session: session.insert(MASTER_KEYS, row))
+        assert number is not None, "keys have a serial column"
+        return number
+
+    async def remove_key(self, number: int) -> None:
+        """Forget it."""
+        await self._run(lambda session: session.delete(MASTER_KEYS, equal(KEY_ID=number)))
+
+    async def keys(self) -> Mapping[int, MasterKey]:
+        """All keys."""
+        rows = await self._run(lambda session: session.select(MASTER_KEYS, order="KEY_ID"))
+        return {_number(row): decode_key(str(row["MASTER_KEY"])) for row in rows}
+
+    async def add(self, ident: str, token: StoredToken) -> None:
+        """Keep a token."""
+        row: Row = {"TOKEN_IDENT": ident, "TOKEN": encode(token).decode()}
+        try:
+            await self._run(lambda session: session.insert(TOKENS, row))
+        except MetastoreError as error:
+            if not isinstance(error.__cause__, UniqueKeyError):
+                raise
+
+    async def get(self, ident: str) -> StoredToken | None:
+        """What is kept."""
+        where = equal(TOKEN_IDENT=ident)
+        rows = await self._run(lambda session: session.select(TOKENS, where))
+        return decode_token(str(rows[0]["TOKEN"])) if rows else None
+
+    async def replace(self, ident: str, token: StoredToken) -> bool:
+        """Keep this instead."""
+        row: Row = {"TOKEN": encode(token).decode()}
+        where = equal(TOKEN_IDENT=ident)
+        return await self._run(lambda session: session.update(TOKENS, row, where)) > 0
+
+    async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
+        """Forget it."""
+        where = equal(TOKEN_IDENT=ident)
+        if only is not None:
+            where += equal(TOKEN=encode(only).decode())
+        return await self._run(lambda session: session.delete(TOKENS, where)) > 0
+
+    async def all(self) -> Mapping[str, StoredToken]:
+        """All tokens."""
+        rows = await self._run(lambda session: session.select(TOKENS))
+        return {str(row["TOKEN_IDENT"]): decode_token(str(row["TOKEN"])) for row in rows}
+
+
+def _number(row: Row) -> int:
+    number = row["KEY_ID"]
+    assert isinstance(number, int), "numbers of keys are numbers"
+    return number

@@ -1,0 +1,228 @@
+"""Issues, renews, cancels and verifies tokens: Hive's `TokenStoreDelegationTokenSecretManager`.
+
+* An identifier says who owns a token, who may renew it, from when it is, its greatest age, and
+  which master key made its password. Metastores have each a key of their own, which is replaced
+  (rolled) from time to time; it is kept until the last token that it made has reached its age.
+* Verifying reads the store each time, and compares passwords: it needs no key. Only renewing makes
+  the password anew, and looks for the keys of others when it meets a number that it does not know.
+* What has expired, by the metastore's own clock, is removed once in a while.
+* Renewing is one step in `strict`. Hive removes the token and adds it again: it is nowhere in
+  between, stays lost where that is never ended, and one that is cancelled meanwhile comes back.
+
+As in Hive a token whose renewal is overdue may still be renewed as long as nobody removed it, and
+to cancel one that is not there is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.hive.api import (
+    ACCESS_CONTROL,
+    INVALID_OBJECT,
+    INVALID_TOKEN,
+    Authenticate,
+    CancelDelegationToken,
+    GetDelegationToken,
+    MetastoreError,
+    RenewDelegationToken,
+    TokenCall,
+)
+from targets.hive.bugs import Bug
+from targets.hive.metastore.events import now_ms
+from targets.hive.tokens.store import MasterKey, StoredToken, TokenStore
+
+__all__ = ["DEFAULT_TIMES", "TokenManager", "TokenTimes"]
+
+_USER: Final = re.compile(r"[\w.@-]+", re.ASCII)
+_SECRET_BYTES: Final = 20
+_FIELDS: Final = 6
+
+
+class TokenTimes(msgspec.Struct, frozen=True):
+    """How long tokens and keys last, in ms."""
+
+    max_age_ms: int
+    renew_ms: int  # from an issue or a renewal to the next that is due
+    key_ms: int  # between two keys of a metastore
+    scan_ms: int  # between two looks for what has expired
+
+
+DEFAULT_TIMES: Final = TokenTimes(7 * 86_400_000, 86_400_000, 86_400_000, 3_600_000)
+"""Hive's."""
+
+
+class _Identifier(msgspec.Struct, frozen=True):
+    owner: str
+    renewer: str
+    issued_ms: int
+    max_ms: int
+    sequence: int
+    key: int
+
+    def __str__(self) -> str:
+        return ":".join(map(str, msgspec.structs.astuple(self)))
+
+
+class TokenManager:
+    """The tokens of one metastore."""
+
+    def __init__(
+        self, env: Env, store: TokenStore, times: TokenTimes, bugs: frozenset[Bug]
+    ) -> None:
+        """Nothing is asked of the store yet."""
+        self._env = env
+        self._store = store
+        self._times = times
+        self._bugs = bugs
+        self._sequence = 0
+        self._keys: dict[int, MasterKey] = {}  # as they were when they were read last
+        self._current: tuple[int, MasterKey] | None = None
+        self._rolled_ms = 0
+        self._rolling = asyncio.Lock()
+
+    async def do(self, call: TokenCall) -> str | int | None:
+        """One call. Raises `MetastoreError`."""
+        match call:
+            case GetDelegationToken():
+                return await self._issue(call.owner, call.renewer)
+            case RenewDelegationToken():
+                return await self._renew(call.token, call.user)
+            case CancelDelegationToken():
+                ident, _ = _parse(call.token)
+                await self._store.remove(str(ident))
+                return None
+            case Authenticate():
+                return await self._verify(call.token)
+
+    async def keep(self) -> None:
+        """Roll keys and remove what has expired, for ever."""
+        begin = asyncio.get_running_loop().time()
+        rolls = 1
+        while True:
+            await asyncio.sleep(self._times.scan_ms / 1000)
+            passed_ms = (asyncio.get_running_loop().time() - begin) * 1000
+            try:
+                if passed_ms >= rolls * self._times.key_ms:
+                    rolls = int(passed_ms // self._times.key_ms) + 1
+                    async with self._rolling:
+                        await self._roll()
+                await self._remove_expired()
+            except MetastoreError:
+                continue  # the store is away; the next round may find it
+
+    # --- calls -------------------------------------------------------------------------------
+
+    async def _issue(self, owner: str, renewer: str) -> str:
+        for user in (owner, renewer):
+            if not _USER.fullmatch(user):
+                raise MetastoreError(INVALID_OBJECT, f"{user!r} is not the name of a user")
+        number, key = await self._current_key()
+        issued_ms = now_ms(self._env)
+        self._sequence += 1
+        ident = _Identifier(
+            owner, renewer, issued_ms, issued_ms + self._times.max_age_ms, self._sequence, number
+        )
+        password = _password(key, ident)
+        renew_ms = min(ident.max_ms, issued_ms + self._times.renew_ms)
+        await self._store.add(str(ident), StoredToken(renew_ms, password))
+        return f"{ident}:{password}"
+
+    async def _verify(self, token: str) -> str:
+        ident, password = _parse(token)
+        found = await self._store.get(str(ident))
+        if found is None:
+            raise MetastoreError(INVALID_TOKEN, f"token expired or does not exist: {ident}")
+        if found.password != password:
+            raise MetastoreError(INVALID_TOKEN, "DIGEST-MD5: digest response format violation")
+        if found.renew_ms < now_ms(self._env):
+            raise MetastoreError(INVALID_TOKEN, f"token ({ident}) is expired")
+        return ident.owner
+
+    async def _renew(self, token: str, user: str) -> int:
+        ident, password = _parse(token)
+        found = await self._store.get(str(ident))
+        if found is None:
+            raise MetastoreError(INVALID_TOKEN, f"token does not exist: {ident}")
+        if ident.key not in self._keys:
+            self._keys = dict(await self._store.keys())
+        now = now_ms(self._env)
+        if ident.max_ms < now:
+            raise MetastoreError(INVALID_TOKEN, f"{user} tried to renew an expired token ({ident})")
+        if user != ident.renewer:
+            message = f"{user} tries to renew a token ({ident}) with renewer {ident.renewer}"
+            raise MetastoreError(ACCESS_CONTROL, message)
+        key = self._keys.get(ident.key)
+        if key is None:
+            raise MetastoreError(INVALID_TOKEN, f"Unable to find master key for keyId={ident.key}")
+        if _password(key, ident) != password:
+            message = f"{user} is trying to renew a token ({ident}) with wrong password"
+            raise MetastoreError(ACCESS_CONTROL, message)
+        renewed = StoredToken(min(ident.max_ms, now + self._times.renew_ms), password)
+        if Bug.TOKEN_RENEW_GAP in self._bugs:
+            await self._store.remove(str(ident))
+            await self._store.add(str(ident), renewed)
+        elif not await self._store.replace(str(ident), renewed):
+            raise MetastoreError(INVALID_TOKEN, f"token does not exist: {ident}")
+        return renewed.renew_ms
+
+    # --- keys --------------------------------------------------------------------------------
+
+    async def _current_key(self) -> tuple[int, MasterKey]:
+        """A key whose own end is later than that of any token that is made with it now."""
+        async with self._rolling:
+            age_ms = now_ms(self._env) - self._rolled_ms
+            if self._current is None or age_ms > self._times.key_ms:
+                return await self._roll()
+            return self._current
+
+    async def _roll(self) -> tuple[int, MasterKey]:
+        """Read all keys, begin with a new one, and remove those that have ended."""
+        now = now_ms(self._env)
+        keys = dict(await self._store.keys())
+        lasts_ms = self._times.key_ms + self._times.max_age_ms
+        new = MasterKey(now + lasts_ms, self._env.random.randbytes(_SECRET_BYTES).hex())
+        number = await self._store.add_key(new)
+        self._current, self._rolled_ms = (number, new), now
+        keys[number] = new
+        ended = [one for one, key in keys.items() if key.expires_ms < now]
+        self._keys = {one: key for one, key in keys.items() if one not in ended}
+        for one in ended:
+            await self._store.remove_key(one)
+        self._env.event("master-key-rolled", key=number, removed=len(ended))
+        return number, new
+
+    async def _remove_expired(self) -> None:
+        removed = 0
+        for text, found in (await self._store.all()).items():
+            # One that is renewed meanwhile is not the one that was found expired.
+            if found.renew_ms < now_ms(self._env):
+                removed += await self._store.remove(text, only=found)
+        if removed:
+            self._env.event("tokens-removed", count=removed)
+
+
+def _password(key: MasterKey, ident: _Identifier) -> str:
+    return hmac.new(key.secret.encode(), str(ident).encode(), hashlib.sha1).hexdigest()
+
+
+def _identifier(text: str) -> _Identifier:
+    parts = text.split(":")
+    if len(parts) != _FIELDS:
+        raise ValueError(f"{len(parts)} fields, not {_FIELDS}")
+    return _Identifier(parts[0], parts[1], *map(int, parts[2:]))
+
+
+def _parse(token: str) -> tuple[_Identifier, str]:
+    text, _, password = token.rpartition(":")
+    try:
+        return _identifier(text), password
+    except ValueError as error:
+        raise MetastoreError(INVALID_TOKEN, f"{token!r} is not a token: {error}") from error

@@ -1,0 +1,63 @@
+"""Hive's `MemoryTokenStore`: the memory of one metastore, which is Hive's default.
+
+Nobody else knows its tokens, and they end with it. Its keys are numbered from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from targets.hive.tokens.store import MasterKey, StoredToken
+
+__all__ = ["MemoryTokens"]
+
+
+class MemoryTokens:
+    """See `targets.hive.tokens.store.TokenStore`."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, MasterKey] = {}
+        self._next_key = 0
+        self._tokens: dict[str, StoredToken] = {}
+
+    async def add_key(self, key: MasterKey) -> int:
+        """Keep a new key; its number."""
+        number = self._next_key
+        self._next_key += 1
+        self._keys[number] = key
+        return number
+
+    async def remove_key(self, number: int) -> None:
+        """Forget it."""
+        self._keys.pop(number, None)
+
+    async def keys(self) -> Mapping[int, MasterKey]:
+        """All keys."""
+        return dict(self._keys)
+
+    async def add(self, ident: str, token: StoredToken) -> None:
+        """Keep a token."""
+        self._tokens.setdefault(ident, token)
+
+    async def get(self, ident: str) -> StoredToken | None:
+        """What is kept."""
+        return self._tokens.get(ident)
+
+    async def replace(self, ident: str, token: StoredToken) -> bool:
+        """Keep this instead."""
+        if ident not in self._tokens:
+            return False
+        self._tokens[ident] = token
+        return True
+
+    async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
+        """Forget it."""
+        found = self._tokens.get(ident)
+        if found is None or (only is not None and found != only):
+            return False
+        del self._tokens[ident]
+        return True
+
+    async def all(self) -> Mapping[str, StoredToken]:
+        """All tokens."""
+        return dict(self._tokens)

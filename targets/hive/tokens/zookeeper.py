@@ -1,0 +1,127 @@
+"""Hive's `ZooKeeperTokenStore`: a znode a token and a key, below one that all metastores know.
+
+Keys are numbered by the sequence of their parent. Replacing a token is one write, and one that has
+expired is removed by its version. A server of an ensemble may answer from the past, so each look at
+tokens or keys goes behind a fence, where Hive's reads whatever its server has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from targets.hive.api import META, MetastoreError
+from targets.hive.tokens.store import MasterKey, StoredToken, decode_key, decode_token, encode
+from targets.hive.zookeeper.protocol import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    ZooKeeper,
+    ZooKeeperError,
+)
+
+__all__ = ["ZooKeeperTokens"]
+
+_ROOT: Final = "/hivedelegation"
+_TOKENS: Final = f"{_ROOT}/tokens"
+_KEYS: Final = f"{_ROOT}/keys"
+
+
+class ZooKeeperTokens:
+    """See `targets.hive.tokens.store.TokenStore`."""
+
+    def __init__(self, session: ZooKeeper) -> None:
+        """The znodes above are made when they are needed."""
+        self._session = session
+        self._has_parents = False
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """A store that does not answer is a MetaException by which clients try again."""
+        try:
+            yield
+        except ZooKeeperError as error:
+            self._has_parents = not isinstance(error, NoNodeError)
+            raise MetastoreError(META, f"TokenStoreException: IOException: {error}") from error
+
+    async def _open(self) -> ZooKeeper:
+        """The session, once there is something to keep tokens below."""
+        if not self._has_parents:
+            for path in (_ROOT, _TOKENS, _KEYS):
+                with contextlib.suppress(NodeExistsError):
+                    await self._session.create(path, b"")
+            self._has_parents = True
+        return self._session
+
+    async def _open_now(self) -> ZooKeeper:
+        """The same, which reads what is there now."""
+        session = await self._open()
+        await session.fence()
+        return session
+
+    async def add_key(self, key: MasterKey) -> int:
+        """Keep a new key; its number."""
+        with self._translated():
+            session = await self._open()
+            path = await session.create(f"{_KEYS}/", encode(key), sequential=True)
+        return int(path.rpartition("/")[2])
+
+    async def remove_key(self, number: int) -> None:
+        """Forget it."""
+        with self._translated(), contextlib.suppress(NoNodeError):
+            await (await self._open()).delete(f"{_KEYS}/{number:010d}")
+
+    async def keys(self) -> Mapping[int, MasterKey]:
+        """All keys."""
+        with self._translated():
+            found = await self._read_all(_KEYS)
+        return {int(name): decode_key(data) for name, data in found.items()}
+
+    async def add(self, ident: str, token: StoredToken) -> None:
+        """Keep a token."""
+        with self._translated(), contextlib.suppress(NodeExistsError):
+            await (await self._open()).create(f"{_TOKENS}/{ident}", encode(token))
+
+    async def get(self, ident: str) -> StoredToken | None:
+        """What is kept."""
+        with self._translated(), contextlib.suppress(NoNodeError):
+            znode = await (await self._open_now()).get(f"{_TOKENS}/{ident}")
+            return decode_token(znode.data)
+        return None
+
+    async def replace(self, ident: str, token: StoredToken) -> bool:
+        """Keep this instead."""
+        with self._translated(), contextlib.suppress(NoNodeError):
+            await (await self._open()).set(f"{_TOKENS}/{ident}", encode(token))
+            return True
+        return False
+
+    async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
+        """Forget it."""
+        path, version = f"{_TOKENS}/{ident}", None
+        with self._translated(), contextlib.suppress(NoNodeError, BadVersionError):
+            session = await self._open()
+            if only is not None:
+                znode = await session.get(path)
+                if decode_token(znode.data) != only:
+                    return False
+                version = znode.version
+            await session.delete(path, version)
+            return True
+        return False
+
+    async def all(self) -> Mapping[str, StoredToken]:
+        """All tokens."""
+        with self._translated():
+            found = await self._read_all(_TOKENS)
+        return {ident: decode_token(data) for ident, data in found.items()}
+
+    async def _read_all(self, parent: str) -> dict[str, bytes]:
+        """The data of those below `parent`, but for what is removed meanwhile."""
+        session = await self._open_now()
+        found = {}
+        for name in await session.children(parent):
+            with contextlib.suppress(NoNodeError):
+                found[name] = (await session.get(f"{parent}/{name}")).data
+        return found

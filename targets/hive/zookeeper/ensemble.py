@@ -1,0 +1,84 @@
+"""The nodes `zk1..n` where they are a real ensemble, of the Debian package `zookeeper` on Java.
+
+All data of a server are in `{data}`, which lies on a disk of the harness's own where power is cut.
+A server binds the addresses by which it names itself in its configuration, and tells others of the
+one for elections. So in processes that one is its own, and elections go past cuts among servers;
+what a leader and its followers say to each other does not, so that a leader that is cut off from
+them leads nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from harness.cluster import NodeSpec, ReadyPort
+
+__all__ = ["CLIENT_ENVIRONMENT", "CLIENT_PORT", "IMAGE", "JAR", "ensemble_nodes"]
+
+CLIENT_PORT: Final = 2181
+_QUORUM_PORT: Final = 2888
+_ELECTION_PORT: Final = 3888
+CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
+"""Of metastores: naming the client brings it into their containers."""
+IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
+JAR: Final = "/usr/share/java/zookeeper.jar"
+_CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
+_CONFIGURATION: Final = f"""
+tickTime=500
+initLimit=20
+syncLimit=6
+dataDir={{data}}/zookeeper
+clientPort={{port:{CLIENT_PORT}}}
+clientPortAddress={{host}}
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+"""
+_HEAP_MIB: Final = 64
+_LOG_KIB: Final = 1024
+"""What a log of transactions takes at first; by default 64 MiB."""
+
+
+def ensemble_nodes(names: Sequence[str]) -> list[NodeSpec]:
+    """Declare servers of these names, all of which vote."""
+    return [_node(number, names) for number in range(1, len(names) + 1)]
+
+
+def _node(number: int, names: Sequence[str]) -> NodeSpec:
+    servers = "".join(
+        f"server.{other}={_address(name, is_self=other == number)}\n"
+        for other, name in enumerate(names, start=1)
+    )
+    return NodeSpec(
+        name=names[number - 1],
+        role="zk",
+        ports=(CLIENT_PORT, _QUORUM_PORT, _ELECTION_PORT),
+        dockerfile=IMAGE,
+        files={"zoo.cfg": _CONFIGURATION + servers, "myid": f"{number}\n"},
+        setup=(
+            ("mkdir", "{data}/zookeeper"),
+            ("cp", "{files}/myid", "{data}/zookeeper/myid"),
+        ),
+        command=(
+            *("java", "-cp", _CLASSPATH, f"-Xmx{_HEAP_MIB}m", "-XX:+UseSerialGC"),
+            *("-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"),
+            *(
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                "-Dzookeeper.jmx.log4j.disable=true",
+            ),
+            f"-Dzookeeper.preAllocSize={_LOG_KIB}",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            "{files}/zoo.cfg",
+        ),
+        ready=ReadyPort(CLIENT_PORT),
+        faulty_disk=True,
+        debian_package="zookeeper",
+        instead="--zookeeper node",
+    )
+
+
+def _address(name: str, *, is_self: bool) -> str:
+    if is_self:
+        return f"{{host}}:{{port:{_QUORUM_PORT}}}:{{port:{_ELECTION_PORT}}}"
+    return f"{{host:{name}}}:{_QUORUM_PORT}:{_ELECTION_PORT}"

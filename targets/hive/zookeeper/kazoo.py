@@ -1,0 +1,167 @@
+"""A session with a real ensemble, over kazoo: the second implementation of the protocol.
+
+kazoo has threads of its own, which find a server that answers, and a new session where one has
+expired. A call waits for that, and then for its answer, as long as it may, and is lost then: a
+write may have been done, or may yet be. Nothing here is imported in simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging  # determinism: real only
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.env import Address, Env
+from harness.errors import UsageError
+from targets.hive.zookeeper.protocol import (
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    Znode,
+    check_path,
+    error_of,
+)
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+__all__ = ["KazooZooKeeper", "require_kazoo"]
+
+_FENCE: Final = "/harness-fence"
+_RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+_ANY_VERSION: Final = -1
+_quiet: Final = logging.getLogger("kazoo")
+_quiet.setLevel(logging.CRITICAL)
+
+
+def require_kazoo() -> None:
+    """Raise `UsageError` where kazoo is not installed."""
+    try:
+        import kazoo.client  # noqa: F401 - whether it can be
+    except ImportError as error:
+        raise UsageError(
+            f"an ensemble of ZooKeeper needs kazoo, which does not load here: {error}; "
+            "install catalog-harness[hive], or use --zookeeper node"
+        ) from error
+
+
+class KazooZooKeeper:
+    """See `targets.hive.zookeeper.protocol.ZooKeeper`."""
+
+    def __init__(
+        self,
+        env: Env,
+        servers: Sequence[Address],
+        *,
+        answer_s: float = 5.0,
+        session_s: float = 3.0,
+    ) -> None:
+        """A call waits `answer_s` for its answer, with all it takes to find a server.
+
+        A server that is silent for two thirds of `session_s` is left for another one.
+        """
+        self._env = env
+        self._servers = servers
+        self._answer_s = answer_s
+        self._session_s = session_s
+        self._client: KazooClient | None = None
+        self._connected = asyncio.Event()
+
+    async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
+        """A new znode."""
+        return str(await self._do("create", path, data, sequence=sequential))
+
+    async def get(self, path: str) -> Znode:
+        """What is there."""
+        data, stat = await self._do("get", path)
+        return Znode(data, stat.version)
+
+    async def set(self, path: str, data: bytes, version: int | None = None) -> int:
+        """Other data."""
+        stat = await self._do("set", path, data, _ANY_VERSION if version is None else version)
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """Remove it."""
+        await self._do("delete", path, _ANY_VERSION if version is None else version)
+
+    async def children(self, path: str) -> Sequence[str]:
+        """The names of those below it."""
+        return sorted(await self._do("get_children", path))
+
+    async def fence(self) -> None:
+        """A write, which the server that this session reads from has when it is answered.
+
+        ZooKeeper's own `sync` asks the leader alone, who may have been replaced without knowing it
+        (ZOOKEEPER-2136).
+        """
+        try:
+            await self.set(_FENCE, b"")
+        except NoNodeError:
+            try:
+                await self.create(_FENCE, b"")
+            except NodeExistsError:
+                await self.set(_FENCE, b"")
+
+    def close(self) -> None:
+        """End the session, without a wait for its end."""
+        client, self._client = self._client, None
+        if client is not None:
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(None, _stop, client)  # determinism: real only
+
+    # --- calls -------------------------------------------------------------------------------
+
+    async def _do(self, name: str, path: str, *args: Any, **options: Any) -> Any:
+        """What a call answers. Raises the protocol's errors."""
+        check_path(path, is_prefix=bool(options.get("sequence")))
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await self._answer(name, path, *args, **options)
+        except TimeoutError as error:
+            raise ConnectionLossError(f"no answer within {self._answer_s:g} s") from error
+
+    async def _answer(self, name: str, path: str, *args: Any, **options: Any) -> Any:
+        from kazoo.exceptions import KazooException
+
+        client, loop, done = self._started(), asyncio.get_running_loop(), asyncio.Event()
+        await self._connected.wait()
+        asked = getattr(client, f"{name}_async")(path, *args, **options)
+        asked.rawlink(lambda _: loop.call_soon_threadsafe(done.set))
+        await done.wait()
+        try:
+            return asked.get(block=False)
+        except KazooException as error:
+            message = f"KeeperErrorCode = {type(error).__name__} for {path}"
+            raise error_of(getattr(error, "code", None), message) from error
+
+    def _started(self) -> KazooClient:
+        """The client, which connects by itself from the first call on."""
+        if self._client is None:
+            from kazoo.client import KazooClient
+
+            ends = [self._env.endpoint(server) for server in self._servers]
+            self._client = KazooClient(
+                hosts=",".join(f"{host}:{port}" for host, port in ends),
+                timeout=self._session_s,
+                connection_retry=_RETRY,
+                logger=_quiet,
+            )
+            loop = asyncio.get_running_loop()
+            self._client.add_listener(
+                lambda state: loop.call_soon_threadsafe(self._on_state, str(state))
+            )
+            self._client.start_async()
+        return self._client
+
+    def _on_state(self, state: str) -> None:
+        if state == "CONNECTED":
+            self._connected.set()
+        else:
+            self._connected.clear()
+
+
+def _stop(client: KazooClient) -> None:
+    client.stop()
+    client.close()

@@ -1,0 +1,96 @@
+"""The node `zk1`: a small ZooKeeper of ours, one server that does one call after another.
+
+A write is answered once all znodes are on its disk again (`targets.kudu.checked_file`): they are
+few. So whatever anybody reads is durable, and every read is of the present. `config`: `port`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Conn, Env
+from harness.errors import UsageError
+from targets.hive.wire import serve
+from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
+from targets.hive.zookeeper.remote import Reply
+from targets.hive.zookeeper.tree import Tree
+from targets.kudu import checked_file
+
+__all__ = ["ZooKeeperConfig", "main"]
+
+_PATH: Final = "znodes"
+_MAGIC: Final = b"HIVEZK01"
+_call: Final = msgspec.msgpack.Decoder(Call)
+_BAD_ARGUMENTS: Final = -8
+SESSIONS_MAX: Final = 60
+"""As `maxClientCnxns`."""
+
+
+class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the node is told at its start."""
+
+    port: int
+
+
+class _Server:
+    """The znodes, and the file that they are in."""
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._alone = asyncio.Lock()
+        self.tree = Tree()
+
+    async def open(self) -> None:
+        """Recover. Raises `DamagedFileError`."""
+        try:
+            body = await checked_file.read(self._env.disk, _PATH, _MAGIC)
+        except FileNotFoundError:
+            return
+        self.tree = Tree.decode(body)
+
+    async def answer(self, body: msgspec.Raw) -> Reply:
+        """One call."""
+        try:
+            call = _call.decode(body)
+        except msgspec.MsgspecError as error:
+            return Reply(None, _BAD_ARGUMENTS, f"not a call: {error}")
+        async with self._alone:
+            try:
+                answer = self.tree.apply(call)
+            except ZooKeeperError as error:
+                return Reply(None, error.code, str(error))
+            if not isinstance(call, Get | Children):
+                await checked_file.write(self._env.disk, _PATH, _MAGIC, self.tree.encode())
+        return Reply(answer)
+
+
+async def main(env: Env, config: dict[str, Any]) -> None:
+    """Run the server until it is cancelled. Raises `UsageError` for a bad `config`."""
+    try:
+        settings = msgspec.convert(config, ZooKeeperConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"bad configuration of ZooKeeper: {error}") from error
+    server = _Server(env)
+    await server.open()
+    sessions = 0
+
+    async def converse(conn: Conn) -> None:
+        nonlocal sessions
+        if sessions >= SESSIONS_MAX:
+            conn.close()
+            return
+        sessions += 1
+        try:
+            await serve(conn, server.answer)
+        finally:
+            sessions -= 1
+
+    listener = await env.net.listen(settings.port, converse)
+    env.event("zookeeper-started", znodes=len(server.tree))
+    try:
+        await asyncio.get_running_loop().create_future()  # until the node is stopped
+    finally:
+        listener.close()

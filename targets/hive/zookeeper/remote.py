@@ -1,0 +1,95 @@
+"""A session with our small ZooKeeper, over the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Address, Env
+from targets.hive.wire import Channel, ChannelError
+from targets.hive.zookeeper.protocol import (
+    Call,
+    Children,
+    ConnectionLossError,
+    Create,
+    Delete,
+    Get,
+    SetData,
+    Znode,
+    error_of,
+)
+
+__all__ = ["RemoteZooKeeper", "Reply"]
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """What a call answered, or its error as code and text."""
+
+    answer: Any = None
+    code: int = 0
+    message: str = ""
+
+
+_reply: Final = msgspec.msgpack.Decoder(Reply)
+
+
+class RemoteZooKeeper:
+    """See `targets.hive.zookeeper.protocol.ZooKeeper`: a connection, which is made when needed."""
+
+    def __init__(
+        self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
+    ) -> None:
+        """A connection that gives no answer for `answer_s` is given up."""
+        self._env = env
+        self._address = address
+        self._connect_s = connect_s
+        self._answer_s = answer_s
+        self._channel: Channel | None = None
+        self._alone = asyncio.Lock()
+
+    async def _do(self, call: Call) -> Any:
+        try:
+            async with self._alone:
+                if self._channel is None or self._channel.broken:
+                    self._channel = await Channel.open(
+                        self._env, self._address, timeout_s=self._connect_s
+                    )
+                raw = await self._channel.call(call, timeout_s=self._answer_s)
+        except ChannelError as error:
+            raise ConnectionLossError(str(error)) from error
+        reply = _reply.decode(raw)
+        if reply.code:
+            raise error_of(reply.code, reply.message)
+        return reply.answer
+
+    async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
+        """A new znode."""
+        return str(await self._do(Create(path, data, sequential)))
+
+    async def get(self, path: str) -> Znode:
+        """What is there."""
+        return Znode(*await self._do(Get(path)))
+
+    async def set(self, path: str, data: bytes, version: int | None = None) -> int:
+        """Other data."""
+        return int(await self._do(SetData(path, data, version)))
+
+    async def delete(self, path: str, version: int | None = None) -> None:
+        """Remove it."""
+        await self._do(Delete(path, version))
+
+    async def children(self, path: str) -> Sequence[str]:
+        """The names of those below it."""
+        names: list[str] = await self._do(Children(path))
+        return names
+
+    async def fence(self) -> None:
+        """Nothing: one server answers from the present."""
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._channel is not None:
+            self._channel.close()

@@ -1,0 +1,193 @@
+"""`harness fetch hive`: the list, the hashes, and what is said where something lacks."""
+
+import hashlib
+import os
+import tarfile
+
+import pytest
+
+from harness.cli import main
+from harness.cli.case_options import (
+    case_from,
+    parse_case_options,
+    parse_target_options,
+    target_case_from,
+)
+from harness.cli.parser import Parser
+from harness.errors import InfrastructureError, UsageError
+from harness.options import with_defaults
+from harness.planning import plan_case
+from harness.plugins import TargetSettings
+from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
+from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
+from targets.hive import HiveTarget
+
+MAVEN = """#!/bin/sh
+into=$(sed -n 's|.*<outputDirectory>\\(.*\\)</outputDirectory>.*|\\1|p' "$3")
+cp "$REPOSITORY"/* "$into"
+"""
+JAVAC = """#!/bin/sh
+while [ "$1" != -d ]; do shift; done
+mkdir -p "$2"
+echo compiled > "$2/EventLog.class"
+"""
+JAVA = """#!/bin/sh
+echo 'openjdk version "17.0.1"' >&2
+"""
+
+
+def program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def maven(tmp_path, monkeypatch):
+    """A Maven that brings two files, which the list names; returns their folder."""
+    repository, programs = tmp_path / "repository", tmp_path / "bin"
+    for folder in (repository, programs, tmp_path / "cache"):
+        folder.mkdir()
+    for name, text in (("mvn", MAVEN), ("javac", JAVAC), ("java", JAVA)):
+        program(programs / name, text)
+    inner = tmp_path / "schema.sql"
+    inner.write_text("create table x ();\n")
+    archive = repository / f"{ARCHIVE}-4.0.1-bin.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(inner, "metastore-4.0.1/scripts/schema.sql")
+    (repository / "avro-1.7.7.jar").write_bytes(b"a jar")
+    lock = "# the list\n" + "".join(
+        f"{coordinates} {hashlib.sha256((repository / file).read_bytes()).hexdigest()}\n"
+        for coordinates, file in (
+            (f"org.apache.hive:{ARCHIVE}:4.0.1:tar.gz:bin", archive.name),
+            ("org.apache.avro:avro:1.7.7:jar", "avro-1.7.7.jar"),
+        )
+    )
+    path = tmp_path / "artefacts.lock"
+    path.write_text(lock)
+    monkeypatch.setattr(artefacts, "_LOCK", path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("REPOSITORY", str(repository))
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return repository
+
+
+def test_the_list_pins_every_file():
+    wanted = lock_of(lock_text())
+    assert [each.name for each in wanted if each.name == ARCHIVE] == [ARCHIVE]
+    assert {len(each.sha256) for each in wanted} == {64}
+    assert len({each.file for each in wanted}) == len(wanted) > 90
+    assert lock_of("# x\ng:n:1:jar:linux abc\n") == (
+        Artefact("g", "n", "1", "jar", "linux", "abc"),
+    )
+    assert lock_of("g:n:1:jar:linux abc")[0].file == "n-1-linux.jar"
+
+
+def test_what_is_fetched_is_whole_and_is_fetched_once(maven, capsys):
+    assert main(["fetch", "hive"]) == 0
+    place = require()
+    assert capsys.readouterr().out == f"{place}\n"
+    assert (place / "hive" / "scripts" / "schema.sql").read_text() == "create table x ();\n"
+    assert [path.name for path in (place / "hadoop").iterdir()] == ["avro-1.7.7.jar"]
+    assert (place / "listener" / "EventLog.class").is_file()
+    for path in maven.iterdir():
+        path.unlink()
+    assert main(["fetch", "hive"]) == 0  # nothing is asked for
+    assert [path.name for path in place.parent.iterdir()] == [place.name]
+
+
+def test_another_file_is_refused_and_leaves_nothing(maven):
+    (maven / "avro-1.7.7.jar").write_bytes(b"another jar")
+    with pytest.raises(InfrastructureError, match=r"avro-1\.7\.7\.jar has the SHA-256"):
+        fetching.fetch(print)
+    assert list(artefacts.folder().parent.iterdir()) == []
+    (maven / "avro-1.7.7.jar").unlink()
+    with pytest.raises(InfrastructureError, match="brought no avro"):
+        fetching.fetch(print)
+
+
+def test_another_list_is_fetched_anew(maven):
+    fetching.fetch(print)
+    lock = artefacts._LOCK
+    lock.write_text(lock.read_text() + "# changed\n")
+    with pytest.raises(UsageError, match="those of another version"):
+        require()
+    fetching.fetch(print)
+    require()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("mvn", "#!/bin/sh\necho '[ERROR] no route to host'\nexit 1\n", "no route to host"),
+        ("javac", "#!/bin/sh\necho 'cannot find symbol'\nexit 1\n", "cannot find symbol"),
+        ("java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n", "Hive needs 17 or newer"),
+    ],
+)
+def test_what_fails_is_quoted(maven, tmp_path, name, text, words):
+    del maven
+    program(tmp_path / "bin" / name, text)
+    with pytest.raises(InfrastructureError, match=words):
+        fetching.fetch(print)
+    assert list(artefacts.folder().parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "package"), [("mvn", "maven"), ("javac", "openjdk-17-jdk")])
+def test_what_lacks_is_named_with_its_package(maven, tmp_path, monkeypatch, name, package):
+    del maven
+    (tmp_path / "bin" / name).unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(InfrastructureError, match=package):
+        fetching.fetch(print)
+
+
+def test_the_target_says_how_to_get_what_it_needs(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    target = ApacheHiveTarget()
+    options = with_defaults("target", target.name, target.options, {})
+    settings = TargetSettings(profile="hive4", bugs=(), options=options)
+    with pytest.raises(UsageError, match="harness fetch hive"):
+        target.nodes(settings)
+    monkeypatch.setattr("targets.apache_hive.target._LIBRARIES", ("no_such_library",))
+    with pytest.raises(UsageError, match=r"catalog-harness\[hive\]"):
+        target.nodes(settings)
+
+
+def test_the_profile_is_hive4_unless_another_is_asked_for():
+    def profile(*words):
+        return case_from(parse_case_options(Parser(prog="t"), ["--target", *words]), 1).profile
+
+    def stands_with(*words):
+        parsed = parse_target_options(Parser(prog="t"), ["--target", *words])
+        return target_case_from(parsed, 1).profile
+
+    for asked in (profile, stands_with):
+        assert asked("apache-hive") == "hive4"
+        assert asked("apache-hive", "--profile", "strict") == "strict"
+        assert asked("hive") == "strict"
+
+
+def test_tokens_are_refused_for_want_of_kerberos():
+    words = ["--target", "apache-hive", "--workload", "hms-tokens"]
+    parsed = parse_case_options(Parser(prog="t"), words)
+    with pytest.raises(UsageError, match="need Kerberos"):
+        plan_case(case_from(parsed, 1), None)
+
+
+def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
+    target = ApacheHiveTarget()
+    options = with_defaults("target", target.name, target.options, {})
+
+    def permits(profile):
+        settings = TargetSettings(profile=profile, bugs=(), options=options)
+        return {permit.name for permit in target.permits(settings)}
+
+    assert permits("strict") == {"no-kdc"}
+    assert {"drop-twice", "drop-missed", "torn-get"} <= permits("hive4")
+    ours = {option.name for option in HiveTarget.options}
+    assert {option.name for option in target.options} < ours
+
+
+def test_nothing_else_can_be_fetched(capsys):
+    assert main(["fetch", "oracle"]) == 254
+    assert "hive" in capsys.readouterr().err

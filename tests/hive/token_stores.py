@@ -1,0 +1,101 @@
+"""What every store of tokens does, whatever keeps it: one test a promise.
+
+Each is a coroutine of two stores, as two metastores have them open; of the store in memory, which
+nobody shares, both are the same. `CASES` lists them; whoever has a store runs them all.
+"""
+
+import asyncio
+
+from targets.hive.tokens.store import MasterKey, StoredToken
+
+CASES = []
+ONE, OTHER = StoredToken(1000, "p1"), StoredToken(2000, "p2")
+IDENT = "alice:yarn:1:2:3:4"
+
+
+def case(body):
+    CASES.append(body)
+    return body
+
+
+@case
+async def test_a_token_is_seen_by_everybody_until_it_is_removed(here, there):
+    assert await there.get(IDENT) is None
+    assert await there.all() == {}
+    await here.add(IDENT, ONE)
+    assert await there.get(IDENT) == ONE
+    assert await there.all() == {IDENT: ONE}
+    assert await there.remove(IDENT)
+    assert await here.get(IDENT) is None
+    assert not await here.remove(IDENT)
+    assert await here.all() == {}
+
+
+@case
+async def test_what_is_kept_is_not_added_over(here, there):
+    await here.add(IDENT, ONE)
+    await there.add(IDENT, OTHER)
+    assert await here.get(IDENT) == ONE
+
+
+@case
+async def test_only_what_is_there_is_replaced(here, there):
+    assert not await here.replace(IDENT, ONE)
+    assert await there.get(IDENT) is None
+    await here.add(IDENT, ONE)
+    assert await there.replace(IDENT, OTHER)
+    assert await here.get(IDENT) == OTHER
+    assert await here.replace(IDENT, OTHER)
+    await there.remove(IDENT)
+    assert not await here.replace(IDENT, ONE)
+
+
+@case
+async def test_what_has_changed_is_not_removed_as_what_it_was(here, there):
+    await here.add(IDENT, ONE)
+    await there.replace(IDENT, OTHER)
+    assert not await here.remove(IDENT, only=ONE)
+    assert await there.get(IDENT) == OTHER
+    assert await here.remove(IDENT, only=OTHER)
+    assert not await here.remove(IDENT, only=OTHER)
+    assert await there.get(IDENT) is None
+
+
+@case
+async def test_of_many_at_once_one_removes_and_none_is_lost(here, there):
+    await here.add(IDENT, ONE)
+    both = (here, there)
+    removed = await asyncio.gather(*(both[n % 2].remove(IDENT) for n in range(6)))
+    assert sum(removed) == 1
+    tokens = {f"{IDENT}{n}": StoredToken(n, "p") for n in range(8)}
+    adding = (both[n % 2].add(*token) for n, token in enumerate(tokens.items()))
+    await asyncio.gather(*adding)
+    for store in both:
+        assert await store.all() == tokens
+
+
+@case
+async def test_a_replacement_and_a_removal_leave_nothing(here, there):
+    for number in range(10):
+        ident = f"{IDENT}{number}"
+        await here.add(ident, ONE)
+        await asyncio.gather(here.replace(ident, OTHER), there.remove(ident))
+        assert await here.get(ident) is None
+
+
+@case
+async def test_keys_are_numbered_by_the_store(here, there):
+    assert await there.keys() == {}
+    keys = [MasterKey(n, f"s{n}") for n in range(4)]
+    first = await here.add_key(keys[0])
+    rest = await asyncio.gather(*(s.add_key(k) for s, k in zip((there, here, there), keys[1:],
+                                                              strict=True)))  # fmt: skip
+    numbers = [first, *rest]
+    assert len({*numbers}) == 4
+    assert first == min(numbers)
+    assert await there.keys() == dict(zip(numbers, keys, strict=True))
+    assert [*await here.keys()] == sorted(numbers)
+    await there.remove_key(first)
+    await there.remove_key(first)
+    assert [*await here.keys()] == sorted(rest)
+    assert await here.add_key(keys[0]) > max(rest)

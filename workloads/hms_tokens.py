@@ -1,0 +1,132 @@
+"""Delegation tokens of metastores: issued, renewed and cancelled here, and used at any metastore.
+
+Few tokens are about at a time, and operations come in bursts on one of them, so that a renewal
+meets the uses of its token. Some uses are of forged tokens, and some renewals are asked for by
+somebody else. The vocabulary is `harness.vocabularies.hms_tokens`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from harness.case import Case
+from harness.generator import Context, Draft, Emit, Generator, Pending, Step
+from harness.ops import Op, OpType
+from harness.plugins import API_VERSION, Option, Request
+from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
+from workloads.contention import BURST_PERCENT, burst_option
+from workloads.mixes import Mix, parse_mix
+
+__all__ = ["KINDS", "HmsTokensWorkload"]
+
+KINDS: Final = tuple(BY_NAME)
+DEFAULT_MIX: Final = "issue=8,renew=20,cancel=5,verify=67"
+OWNERS: Final = ("alice", "bob")
+RENEWER: Final = "yarn"
+STRANGER: Final = "mallory"
+METASTORES_MAX: Final = 840
+"""Metastores are drawn evenly from any number up to eight."""
+TOKENS_MAX: Final = 1000
+FORGED: Final = "alice:yarn:0:0:0:0:forged"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _TokenOps:
+    """An endless generator; `tokens` are those issued last, `left` of a burst on `hot` to come."""
+
+    mix: Mix
+    most: int
+    burst: int
+    false_percent: int
+    tokens: tuple[str, ...] = ()
+    hot: str = ""
+    left: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        """The next operation, drawn from the run's random stream."""
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        rng = ctx.random
+        together = self.left > 0
+        state = self if together else self._next_burst(rng)
+        call = self._call(state.hot, rng)
+        draft = Draft(call.f, call.asked(), process, None, together=together)
+        return Emit(draft, dataclasses.replace(state, left=state.left - 1))
+
+    def update(self, ctx: Context, event: Op) -> Generator:
+        """A token that was issued is used from now on, instead of the oldest one."""
+        del ctx
+        if event.type is not OpType.OK or event.f != Issue.f:
+            return self
+        tokens = (*self.tokens, str(event.value["token"]))[-self.most :]
+        return dataclasses.replace(self, tokens=tokens)
+
+    def _next_burst(self, rng: random.Random) -> _TokenOps:
+        """A burst, or one operation by itself, that is about to begin."""
+        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
+        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        hot = rng.choice(self.tokens) if self.tokens else ""
+        return dataclasses.replace(self, left=left, hot=hot)
+
+    def _call(self, hot: str, rng: random.Random) -> TokenCall:
+        kind = rng.choices([kind for kind, _ in self.mix], [weight for _, weight in self.mix])[0]
+        is_false = rng.randrange(100) < self.false_percent
+        if kind == Issue.f or not hot:
+            return Issue(rng.choice(OWNERS), RENEWER)
+        if kind == Renew.f:
+            return Renew(hot, STRANGER if is_false else RENEWER)
+        if kind == Cancel.f:
+            return Cancel(hot)
+        return Verify(_forged(hot) if is_false else hot, rng.randrange(METASTORES_MAX))
+
+
+def _forged(token: str) -> str:
+    """The same with another password."""
+    return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
+
+
+class HmsTokensWorkload:
+    """Issue, renew and cancel few tokens, and verify them at all metastores."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "hms-tokens"
+    doc: ClassVar[str] = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
+    vocabulary: ClassVar[str] = "hms-tokens"
+    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("tokens", 10, "how many of the newest tokens are used", within=(1, TOKENS_MAX)),
+        Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
+        Option("false-percent", 5, "this share is of forged tokens, or by strangers", (0, 100)),
+        burst_option(6, "operations at once on one token"),
+    )
+    checkers: ClassVar[tuple[str, ...]] = (
+        "hms-tokens",
+        "hms-failover",
+        "liveness",
+        "crash",
+        "stats",
+    )
+
+    def generator(self, case: Case) -> Generator:
+        """Endless random use of tokens."""
+        options = case.workload_options
+        return _TokenOps(
+            mix=parse_mix(str(options["mix"]), KINDS),
+            most=int(options["tokens"]),
+            burst=int(options["burst"]),
+            false_percent=int(options["false_percent"]),
+        )
+
+    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
+        """A token that is issued, and one that is refused: no probe knows what it was answered."""
+        del case
+        return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
+
+    def final(self, case: Case) -> Sequence[Request]:
+        """A token that nobody was given."""
+        del case
+        return (Request.of(Verify(FORGED, 0)),)
