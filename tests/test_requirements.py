@@ -13,7 +13,9 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.mark.parametrize(("demanded", "words"), [("1", "=1, but there is no"), ("", "there is no")])
-@pytest.mark.parametrize("mark", ["docker", "spark", "browser", "etcd", "faketime", "lake", "s3"])
+@pytest.mark.parametrize(
+    "mark", ["docker", "spark", "browser", "etcd", "faketime", "lake", "s3", "hive"]
+)
 def test_a_missing_tool_is_named(monkeypatch, mark, demanded, words):
     variable = requirements.NEEDS[mark][0]
     monkeypatch.setitem(requirements.NEEDS, mark, (variable, lambda: "there is no such tool"))

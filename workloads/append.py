@@ -24,7 +24,7 @@ from harness.ops import Op, OpType, Process
 from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
-from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
@@ -76,8 +76,7 @@ class _AppendOps:
         rng, together = ctx.random, self.left > 0
         left, place = self.left - 1, self.hot
         if not together:
-            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-            left = 1 + rng.randrange(self.burst - 1) if starts else 0
+            left = draw_burst(self.burst, rng) - 1
             place = rng.randrange(len(self.tables))
         burst = dataclasses.replace(following, hot=place, left=left)
         only_reads = ctx.index_of(process) < self.readers

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 from harness.case import Case
 from harness.plugins import Option
 
-__all__ = ["BURST_PERCENT", "READERS", "burst_option", "readers_of"]
+__all__ = ["READERS", "burst_option", "draw_burst", "readers_of"]
 
-BURST_PERCENT: Final = 30
+_BURST_PERCENT: Final = 30
 """How many of the operations that come by themselves begin a burst."""
 READERS: Final = Option(
     "readers", 25, "this share of the clients only reads, in percent", within=(0, 100)
@@ -20,6 +21,12 @@ _BURST_MAX: Final = 1000
 def burst_option(default: int, of: str) -> Option:
     """`--burst`, where a burst is `of` something ("operations at once on one name")."""
     return Option("burst", default, f"bursts of 2 to this many {of}; 1: none", (1, _BURST_MAX))
+
+
+def draw_burst(burst: int, rng: random.Random) -> int:
+    """How many operations come together now: 1, or from 2 to `burst`, drawn from `rng`."""
+    starts = burst > 1 and rng.randrange(100) < _BURST_PERCENT
+    return 2 + rng.randrange(burst - 1) if starts else 1
 
 
 def readers_of(case: Case) -> int:

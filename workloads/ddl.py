@@ -34,7 +34,7 @@ from harness.vocabularies.ddl import (
     Rename,
     call_of,
 )
-from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.mixes import parse_mix
 
 __all__ = [
@@ -120,11 +120,10 @@ class _DdlOps:
 
     def _next_burst(self, rng: random.Random) -> _DdlOps:
         """A burst, or one operation by itself, that is about to begin."""
-        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        left = draw_burst(self.burst, rng)
         hot = rng.randrange(self.names)
         other, gap_ns = None, 0
-        if starts and self.moves and rng.randrange(100) < self.moves and self.names > 1:
+        if left > 1 and self.moves and rng.randrange(100) < self.moves and self.names > 1:
             other = (hot + 1 + rng.randrange(self.names - 1)) % self.names
             left = 2 * left
             gap_ns = MOVE_GAPS_NS[rng.randrange(len(MOVE_GAPS_NS))]

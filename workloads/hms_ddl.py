@@ -27,8 +27,8 @@ from harness.vocabularies.hms import (
     Poll,
     Rename,
 )
-from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
-from workloads.mixes import Mix, parse_mix
+from workloads.contention import READERS, burst_option, draw_burst, readers_of
+from workloads.mixes import Mix, draw_kind, parse_mix
 
 __all__ = ["DATABASES", "KINDS", "HmsDdlWorkload"]
 
@@ -63,7 +63,7 @@ class _HmsOps:
         together = self.left > 0
         state = self if together else self._next_burst(rng)
         only_reads = ctx.index_of(process) < self.readers
-        call = self._call(_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
+        call = self._call(draw_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
         draft = Draft(call.f, call.asked(), process, None, together=together)
         return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
 
@@ -74,8 +74,7 @@ class _HmsOps:
 
     def _next_burst(self, rng: random.Random) -> _HmsOps:
         """A burst, or one operation by itself, that is about to begin."""
-        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        left = draw_burst(self.burst, rng)
         return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
 
     def _call(self, kind: str, hot: int, rng: random.Random) -> HmsCall:
@@ -102,10 +101,6 @@ class _HmsOps:
 def _name(number: int) -> tuple[str, str]:
     """Database and name: the databases take turns, so that half of the renames cross over."""
     return DATABASES[number % len(DATABASES)], f"t{number}"
-
-
-def _kind(mix: Mix, rng: random.Random) -> str:
-    return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
 
 
 class HmsDdlWorkload:

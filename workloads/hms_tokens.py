@@ -17,8 +17,8 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
 from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
-from workloads.contention import BURST_PERCENT, burst_option
-from workloads.mixes import Mix, parse_mix
+from workloads.contention import burst_option, draw_burst
+from workloads.mixes import Mix, draw_kind, parse_mix
 
 __all__ = ["KINDS", "HmsTokensWorkload"]
 
@@ -67,13 +67,12 @@ class _TokenOps:
 
     def _next_burst(self, rng: random.Random) -> _TokenOps:
         """A burst, or one operation by itself, that is about to begin."""
-        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        left = draw_burst(self.burst, rng)
         hot = rng.choice(self.tokens) if self.tokens else ""
         return dataclasses.replace(self, left=left, hot=hot)
 
     def _call(self, hot: str, rng: random.Random) -> TokenCall:
-        kind = rng.choices([kind for kind, _ in self.mix], [weight for _, weight in self.mix])[0]
+        kind = draw_kind(self.mix, rng)
         is_false = rng.randrange(100) < self.false_percent
         if kind == Issue.f or not hot:
             return Issue(rng.choice(OWNERS), RENEWER)

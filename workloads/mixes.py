@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from harness.errors import UsageError
 
-__all__ = ["Mix", "parse_mix"]
+__all__ = ["Mix", "draw_kind", "parse_mix"]
 
 Mix = tuple[tuple[str, int], ...]
+
+
+def draw_kind(mix: Mix, rng: random.Random) -> str:
+    """A kind of operation, by its weight."""
+    return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
 
 
 def parse_mix(text: str, kinds: Sequence[str]) -> Mix:

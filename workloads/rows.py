@@ -30,7 +30,7 @@ from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies import Call
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.rows import Kind, Read, Scan, Write
-from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
@@ -89,8 +89,7 @@ class _RowsOps:
         rng, together = ctx.random, self.left > 0
         left, hot = self.left - 1, self.hot
         if not together:
-            starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-            left = 1 + rng.randrange(self.burst - 1) if starts else 0
+            left = draw_burst(self.burst, rng) - 1
             hot = (rng.randrange(self.tables), rng.randrange(self.keys))
         state = dataclasses.replace(following, hot=hot, left=left)
         call = state.call(rng, reads=ctx.index_of(process) < self.readers)

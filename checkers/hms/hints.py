@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from checkers.hms.reading import MetastoreHistory
 from checkers.hms.words import fields_of
 from checkers.linearizability.models.metastore import MetastoreOperation, MetastoreOutput
 from harness.ops import History
 
-__all__ = ["hinted"]
+__all__ = ["hinted", "logged_twice"]
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
@@ -26,10 +27,8 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
 
     Rows of the log are as `harness.vocabularies.hms.Poll` answers them.
     """
-    snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
-    rows = fields_of(snapshot).get("rows")
-    events = rows.get("events") if isinstance(rows, dict) else None
-    if not isinstance(events, list) or [row[0] for row in events[:1]] != [1]:
+    events = _whole_log(history)
+    if events is None:
         return None
     times = Counter(row[6] for row in events if isinstance(row[6], str))
     # What took effect twice has no place of its own; it did take effect, so it is not left out.
@@ -53,6 +52,21 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
             places.append((ident, len(kept)))
         kept.append(change)
     return _between(kept, sorted(places))
+
+
+def logged_twice(history: History) -> frozenset[str]:
+    """The nonces that the final log has more than once: of changes that took effect twice."""
+    times = Counter(row[6] for row in _whole_log(history) or () if isinstance(row[6], str))
+    return frozenset(nonce for nonce, count in times.items() if count > 1)
+
+
+def _whole_log(history: History) -> list[Any] | None:
+    """The rows of the final log; `None` where it does not go back to the first event."""
+    snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
+    rows = fields_of(snapshot).get("rows")
+    events = rows.get("events") if isinstance(rows, dict) else None
+    is_whole = isinstance(events, list) and [row[0] for row in events[:1]] == [1]
+    return events if is_whole else None
 
 
 def _is_ok(operation: MetastoreOperation) -> bool:

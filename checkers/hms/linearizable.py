@@ -18,9 +18,9 @@ from msgspec.structs import replace as replace_result
 
 from checkers._permitted import permit_rules, permitted_result
 from checkers.history_models.engine import OPERATIONS_MAX, Told, judged
-from checkers.hms.hints import hinted
+from checkers.hms.hints import hinted, logged_twice
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
-from checkers.hms.words import sentence
+from checkers.hms.words import fields_of, sentence
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -122,7 +122,8 @@ class HmsLinearizable:
         able = [name for name in EXPLAINING if name in permits]
         hints = hinted(converted, history)
         growing = [able[:size] for size in range(1, len(able) + 1)]
-        tries = [_Try(allowed, hints) for allowed in growing]
+        twice = logged_twice(history)
+        tries = [_Try(allowed, hints, twice) for allowed in growing]
         tries += [_Try(able), _Try(able, lost=True)] if able else []
         undecided = False
         for each in tries:
@@ -173,7 +174,8 @@ class HmsLinearizable:
 
 
 class _Try(NamedTuple):
-    """How much is allowed. `hints` are the operations as the log of events has them, if it does.
+    """How much is allowed. `hints` are the operations as the log of events has them, if it does,
+    and `twice` the nonces that it has more than once; drops have none.
 
     Without `lost`, only renames that were done come between the steps of an operation: a lost one
     may yet come at any time, and leaves little that is not possible.
@@ -181,6 +183,7 @@ class _Try(NamedTuple):
 
     allowed: Sequence[str]
     hints: Sequence[MetastoreOperation] | None = None
+    twice: frozenset[str] = frozenset()
     lost: bool = False
 
 
@@ -193,8 +196,16 @@ def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation
     return [
         operation if hint is None else _placed(operation, hint)
         for operation in every
-        if (hint := placed.get(operation.id)) is not None or operation.id >= COPY
+        if (hint := placed.get(operation.id)) is not None or _is_twice(converted, each, operation)
     ]
+
+
+def _is_twice(converted: MetastoreHistory, each: _Try, operation: MetastoreOperation) -> bool:
+    """Whether this is a second effect that the log does not deny."""
+    if operation.id < COPY:
+        return False
+    nonce = fields_of(converted.pairs[operation.id - COPY].invoke).get("nonce")
+    return operation.input.f == "drop" or nonce in each.twice
 
 
 def _placed(operation: MetastoreOperation, hint: MetastoreOperation) -> MetastoreOperation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 R = TypeVar("R")
+K = TypeVar("K", bound=enum.StrEnum)
 METASTORE_PORT: Final = 9083
 DATABASE_PORT: Final = 5432
 DATABASE_NODE: Final = "db"
@@ -71,7 +73,9 @@ class Layout:
             Address(f"hms{number}", METASTORE_PORT)
             for number in range(1, options["metastores"] + 1)
         )
-        self.database = self._database(settings)
+        self.database = _real_or_ours(
+            settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
+        )
         usual = Selection.SEQUENTIAL if settings.profile == "strict" else Selection.RANDOM
         given = options["selection"] or usual.value
         if given not in [*Selection]:
@@ -92,7 +96,9 @@ class Layout:
         )
 
         self.token_store = self._token_store(settings)
-        self.zookeeper = self._zookeeper(settings)
+        self.zookeeper = _real_or_ours(
+            settings, "zookeeper", ZooKeeperKind.ENSEMBLE, ZooKeeperKind.NODE
+        )
         self.zookeepers = tuple(
             Address(f"zk{number}", ZOOKEEPER_PORT)
             for number in range(1, self.zookeeper.servers + 1)
@@ -121,28 +127,6 @@ class Layout:
             )
         return StoreKind(given or usual)
 
-    def _zookeeper(self, settings: TargetSettings) -> ZooKeeperKind:
-        """As asked, else a real one wherever programs run."""
-        usual = ZooKeeperKind.ENSEMBLE if _has_programs(settings) else ZooKeeperKind.NODE
-        given = settings.options["zookeeper"] or usual.value
-        if given not in [*ZooKeeperKind]:
-            raise UsageError(
-                f"--zookeeper is {given!r}; it must be one of: {', '.join(ZooKeeperKind)}, or "
-                "leave it out: it is ensemble in processes and containers, and node in simulation"
-            )
-        return ZooKeeperKind(given)
-
-    def _database(self, settings: TargetSettings) -> DatabaseKind:
-        """As asked, else a real one wherever programs run."""
-        usual = DatabaseKind.POSTGRES if _has_programs(settings) else DatabaseKind.STORE
-        given = settings.options["database"] or usual.value
-        if given not in [*DatabaseKind]:
-            raise UsageError(
-                f"--database is {given!r}; it must be one of: {', '.join(DatabaseKind)}, or leave "
-                "it out: it is postgres in processes and containers, and store in simulation"
-            )
-        return DatabaseKind(given)
-
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
@@ -150,9 +134,17 @@ class Layout:
         return max(given, len(self.metastores) - 1)
 
 
-def _has_programs(settings: TargetSettings) -> bool:
-    """Whether programs that are not ours can run there."""
-    return settings.environment not in (None, SIMULATION)
+def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
+    """As asked, else the real one wherever programs that are not ours can run."""
+    kinds = type(real)
+    usual = ours if settings.environment in (None, SIMULATION) else real
+    given = settings.options[option] or usual.value
+    if given not in [*kinds]:
+        raise UsageError(
+            f"--{option} is {given!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
+            f"is {real.value} in processes and containers, and {ours.value} in simulation"
+        )
+    return kinds(given)
 
 
 class HiveSystem:
@@ -226,7 +218,7 @@ class HiveSystem:
         """The rows of the database, what each metastore shows, and the clients' bound.
 
         Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
-        still be carried out. Where that does not end, nothing is said of metastores.
+        still be carried out. Where that does not end, nothing is said of what they show.
         """
         rows, shown = await self._dump(), {}
         for _ in range(LOOKS_MAX):
@@ -236,7 +228,7 @@ class HiveSystem:
             if rows == before:
                 break
         else:
-            shown = {}
+            shown = dict.fromkeys(shown)
         uris = len(self._layout.metastores)
         return {
             "rows": rows,

@@ -22,6 +22,7 @@ from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
 from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
 from targets.hive import HiveTarget
 
+SCHEMA = "scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 MAVEN = """#!/bin/sh
 into=$(sed -n 's|.*<outputDirectory>\\(.*\\)</outputDirectory>.*|\\1|p' "$3")
 cp "$REPOSITORY"/* "$into"
@@ -53,7 +54,7 @@ def maven(tmp_path, monkeypatch):
     inner.write_text("create table x ();\n")
     archive = repository / f"{ARCHIVE}-4.0.1-bin.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
-        tar.add(inner, "metastore-4.0.1/scripts/schema.sql")
+        tar.add(inner, f"metastore-4.0.1/{SCHEMA}")
     (repository / "avro-1.7.7.jar").write_bytes(b"a jar")
     lock = "# the list\n" + "".join(
         f"{coordinates} {hashlib.sha256((repository / file).read_bytes()).hexdigest()}\n"
@@ -87,7 +88,7 @@ def test_what_is_fetched_is_whole_and_is_fetched_once(maven, capsys):
     assert main(["fetch", "hive"]) == 0
     place = require()
     assert capsys.readouterr().out == f"{place}\n"
-    assert (place / "hive" / "scripts" / "schema.sql").read_text() == "create table x ();\n"
+    assert (place / "hive" / SCHEMA).read_text() == "create table x ();\n"
     assert [path.name for path in (place / "hadoop").iterdir()] == ["avro-1.7.7.jar"]
     assert (place / "listener" / "EventLog.class").is_file()
     for path in maven.iterdir():
@@ -167,7 +168,9 @@ def test_the_profile_is_hive4_unless_another_is_asked_for():
         assert asked("hive") == "strict"
 
 
-def test_tokens_are_refused_for_want_of_kerberos():
+def test_tokens_are_refused_for_want_of_kerberos(maven):
+    del maven
+    fetching.fetch(print)  # what lacks is named first, whatever the case asks for
     words = ["--target", "apache-hive", "--workload", "hms-tokens"]
     parsed = parse_case_options(Parser(prog="t"), words)
     with pytest.raises(UsageError, match="need Kerberos"):

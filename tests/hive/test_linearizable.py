@@ -192,6 +192,17 @@ def alter_of_a_renamed_table(*permits):
     return h
 
 
+def rename_to_its_own_name(*permits):
+    h = HmsWriter()
+    h.permitting(*((name, {}) for name in permits))
+    h.done(0, "create", "d.x", "a")
+    h.start(0, "rename", "d.x", "b", "d.x")  # an alter
+    h.done(1, "rename", "d.x", "c", "e.y")
+    h.end(0)
+    h.saw(2, "e.y", "b")
+    return h
+
+
 def get_of_what_comes(*permits):
     h = HmsWriter()
     h.permitting(*((name, {}) for name in permits))
@@ -209,6 +220,7 @@ def get_of_what_comes(*permits):
         (drop_and_rename, DROP_RENAMED),
         (drop_that_missed, DROP_MISSED),
         (alter_of_a_renamed_table, CHANGE_RENAMED),
+        (rename_to_its_own_name, CHANGE_RENAMED),
         (get_of_what_comes, TORN_GET),
         (sent_twice, DDL_TWICE),
     ],

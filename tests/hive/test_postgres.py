@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -124,6 +126,25 @@ def test_a_paused_database_is_given_up_and_serves_again():
         await put(database, table("x"))
 
     with_postgres(body)
+
+
+@in_processes
+def test_a_number_in_the_lock_file_that_is_somebody_elses_by_now_frightens_nobody():
+    user = "postgres" if os.geteuid() == 0 else None
+    with subprocess.Popen(["sleep", "600"], user=user) as other:
+
+        async def body(database, session):
+            await session.cluster.kill("db")
+            lock = session.cluster._node("db").data_folder / "pg" / "postmaster.pid"
+            lines = lock.read_text().splitlines()
+            lock.write_text("\n".join([str(other.pid), *lines[1:]]))
+            await session.cluster.start("db")
+            await answers(database)
+
+        try:
+            with_postgres(body)
+        finally:
+            other.kill()
 
 
 @in_processes

@@ -66,6 +66,7 @@ def test_of_two_drops_at_once_both_are_often_acknowledged():
     with_metastores(body)
 
 
+@pytest.mark.nightly  # what real metastores do is not all known: now and then one is convicted
 @pytest.mark.process
 @pytest.mark.postgres
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The plug-in: nodes, options, groups, and the workload that goes with it."""
 
+import itertools
 import random
 
 import msgspec
@@ -48,7 +49,7 @@ def test_the_database_is_real_wherever_programs_run(environment, monkeypatch):
     assert on_env is (environment in (None, "sim"))
     assert database(database="store").entry is not None
     real = database(database="postgres", fsync=False)
-    assert real.command[0] == "postgres"
+    assert real.user == "postgres"
     assert "fsync = off" in real.files["postgresql.conf"]
     with pytest.raises(UsageError):
         database(database="derby")
@@ -125,6 +126,18 @@ def test_soaks_draw_what_nobody_gave():
 def test_every_nemesis_of_the_target_can_be_planned(nemesis):
     plan = plan_case(case_of(f"--nemesis {nemesis}", 1), SimEnvironment())
     assert plan.case.faults
+
+
+@on(deploy)
+async def test_metastores_are_named_whoever_changes_the_database_meanwhile(hms: Deployed):
+    assert (await hms.system.snapshot())["metastores"] == {"hms1": [], "hms2": []}
+    dump, numbers = hms.system._dump, itertools.count()
+
+    async def changed():
+        return {**await dump(), "number": next(numbers)}
+
+    hms.system._dump = changed
+    assert (await hms.system.snapshot())["metastores"] == {"hms1": None, "hms2": None}
 
 
 @on(deploy)

@@ -22,7 +22,7 @@ def test_the_memory(case):
 
 def on_the_database(case, **options):
     async def body(database, session):
-        both = [DatabaseTokens(Transactions(session.env, database)) for _ in range(2)]
+        both = [DatabaseTokens(session.env, Transactions(session.env, database)) for _ in range(2)]
         await case(*both)
 
     with_store(body, **options)

@@ -22,6 +22,12 @@ TIMES = {
 }
 
 
+def store_of(hms):
+    """What the database keeps, looked at from outside."""
+    env = hms.session.env
+    return DatabaseTokens(env, Transactions(env, hms.system._database))
+
+
 async def issue(hms, node="hms1", owner="alice"):
     return await hms.at(node, api.GetDelegationToken(owner, "yarn"))
 
@@ -124,7 +130,7 @@ def test_a_token_ends_when_it_is_not_renewed_and_at_its_greatest_age(store):
 
 @on(deploy, **TIMES)
 async def test_what_has_expired_is_removed_and_keys_with_it(hms: Deployed):
-    kept = DatabaseTokens(Transactions(hms.session.env, hms.system._database))
+    kept = store_of(hms)
     for _ in range(5):
         await issue(hms)
     assert (len(await kept.all()), len(await kept.keys())) == (5, 1)
@@ -228,7 +234,7 @@ async def test_a_use_goes_to_the_next_metastore_and_one_that_none_answers_says_n
 @on(deploy, bugs=("TOKEN-RENEW-GAP",))
 async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms: Deployed):
     """The first metastore removes the token and loses the database; the second finds nothing."""
-    kept = DatabaseTokens(Transactions(hms.session.env, hms.system._database))
+    kept = store_of(hms)
     lost = 0
     for number in range(12):
         client = hms.new_client()

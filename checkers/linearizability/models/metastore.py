@@ -180,7 +180,8 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
         if input_.idle and all(name != input_.name for name, _ in state):
             yield state
         for other in input_.others:
-            moved = _after(state, input_._replace(name=other))
+            new_name = other if input_.new_name == input_.name else input_.new_name
+            moved = _after(state, input_._replace(name=other, new_name=new_name))
             if moved is not None:
                 yield moved
 

@@ -58,6 +58,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     bugs = bugs_of(settings.profile, settings.bugs)
     servers = [Address(*server) for server in settings.zookeeper]
     store = open_store(
+        env,
         settings.token_store,
         transactions,
         lambda: session_with(env, servers, settings.zookeeper_kind),

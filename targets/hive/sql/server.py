@@ -29,6 +29,7 @@ SEARCH_PATH: Final = ":".join(
         *("/usr/local/bin", "/usr/bin", "/bin"),
     ]
 )
+_SERVER: Final = "postgres -D {data}/pg --config-file={files}/postgresql.conf"
 _CONFIGURATION: Final = """
 listen_addresses = '{host}'
 port = {port:PORT}
@@ -97,7 +98,9 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        command=("postgres", "-D", "{data}/pg", "--config-file={files}/postgresql.conf"),
+        # The server that wrote the lock file is dead, but its number may be somebody else's by now,
+        # of whom a new one would be afraid.
+        command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
         clock_probe=(  # what time it is, as its own clock has it
             *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),

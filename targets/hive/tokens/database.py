@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from harness.env import Env
 from targets.hive.api import MetastoreError
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
@@ -19,22 +20,31 @@ R = TypeVar("R")
 class DatabaseTokens:
     """See `targets.hive.tokens.store.TokenStore`: a transaction of one statement each."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, env: Env, transactions: Transactions) -> None:
+        self._env = env
         self._transactions = transactions
 
     async def _run(self, body: Callable[[Session], Awaitable[R]]) -> R:
         return await self._transactions.run(Isolation.READ_COMMITTED, body)
 
+    async def _write(self, body: Callable[[Session], Awaitable[R]]) -> R:
+        async def run(session: Session) -> R:
+            result = await body(session)
+            self._env.event("change-written", of="tokens")  # and not committed yet
+            return result
+
+        return await self._run(run)
+
     async def add_key(self, key: MasterKey) -> int:
         """Keep a new key; its number."""
         row: Row = {"MASTER_KEY": encode(key).decode()}
-        number = await self._run(lambda session: session.insert(MASTER_KEYS, row))
+        number = await self._write(lambda session: session.insert(MASTER_KEYS, row))
         assert number is not None, "keys have a serial column"
         return number
 
     async def remove_key(self, number: int) -> None:
         """Forget it."""
-        await self._run(lambda session: session.delete(MASTER_KEYS, equal(KEY_ID=number)))
+        await self._write(lambda session: session.delete(MASTER_KEYS, equal(KEY_ID=number)))
 
     async def keys(self) -> Mapping[int, MasterKey]:
         """All keys."""
@@ -45,7 +55,7 @@ class DatabaseTokens:
         """Keep a token."""
         row: Row = {"TOKEN_IDENT": ident, "TOKEN": encode(token).decode()}
         try:
-            await self._run(lambda session: session.insert(TOKENS, row))
+            await self._write(lambda session: session.insert(TOKENS, row))
         except MetastoreError as error:
             if not isinstance(error.__cause__, UniqueKeyError):
                 raise
@@ -60,14 +70,14 @@ class DatabaseTokens:
         """Keep this instead."""
         row: Row = {"TOKEN": encode(token).decode()}
         where = equal(TOKEN_IDENT=ident)
-        return await self._run(lambda session: session.update(TOKENS, row, where)) > 0
+        return await self._write(lambda session: session.update(TOKENS, row, where)) > 0
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
         """Forget it."""
         where = equal(TOKEN_IDENT=ident)
         if only is not None:
             where += equal(TOKEN=encode(only).decode())
-        return await self._run(lambda session: session.delete(TOKENS, where)) > 0
+        return await self._write(lambda session: session.delete(TOKENS, where)) > 0
 
     async def all(self) -> Mapping[str, StoredToken]:
         """All tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
+from harness.env import Env
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.tokens.database import DatabaseTokens
 from targets.hive.tokens.memory import MemoryTokens
@@ -24,13 +25,13 @@ class StoreKind(enum.StrEnum):
 
 
 def open_store(
-    kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
+    env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
     """A store, over the transactions of the metastore or a session with ZooKeeper."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()
         case StoreKind.DB:
-            return DatabaseTokens(transactions)
+            return DatabaseTokens(env, transactions)
         case StoreKind.ZOOKEEPER:
             return ZooKeeperTokens(zookeeper())
