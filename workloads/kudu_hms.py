@@ -37,9 +37,9 @@ from harness.vocabularies.kudu_hms import (
     HiveList,
     HiveRename,
 )
-from workloads.contention import BURST_PERCENT, READERS, burst_option, readers_of
+from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.ddl import check_replicas
-from workloads.mixes import Mix, parse_mix
+from workloads.mixes import Mix, draw_kind, parse_mix
 
 __all__ = ["KuduHmsWorkload"]
 
@@ -81,7 +81,7 @@ class _TwoSidedOps:
         together = self.left > 0
         state = self if together else self._next_burst(rng)
         only_reads = ctx.index_of(process) < self.readers
-        call = self._call(_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
+        call = self._call(draw_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
         draft = Draft(call.f, call.asked(), process, None, together=together)
         return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
 
@@ -92,8 +92,7 @@ class _TwoSidedOps:
 
     def _next_burst(self, rng: random.Random) -> _TwoSidedOps:
         """A burst, or one operation by itself, that is about to begin."""
-        starts = self.burst > 1 and rng.randrange(100) < BURST_PERCENT
-        left = 2 + rng.randrange(self.burst - 1) if starts else 1
+        left = draw_burst(self.burst, rng)
         return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
 
     def _call(self, kind: str, hot: int, rng: random.Random) -> DdlCall | HiveCall:
@@ -128,10 +127,6 @@ def _name(number: int) -> str:
 
 def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
     return Create(name, nonce, ["v0", "v1"], partitions, replicas)
-
-
-def _kind(mix: Mix, rng: random.Random) -> str:
-    return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
 
 
 class KuduHmsWorkload:

@@ -170,9 +170,7 @@ class MetastoreClient:
             return True
         return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
 
-    def _end(
-        self, operation: Operation, kind: OpType, value: Any, error: str | None
-    ) -> Completion:
+    def _end(self, operation: Operation, kind: OpType, value: Any, error: str | None) -> Completion:
         return Completion(kind, value, error, operation.node, tuple(operation.attempts))
 
     # --- calls -------------------------------------------------------------------------------
