@@ -131,8 +131,11 @@ class SystemTablet:
             tuple(record for _, record in sorted(self.tservers.items())),
         )
         if self.hms_events:
-            own = {"hms_event": self.hms_event, "hms_events": tuple(self.hms_events)}
-            image = _HmsSnapshot(**msgspec.structs.asdict(image), **own)
+            image = _HmsSnapshot(
+                **msgspec.structs.asdict(image),
+                hms_event=self.hms_event,
+                hms_events=tuple(self.hms_events),
+            )
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
