@@ -47,7 +47,7 @@ from harness.permits import (
     Permit,
     permits_of,
 )
-from harness.vocabularies.hms import READS
+from harness.vocabularies.hms import MUTATIONS, READS
 
 __all__ = ["EXPLAINING", "HmsLinearizable"]
 
@@ -338,6 +338,15 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
     if states:
         text.append(f"By then: {' or '.join(states[:3])}.")
     core = [index for index in failure.core if index != failure.operation]
+    seen = fields_of(failing.completion).get("nonce") if failing.invoke.f == "get" else None
+    text.extend(
+        f"What it saw is this change: {sentence(pair)}."
+        for index, pair in pairs.items()
+        if pair.invoke.f in MUTATIONS
+        and seen is not None
+        and fields_of(pair.invoke).get("nonce") == seen
+        and index not in core
+    )
     if core:
         small = "" if failure.core_minimal else " (not proven minimal)"
         text.append(f"With these it is a contradiction, whatever the others did{small}:")

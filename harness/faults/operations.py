@@ -26,6 +26,10 @@ async def do_operation(
     what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
 ) -> str | None:
     """Carry it out and say what it did, in words; `None` where it was refused, or took too long."""
+    if asyncio.current_task() is None:
+        # In simulation an event of a node springs its trap outside any task: what waits goes on as
+        # one, and only there may a bound be set.
+        await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):
             if what.name == ROLLING_RESTART:

@@ -125,6 +125,19 @@ def test_a_case_decides_whether_a_majority_may_be_damaged(damage):
     assert judgement.verdict == ("valid" if hit else "unknown"), judgement
 
 
+def test_an_operation_is_done_at_an_event_that_it_waits_for():
+    """An event springs its trap outside any task, where no operation could have a bound."""
+    text = "do rolling-restart on it when event leader group=master"
+    history, judgement = run(text, 1, "kill leader every 3s for 1s")
+    leaders = {(op.time, op.value["node"]) for op in history.facts("leader")}
+    done = [fault for fault in faults_of(history) if fault.targets and fault.nemesis == text]
+    assert done
+    assert {(fault.start, fault.targets[0]) for fault in done} <= leaders
+    ends = [op.value for op in history if op.f == text and op.value["action"] == "heal"]
+    assert [end["bite"]["count"] for end in ends] == [1] * len(done)
+    assert judgement.verdict == "valid", judgement
+
+
 def test_an_event_that_never_comes_is_a_fault_that_missed():
     history, judgement = run("kill it when event no-such-event", 1)
     notes = [op.value["note"] for op in history if op.f.startswith("kill it")]
