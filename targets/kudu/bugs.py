@@ -84,7 +84,7 @@ class Bug(enum.Enum):
         upstream="AlreadyExists is believed, and the roll-back not armed yet: an entry without a "
         "table",
         fixed="open",
-        where=(f"{_HMS}.ddl", f"{_HMS}.repair"),
+        where=(f"{_HMS}.beside", f"{_HMS}.ddl", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 "
             "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
@@ -111,7 +111,7 @@ class Bug(enum.Enum):
         title="a leader that dies between the metastore's create and its own leaves an entry",
         upstream="nobody looks for it; `kudu hms fix` drops it",
         fixed="open",
-        where=(f"{_HMS}.repair",),
+        where=(f"{_HMS}.beside", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 "
             "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
@@ -139,7 +139,7 @@ class Bug(enum.Enum):
         upstream="nothing corrects kudu.master_addresses after a migration, and an alter on a "
         "master with an old list writes that one again",
         fixed="open",
-        where=(f"{_HMS}.masters", f"{_HMS}.repair"),
+        where=(f"{_HMS}.beside", f"{_HMS}.masters", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 --names 12 --masters 1 --spare-masters 2 "
             "--fault 'do add-master on node:m2 at 5s' --fault 'do add-master on node:m3 at 9s'",

@@ -38,8 +38,8 @@ def replies_not_in_snapshot(patch):
     """Snapshots leave out the answers kept for resent requests"""
     original = SystemTablet.restore
 
-    def forgetful(self, data, index):
-        original(self, data, index)
+    async def forgetful(self, data, index):
+        await original(self, data, index)
         self.replies.clear()
 
     patch.setattr(SystemTablet, "restore", forgetful)
@@ -307,8 +307,8 @@ def deleted_forgotten_by_snapshot(patch):
     """Snapshots hold live tables only, so an id may be forgotten"""
     original = SystemTablet.restore
 
-    def living(self, data, index):
-        original(self, data, index)
+    async def living(self, data, index):
+        await original(self, data, index)
         self.tables = {key: table for key, table in self.tables.items() if table.is_live}
 
     patch.setattr(SystemTablet, "restore", living)

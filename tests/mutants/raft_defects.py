@@ -141,6 +141,10 @@ def leader_counts_before_durable(patch):
     patch.setattr(Leader, "advance_commit", hasty)
 
 
+async def _restore_nothing(data, index):
+    """For `StateMachine.restore`."""
+
+
 @mutant("stale-install", "raft")
 def stale_install(patch):
     """An installed snapshot is saved, but the state machine stays as it was until the restart"""
@@ -149,7 +153,7 @@ def stale_install(patch):
     async def stale(self, effect):
         machine = self._applier._machine
         restore = machine.restore
-        machine.restore = lambda data, index: None
+        machine.restore = _restore_nothing
         try:
             return await original(self, effect)
         finally:
@@ -166,7 +170,7 @@ def snapshot_not_restored(patch):
     async def forgetful(self, snapshot):
         machine = self._applier._machine
         restore = machine.restore
-        machine.restore = lambda data, index: None
+        machine.restore = _restore_nothing
         try:
             return await original(self, snapshot)
         finally:
