@@ -12,13 +12,17 @@ import bisect
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from harness.ops import History, OpType, Pair
-from harness.vocabularies import members, rows
+import msgspec
+
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.follower_reads import FRESH
 
-__all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "unbounded_part"]
+__all__ = ["bound_ns", "calls_before", "catalog_part", "is_bounded", "is_late", "unbounded_part"]
 
+_LATE: Final = {"result": "ok", "by": "hive"}
 _OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
+_HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
 _OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 
 
@@ -37,13 +41,15 @@ def bound_ns(pair: Pair) -> int | None:
 
 
 def catalog_part(history: History) -> History:
-    """The history without what is no business of the catalog: rows and members."""
-    return _without(history, _is_elsewhere)
+    """The history without what is no business of the catalog: rows and members. What was changed
+    through Hive may take effect in the catalog at any time after its call, or never.
+    """
+    return _by_hive(_without(history, _is_elsewhere))
 
 
 def unbounded_part(history: History) -> History:
     """That without reads with a bound, for checks that real time by itself decides."""
-    return _without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair))
+    return _by_hive(_without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair)))
 
 
 def _is_elsewhere(pair: Pair) -> bool:
@@ -51,7 +57,36 @@ def _is_elsewhere(pair: Pair) -> bool:
     call = pair.invoke
     if call.f in _OF_ROWS:
         return isinstance(call.value, Mapping) and "table" in call.value
-    return call.f in _OF_MEMBERS
+    return call.f in _OF_MEMBERS or call.f in _HIVE_READS or _was_refused_by_hive(pair)
+
+
+def _was_refused_by_hive(pair: Pair) -> bool:
+    return pair.invoke.f in kudu_hms.IN_KUDU and pair.type is OpType.FAIL
+
+
+def _by_hive(history: History) -> History:
+    """Changes through Hive as changes of unknown outcome in Kudu; what was acknowledged there says
+    so in its value, since it is not lost: Kudu follows in the end.
+    """
+    if not any(op.f in kudu_hms.IN_KUDU for op in history):
+        return history
+    return History(map(_of_unknown_outcome, history), foreign=True)
+
+
+def is_late(pair: Pair) -> bool:
+    """Whether Hive acknowledged it: Kudu follows in the end."""
+    done = pair.completion
+    return done is not None and done.type is OpType.INFO and done.value == _LATE
+
+
+def _of_unknown_outcome(op: Op) -> Op:
+    f = kudu_hms.IN_KUDU.get(op.f)
+    if f is None:
+        return op
+    if op.type is OpType.INVOKE:
+        return msgspec.structs.replace(op, f=f)
+    value = _LATE if op.type is OpType.OK else None
+    return msgspec.structs.replace(op, f=f, type=OpType.INFO, value=value)
 
 
 def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:

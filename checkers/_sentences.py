@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from checkers._catalog_part import is_late
 from checkers.linearizability import Failure, Survivor
 from checkers.linearizability.models.catalog import Catalog
 from harness.errors import listed
@@ -35,6 +36,9 @@ def ops(indices: Iterable[int], *, limit: int = 20) -> str:
 def where(pair: Pair) -> str:
     """`(op 812, get, ...)`: index, kind, when, and who answered."""
     begin, done = pair.invoke, pair.completion
+    if done is not None and is_late(pair):
+        span = f"{seconds(begin.time)}-{seconds(done.time)} s"
+        return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
     if done is None or done.type is OpType.INFO:
         sent = sorted({attempt.node for attempt in done.attempts}) if done else []
         to = f", sent to {', '.join(sent)}" if sent else ""
@@ -105,6 +109,9 @@ def sentence(pair: Pair) -> str:
 
 def _done_by(pair: Pair, verb: str) -> str:
     begin, done = pair.invoke, pair.completion
+    if done is not None and is_late(pair):
+        told = f"by way of Hive, ok there at {seconds(done.time)} s"
+        return f"process {begin.process} had {verb} (op {begin.index}, {told})"
     if done is None or done.type is OpType.INFO:
         return (
             f"process {begin.process} had {verb} (op {begin.index}, from {seconds(begin.time)} s, "

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from checkers._catalog_part import is_late
 from checkers._sentences import ops, sentence
 from checkers.catalog.findings import Findings, fields_of, is_ok, table_words, tried
 from checkers.catalog.permissions import Permissions
@@ -146,7 +147,12 @@ def check_acknowledged(
         )
         _demand(story, row, _Slack(after, repeated), snapshot, findings, permissions)
     unexplained = _unmatched(suspects)
-    findings.excuse(INVARIANT, len(suspects) - len(unexplained))
+    # What Hive acknowledged is not lost, only late: it explains, and excuses nothing.
+    late = sum(map(is_late, deletes))
+    explained = len(suspects) - len(unexplained)
+    for _ in range(min(late, explained)):
+        findings.look(INVARIANT)
+    findings.excuse(INVARIANT, max(0, explained - late))
     for ident in unexplained:
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]

@@ -15,6 +15,8 @@ is not in the table is not judged, and counted as exempt.
 |                                      | fewer servers than replicas asked for                     |
 | EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
 | TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
+| HIVE_METASTORE_ERROR                 | create, rename, delete: after a fault or a change of      |
+|                                      | leader                                                    |
 | UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
 
 What makes a request bad depends on the target's limits. Where they are not Kudu's own, the last
@@ -368,6 +370,12 @@ def _tablets(context: _Context, pair: Pair) -> str | None:
     return None
 
 
+def _metastore(context: _Context, pair: Pair) -> str | None:
+    if pair.invoke.f not in {"create", "rename", "delete"}:
+        return "it asks nothing of the metastore"
+    return None if context.disturbed < _end(pair) else "nothing had disturbed the metastore"
+
+
 TIMELESS: Final = (_never, _replicas)
 """These ask for the request alone: no state of long ago explains such a refusal."""
 OBSERVATIONS: Final = {
@@ -385,5 +393,6 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("EVEN_REPLICATION_FACTOR", ""): _replicas,
     ("ILLEGAL_REPLICATION_FACTOR", ""): _replicas,
     ("TABLET_NOT_RUNNING", ""): _tablets,
+    ("HIVE_METASTORE_ERROR", ""): _metastore,
     ("UNKNOWN_ERROR", "INVALID_ARGUMENT"): _never,
 }

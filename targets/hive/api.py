@@ -37,6 +37,7 @@ __all__ = [
     "GetStatus",
     "GetTable",
     "GetTableMeta",
+    "GetTableObjects",
     "MetaTable",
     "MetastoreError",
     "RenewDelegationToken",
@@ -70,6 +71,10 @@ class MetastoreError(Exception):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
         self.message = message
+
+
+Context = dict[str, str] | msgspec.UnsetType
+"""The environment context of a change; left out where it is empty."""
 
 
 class MetaTable(msgspec.Struct, frozen=True):
@@ -123,10 +128,13 @@ class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
 
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
-    """`request_id` is what the environment context carries for the profile `strict`."""
+    """`request_id` is what the environment context carries for the profile `strict`; `context` is
+    the rest of it, which rules of plug-ins read (`targets.hive.metastore.kudu_rules`).
+    """
 
     table: MetaTable
     request_id: str = ""
+    context: Context = msgspec.UNSET
 
 
 class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
@@ -136,6 +144,7 @@ class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_
     name: str
     table: MetaTable
     request_id: str = ""
+    context: Context = msgspec.UNSET
 
 
 class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_context"):
@@ -144,6 +153,7 @@ class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_co
     database: str
     name: str
     request_id: str = ""
+    context: Context = msgspec.UNSET
 
 
 class GetTable(msgspec.Struct, frozen=True, tag="get_table_req"):
@@ -161,6 +171,13 @@ class GetAllTables(msgspec.Struct, frozen=True, tag="get_all_tables"):
 
 class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
     """Answers [database, name] of all tables of all databases, sorted."""
+
+
+class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
+    """Answers those of these tables that are there, whole."""
+
+    database: str
+    names: tuple[str, ...]
 
 
 class GetCurrentEventId(msgspec.Struct, frozen=True, tag="get_current_notificationEventId"):
@@ -218,6 +235,7 @@ ApiCall = (
     | GetTable
     | GetAllTables
     | GetTableMeta
+    | GetTableObjects
     | GetCurrentEventId
     | GetNextEvents
     | GetEventsCount

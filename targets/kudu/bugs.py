@@ -21,6 +21,7 @@ from targets.ledger import Find, Row, switched_on
 __all__ = ["BUGS", "FLAGS", "PROFILES", "Bug", "bugs_of"]
 
 _MASTER: Final = "targets.kudu.master"
+_HMS: Final = "targets.kudu.hms"
 LEGACY: Final = ("legacy",)
 STILL: Final = ("legacy", "modern")
 
@@ -57,6 +58,94 @@ class Bug(enum.Enum):
         topic="P7",
         where=(f"{_MASTER}.ddl",),
         find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
+    )
+
+    CREATE_HMS_GHOST = Row(
+        title="a create of unknown fate is rolled back in the metastore",
+        upstream="its write fails since another leads, the entry is dropped, and the write commits "
+        "later: a table without an entry, until the next leader reads of the drop and deletes it",
+        fixed="open",
+        where=(f"{_HMS}.ddl",),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 20 --concurrency 20 --readers 40 "
+            "--mix create=50,delete=10,get=20,list=20 --names 12 "
+            "--fault 'shape members to node:m1 delay=100ms at 1s for 22s' "
+            "--fault 'shape members to node:m2 delay=100ms at 1s for 22s' "
+            "--fault 'shape members to node:m3 delay=100ms at 1s for 22s' "
+            "--fault 'do step-down on leader at 4s' --fault 'do step-down on leader at 7s' "
+            "--fault 'do step-down on leader at 10s' --fault 'do step-down on leader at 13s' "
+            "--fault 'do step-down on leader at 16s'",
+            "linearizable-catalog",
+            2,
+        ),
+    )
+    HMS_CREATE_RETRY = Row(
+        title="a create in the metastore is sent again after a lost answer, and refused by itself",
+        upstream="AlreadyExists is believed, and the roll-back not armed yet: an entry without a "
+        "table",
+        fixed="open",
+        where=(f"{_HMS}.ddl", f"{_HMS}.repair"),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 15 "
+            "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
+            "--fault 'cut node:hms1 to it when event hms-creating nth=15 for 3s'",
+            "kudu-hms",
+            1,
+        ),
+    )
+    HMS_EXLEADER_ACK = Row(
+        title="a drop or rename through the metastore is acknowledged by who leads no more",
+        upstream="a poll of the log on a master that lost its leadership returns OK without doing "
+        "anything: the next leader shows the old name until it polls (suspected)",
+        fixed="open",
+        where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 20 "
+            "--fault 'cut it from members when event hms-changed nth=10 for 4s' "
+            "--fault 'cut follower from role:hms when event hms-changed nth=10 for 8s'",
+            "linearizable-catalog",
+            3,
+        ),
+    )
+    HMS_ORPHAN = Row(
+        title="a leader that dies between the metastore's create and its own leaves an entry",
+        upstream="nobody looks for it; `kudu hms fix` drops it",
+        fixed="open",
+        where=(f"{_HMS}.repair",),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 15 "
+            "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
+            "--fault 'kill it when event hms-created nth=15 for 3s'",
+            "kudu-hms",
+            1,
+        ),
+    )
+    KUDU_2475 = Row(
+        title="an event of the metastore's log that cannot be carried out is passed over",
+        upstream="the listener logs the error and goes on: a rename onto a name that a create has "
+        "reserved is lost, and acknowledged",
+        fixed="open",
+        where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 20 "
+            "--mix create=30,hive-rename=20,hive-drop=10,delete=5,rename=5,get=10,list=5 "
+            "--fault 'shape members from leader delay=100ms jitter=20ms at 2s for 20s'",
+            "kudu-hms",
+            3,
+        ),
+    )
+    STALE_MASTER_ADDRS = Row(
+        title="entries name the masters that the leader was started with",
+        upstream="nothing corrects kudu.master_addresses after a migration, and an alter on a "
+        "master with an old list writes that one again",
+        fixed="open",
+        where=(f"{_HMS}.masters", f"{_HMS}.repair"),
+        find=Find(
+            "--hms --workload kudu-hms --time-limit 15 --names 12 --masters 1 --spare-masters 2 "
+            "--fault 'do add-master on node:m2 at 5s' --fault 'do add-master on node:m3 at 9s'",
+            "kudu-hms",
+            1,
+        ),
     )
 
     ALTER_REPLY = Row(

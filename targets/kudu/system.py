@@ -32,9 +32,10 @@ from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
-from targets.kudu.client import KuduClient, RetryPolicy
+from targets.kudu.client import KuduClient, RetryPolicy, TwoSidedClient
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
+from targets.kudu.hms.beside import Beside, HmsLayout
 from targets.kudu.master.records import SYSTEM_TABLET_ID
 from targets.kudu.raft.messages import LeaderStepDownRequest, LeaderStepDownResponse
 from targets.kudu.rpc import RpcClient, RpcError
@@ -87,7 +88,11 @@ class Layout:
         self.bugs = bugs_of(settings.profile, settings.bugs)
         # To send a mutation again is sound only where it is promised to happen exactly once.
         once = Bug.KUDU_1537 not in PROFILES[settings.profile]
-        self.resend_percent: int = options["resend"] if once else 0
+        self.hms = HmsLayout(settings) if options.get("hms") else None
+        """The metastores beside the masters. A drop or rename that goes by them has no request id
+        in Kudu: what carries it out is the metastore's event.
+        """
+        self.resend_percent: int = options["resend"] if once and self.hms is None else 0
         usual = FLAGS[settings.profile]
         self.flags: Flags = parse_flags(options["kudu_flag"], usual)
         changed = options.get("changed_flag", "")
@@ -140,6 +145,7 @@ class KuduSystem:
         self._env = env
         self._layout = layout
         self._rpc = RpcClient(env)
+        self._beside = None if layout.hms is None else Beside(env, layout.hms)
         self._members = tuple(layout.masters)
         """The masters that vote, by the newest configuration that was heard of."""
         self._changing: tuple[str, ...] = ()
@@ -166,13 +172,16 @@ class KuduSystem:
         )
         if Bug.LEADER_PICK in self._layout.bugs:
             policy = dataclasses.replace(policy, first_leader_wins=True)
-        return KuduClient(
+        client = KuduClient(
             self._env,
             RpcClient(self._env, resolve_once=Bug.DNS_ONCE in self._layout.bugs),
             masters=self._layout.told,
             process=process,
             policy=policy,
         )
+        if self._beside is None:
+            return client
+        return TwoSidedClient(client, self._beside.client(process))
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """A random majority of the masters, and all tablet servers.
@@ -185,7 +194,8 @@ class KuduSystem:
         if self._changing:  # which of them are a majority is not known
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
-        return [name for name in masters if name in core] + list(self._layout.tservers)
+        beside = [] if self._beside is None else self._beside.core(rng)
+        return [name for name in masters if name in core] + list(self._layout.tservers) + beside
 
     # --- inspection --------------------------------------------------------------------------
 
@@ -206,6 +216,8 @@ class KuduSystem:
         known = {s.address for s in servers if s.millis_since_heartbeat <= limit_ms}
         missing = [name for name, address in self._layout.tservers.items() if address not in known]
         pending = tuple(f"{name} was not heard by {leader}" for name in missing)
+        if self._beside is not None:
+            pending += await self._beside.pending()
         return Convergence(ok=not pending, pending=pending)
 
     async def groups(self) -> Mapping[str, Roles]:
@@ -303,13 +315,19 @@ class KuduSystem:
         tservers = dict(zip(self._layout.tservers, dumps[count:], strict=True))
         views = {n: MasterView(dump=d, role=roles.by_node.get(n)) for n, d in masters.items()}
         leader = masters.get(roles.leader or "")
+        pending = list(find_pending(views, tservers))
+        hms: dict[str, Any] = {}
+        if self._beside is not None:
+            hms = {"hms": await self._beside.snapshot()}
+            pending += self._beside.open_work(masters, leader, hms["hms"])
         return {
             "masters": masters,
             "tservers": tservers,
             "bounds": describe_bounds(masters, tservers, self._layout.flags, self._layout.changed),
             **describe_accepted(len(tservers), self._layout.flags),
-            "pending": list(find_pending(views, tservers)),
+            "pending": pending,
             "at": leader and {name: leader[name] for name in ("term", "revision")},
+            **hms,
         }
 
     # --- operations --------------------------------------------------------------------------
@@ -359,7 +377,9 @@ class KuduSystem:
         """`harness kudu`; raises `UsageError` for arguments that it does not have."""
         await self.roles()  # masters come and go
         members = tuple(self._layout.all_masters[name] for name in self._members)
-        return await use_tool(self._rpc, members, arguments)
+        beside = self._beside
+        metastore = None if beside is None else partial(beside.metastore, members)
+        return await use_tool(self._rpc, members, arguments, metastore)
 
     # --- RPC ---------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class KuduTarget:
     name: ClassVar[str] = "kudu"
     doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
     vocabularies: ClassVar[frozenset[str]] = frozenset(
-        {"ddl", "append", "rows", "follower-reads", "mixed"}
+        {"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"}
     )
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
@@ -88,6 +88,8 @@ class KuduTarget:
             "masters that nodes of the variant `changed` are told of, as m1,m4,m5",
         ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
+        Option("hms", False, "two metastores and their database stand beside the masters"),
+        Option("hms-poll-ms", 1000, "how often leaders poll the metastore's log", (10, 60_000)),
     )
 
     # --- declaration -------------------------------------------------------------------------
@@ -111,6 +113,8 @@ class KuduTarget:
                 "profile": settings.profile,
                 "bugs": sorted(settings.bugs),
             }
+            if role == "master" and layout.hms is not None:
+                config["hms"] = msgspec.to_builtins(layout.hms.masters)
             if role == "master" and Bug.STORED_LIST in PROFILES[settings.profile]:
                 config["masters_kept"] = True
             variants = {}
@@ -146,6 +150,7 @@ class KuduTarget:
                 spec(name, address, "tserver", TSERVER_PORT, TSERVER_PAGES_PORT)
                 for name, address in layout.tservers.items()
             ),
+            *(() if layout.hms is None else layout.hms.nodes()),
         ]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:

@@ -130,18 +130,21 @@ def test_a_paused_database_is_given_up_and_serves_again():
 
 @in_processes
 def test_a_number_in_the_lock_file_that_is_somebody_elses_by_now_frightens_nobody():
-    async def body(database, session):
-        await session.cluster.kill("db")
-        lock = session.cluster._node("db").data_folder / "pg" / "postmaster.pid"
-        user = "postgres" if os.geteuid() == 0 else None
-        with subprocess.Popen(["sleep", "600"], user=user) as other:
+    user = "postgres" if os.geteuid() == 0 else None
+    with subprocess.Popen(["sleep", "600"], user=user) as other:
+
+        async def body(database, session):
+            await session.cluster.kill("db")
+            lock = session.cluster._node("db").data_folder / "pg" / "postmaster.pid"
             lines = lock.read_text().splitlines()
             lock.write_text("\n".join([str(other.pid), *lines[1:]]))
             await session.cluster.start("db")
             await answers(database)
-            other.kill()
 
-    with_postgres(body)
+        try:
+            with_postgres(body)
+        finally:
+            other.kill()
 
 
 @in_processes

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +34,7 @@ from targets.hive.client.settings import ClientSettings
 from targets.hive.client.uris import Uris
 from targets.hive.wire import ChannelError
 
-__all__ = ["MetastoreClient", "NoMetastoreError"]
+__all__ = ["MetastoreClient", "NoMetastoreError", "Operation"]
 
 EVENTS_PER_POLL: Final = 100
 MUTATING: Final = (
@@ -52,7 +52,7 @@ class NoMetastoreError(Exception):
 
 
 @dataclasses.dataclass(slots=True)
-class _Operation:
+class Operation:
     """What is known of an operation under way."""
 
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
@@ -99,23 +99,40 @@ class MetastoreClient:
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Do one operation. Raises `UsageError` for what is not in a vocabulary."""
         call = call_of(request.f, request.value)
-        operation = _Operation()
+
+        async def do(operation: Operation) -> dict[str, Any]:
+            if isinstance(call, hms.Poll):
+                return await self._poll(operation)
+            if isinstance(call, hms_tokens.Verify):
+                return read_answer(call, await self._verify(operation, call))
+            planned = plan(call, self.new_request_id())
+            return read_answer(call, await self.call(operation, planned))
+
+        return await self.perform(call, do, timeout_s=timeout_s)
+
+    async def perform(
+        self,
+        call: ClientCall,
+        do: Callable[[Operation], Awaitable[dict[str, Any]]],
+        *,
+        timeout_s: float,
+    ) -> Completion:
+        """How `do`, which carries out `call`, ended within its deadline."""
+        operation = Operation()
         try:
             async with asyncio.timeout(timeout_s):
-                if isinstance(call, hms.Poll):
-                    value = await self._poll(operation)
-                elif isinstance(call, hms_tokens.Verify):
-                    value = read_answer(call, await self._verify(operation, call))
-                else:
-                    self._count += 1
-                    planned = plan(call, f"{self._client_id}-{self._count}")
-                    value = read_answer(call, await self._call(operation, planned))
+                value = await do(operation)
         except api.MetastoreError as error:
             return self._refused(call, operation, error)
         except (NoMetastoreError, ChannelError, TimeoutError):
             kind = OpType.INFO if call.mutates and operation.maybe_done else OpType.FAIL
             return self._end(operation, kind, None, operation.error)
         return self._end(operation, OpType.OK, value, None)
+
+    def new_request_id(self) -> str:
+        """One that no other change has."""
+        self._count += 1
+        return f"{self._client_id}-{self._count}"
 
     async def close(self) -> None:
         """Drop the connection."""
@@ -126,7 +143,7 @@ class MetastoreClient:
     # --- endings -----------------------------------------------------------------------------
 
     def _refused(
-        self, call: ClientCall, operation: _Operation, error: api.MetastoreError
+        self, call: ClientCall, operation: Operation, error: api.MetastoreError
     ) -> Completion:
         value = {"result": result_of(error)}
         if not call.mutates:
@@ -153,14 +170,12 @@ class MetastoreClient:
             return True
         return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
 
-    def _end(
-        self, operation: _Operation, kind: OpType, value: Any, error: str | None
-    ) -> Completion:
+    def _end(self, operation: Operation, kind: OpType, value: Any, error: str | None) -> Completion:
         return Completion(kind, value, error, operation.node, tuple(operation.attempts))
 
     # --- calls -------------------------------------------------------------------------------
 
-    async def _verify(self, operation: _Operation, call: hms_tokens.Verify) -> Any:
+    async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
         """What the first metastore that answers says, in the order that the operation asks for.
 
         This is a process elsewhere, which has a list, and a connection, of its own.
@@ -183,23 +198,23 @@ class MetastoreClient:
         assert last is not None, "there is a metastore"
         raise last
 
-    async def _poll(self, operation: _Operation) -> dict[str, Any]:
+    async def _poll(self, operation: Operation) -> dict[str, Any]:
         """Read on in the log. A gap means that events were removed before they were read."""
         if self._position is None:
-            self._position = int(await self._call(operation, api.GetCurrentEventId()))
+            self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
-        result = await self._call(operation, api.GetNextEvents(after, EVENTS_PER_POLL))
+        result = await self.call(operation, api.GetNextEvents(after, EVENTS_PER_POLL))
         events = msgspec.convert(result, list[api.Event])
         idents = [after, *(event.ident for event in events)]
         has_gap = any(later > one + 1 for one, later in itertools.pairwise(idents))
         if has_gap and Bug.HIVE_19219 not in self._bugs:
-            self._position = int(await self._call(operation, api.GetCurrentEventId()))
+            self._position = int(await self.call(operation, api.GetCurrentEventId()))
             return {"result": "ok", "after": after, "events": [], "missing": True}
         if events:
             self._position = events[-1].ident
         return {"result": "ok", "after": after, "events": [event_row(one) for one in events]}
 
-    async def _call(self, operation: _Operation, call: api.ApiCall) -> Any:
+    async def call(self, operation: Operation, call: api.ApiCall) -> Any:
         """The answer, after as many attempts as the settings allow.
 
         Raises `MetastoreError`, `ChannelError` where the last one was lost, `NoMetastoreError`.
@@ -227,7 +242,7 @@ class MetastoreClient:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
     async def _attempt(
-        self, operation: _Operation, channel: Connection, address: Address, call: api.ApiCall
+        self, operation: Operation, channel: Connection, address: Address, call: api.ApiCall
     ) -> Any:
         node, start_ns = address.node, self._env.clock.monotonic_ns()
         operation.node, outcome = node, "TIMED_OUT: the operation's deadline passed"
@@ -250,14 +265,14 @@ class MetastoreClient:
         finally:
             self._record(operation, node, start_ns, outcome)
 
-    def _record(self, operation: _Operation, node: str, start_ns: int, outcome: str) -> None:
+    def _record(self, operation: Operation, node: str, start_ns: int, outcome: str) -> None:
         end_ns = self._env.clock.monotonic_ns()
         operation.attempts.append(Attempt(node, start_ns, end_ns, outcome))
         operation.error = outcome
 
     # --- connections -------------------------------------------------------------------------
 
-    async def _connected(self, operation: _Operation, *, again: bool) -> Connection:
+    async def _connected(self, operation: Operation, *, again: bool) -> Connection:
         """The connection; a new one `again`, after its lifetime, or where there is none."""
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -272,7 +287,7 @@ class MetastoreClient:
         age_ns = self._env.clock.monotonic_ns() - self._opened_ns
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
-    async def _open(self, operation: _Operation) -> Connection:
+    async def _open(self, operation: Operation) -> Connection:
         """Rounds over the list, from its beginning. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
@@ -287,7 +302,7 @@ class MetastoreClient:
                 return channel
         raise NoMetastoreError
 
-    async def _try_open(self, operation: _Operation, address: Address) -> Connection:
+    async def _try_open(self, operation: Operation, address: Address) -> Connection:
         """A connection; one that does not come up is an attempt. Raises `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"

@@ -23,6 +23,7 @@ from targets.hive.api import (
     MetaTable,
 )
 from targets.hive.bugs import Bug
+from targets.hive.metastore import kudu_rules
 from targets.hive.metastore.events import Events
 from targets.hive.metastore.reads import has_database, parameters_of, read_table
 from targets.hive.metastore.warehouse import make_directory, move_directory, remove_directory
@@ -38,10 +39,11 @@ _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
 class Ddl:
     """What each change does within its transaction."""
 
-    def __init__(self, events: Events, bugs: frozenset[Bug]) -> None:
-        """`bugs` decide how."""
+    def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
+        """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
         self._events = events
         self._bugs = bugs
+        self._kudu = kudu
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
@@ -53,6 +55,8 @@ class Ddl:
         """Do it. Raises `MetastoreError`."""
         match call:
             case CreateTable():
+                if self._kudu:
+                    kudu_rules.check_create(call.table, call.context)
                 await self._create(session, call.table)
             case AlterTable():
                 await self._alter(session, call)
@@ -96,6 +100,8 @@ class Ddl:
         old, table = f"{call.database}.{call.name}", call.table
         if before is None or before.ident is None:
             raise MetastoreError(INVALID_OPERATION, f"table {old} doesn't exist")
+        if self._kudu:
+            kudu_rules.check_alter(before, table, call.context)
         if table.full_name != old:
             if not await has_database(session, table.database):
                 message = f"Unable to change partition or table. Database {table.database}"
@@ -119,6 +125,8 @@ class Ddl:
         message = f"{call.database}.{call.name} table not found"
         if found is None or found.ident is None:
             raise MetastoreError(NO_SUCH_OBJECT, message)
+        if self._kudu:
+            kudu_rules.check_drop(found, call.context)
         where = equal(TBL_ID=found.ident)
         if Bug.DROP_RENAME not in self._bugs:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)

@@ -2,7 +2,7 @@
 
 `config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
 `clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
-`zookeeper_kind`.
+`zookeeper_kind`, and `kudu` where Kudu's plug-in is configured.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_times: TokenTimes = DEFAULT_TIMES
     zookeeper: tuple[tuple[str, int], ...] = ()
     zookeeper_kind: ZooKeeperKind = ZooKeeperKind.NODE
+    kudu: bool = False
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -63,7 +64,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         lambda: session_with(env, servers, settings.zookeeper_kind),
     )
     tokens = TokenManager(env, store, settings.token_times, bugs)
-    service = Service(env, transactions, tokens, bugs)
+    service = Service(env, transactions, tokens, bugs, kudu=settings.kudu)
     connections = 0
 
     async def converse(conn: Conn) -> None:

@@ -29,6 +29,7 @@ from targets.hive.api import (
     GetStatus,
     GetTable,
     GetTableMeta,
+    GetTableObjects,
     MetastoreError,
     MetaTable,
     Reply,
@@ -77,14 +78,16 @@ class Service:
         transactions: Transactions,
         tokens: TokenManager,
         bugs: frozenset[Bug],
+        *,
+        kudu: bool = False,
     ) -> None:
-        """`bugs` decide how."""
+        """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
         self._env = env
         self._transactions = transactions
         self._tokens = tokens
         self._bugs = bugs
         self._events = Events(env, bugs)
-        self._ddl = Ddl(self._events, bugs)
+        self._ddl = Ddl(self._events, bugs, kudu=kudu)
         self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
@@ -127,6 +130,9 @@ class Service:
                 return msgspec.structs.replace(found, directory=there)
             case GetTableMeta():
                 return await read_names(session)
+            case GetTableObjects():
+                every = [await read_table(session, call.database, name) for name in call.names]
+                return [table for table in every if table is not None]
             case GetAllTables():
                 return [name for _, name in await read_names(session, equal(DB_NAME=call.database))]
             case GetAllDatabases():

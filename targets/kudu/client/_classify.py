@@ -2,9 +2,10 @@
 
 The table is section 19 of Kudu's semantics as this project recorded them: codes 2, 5, 6 and 8 to
 12 did nothing; 3 and 4 are observations; NOT_THE_LEADER did nothing unless the master lost its
-leadership *while writing* (KUDU-591), which it says with `indeterminate`; a lost answer proves
-nothing. When in doubt the answer is `UNKNOWN`: an operation wrongly called `fail` would blame a
-correct target, one wrongly called `info` only costs the checker time.
+leadership *while writing* (KUDU-591), which it says with `indeterminate`, as 13 does where the
+metastore may have done it; a lost answer proves nothing. When in doubt the answer is `UNKNOWN`: an
+operation wrongly called `fail` would blame a correct target, one wrongly called `info` only costs
+the checker time.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _REFUSALS = frozenset(
         MasterErrorCode.TABLET_NOT_RUNNING,
         MasterErrorCode.EVEN_REPLICATION_FACTOR,
         MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
+        MasterErrorCode.HIVE_METASTORE_ERROR,  # unless it says that it is indeterminate
     }
 )
 _ASK_ANOTHER = frozenset(

@@ -14,7 +14,14 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from targets.kudu.flags import Flags
-from targets.kudu.master.records import Batch, ConsensusState, Origin, TabletRecord, TabletState
+from targets.kudu.master.records import (
+    Batch,
+    ConsensusState,
+    HmsBatch,
+    Origin,
+    TabletRecord,
+    TabletState,
+)
 from targets.kudu.messages import Partition, PeerConfig, RaftConfig
 from targets.kudu.raft.senders import entry_limit
 
@@ -67,6 +74,8 @@ class _PackedBatch(msgspec.Struct, frozen=True, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
+_hms: Final = msgspec.msgpack.Decoder(HmsBatch)
+_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array of one field more
 
 
 def tablets_limit(flags: Flags) -> int:
@@ -76,6 +85,8 @@ def tablets_limit(flags: Flags) -> int:
 
 def encode_batch(batch: Batch) -> bytes:
     """The bytes of `batch` in the log."""
+    if isinstance(batch, HmsBatch):
+        return _encoder.encode(batch)
     if len(batch.tablets) < PACKED_FROM or not all(_is_id(t.id) for t in batch.tablets):
         return _encoder.encode(batch)
     return _PACKED + _encoder.encode(_pack(batch))
@@ -85,6 +96,8 @@ def decode_batch(payload: bytes) -> Batch:
     """The batch of a log entry; raises `msgspec.ValidationError` on foreign bytes."""
     if payload.startswith(_PACKED):
         return _unpack(_packed.decode(memoryview(payload)[1:]))
+    if payload.startswith(_HMS_HEAD):
+        return _hms.decode(payload)
     return _plain.decode(payload)
 
 

@@ -21,12 +21,21 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.master.batches import encode_batch
 from targets.kudu.master.catalog import Catalog
 from targets.kudu.master.plan import Call
-from targets.kudu.master.records import Batch, Reply, TableRecord, TabletRecord, TServerRecord
+from targets.kudu.master.records import (
+    Batch,
+    HmsBatch,
+    Reply,
+    TableRecord,
+    TabletRecord,
+    TServerRecord,
+)
 from targets.kudu.master.refusals import (
     RefusedError,
     busy,
@@ -211,6 +220,7 @@ class Epoch:
         reply: Reply | None = None,
         cluster_id: str | None = None,
         tservers: Sequence[TServerRecord] = (),
+        hms_event: int | None = None,
     ) -> Applied:
         """Replicate one batch and wait until it is applied here, hence published.
 
@@ -228,6 +238,8 @@ class Epoch:
             cluster_id,
             tuple(tservers),
         )
+        if hms_event is not None:
+            batch = HmsBatch(**msgspec.structs.asdict(batch), hms_event=hms_event)
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it

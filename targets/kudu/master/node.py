@@ -9,8 +9,9 @@ Where one of the others has a configuration already, there is a cluster: the new
 that configuration, in which it is nobody, and becomes a member by AddMaster (`membership.py`).
 
 `config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
-of `Flags`), `profile`, `bugs`; and `masters_kept`: whoever starts it again would have kept
-`masters` up to date, but can give it the list of the beginning only (a nemesis, that is).
+of `Flags`), `profile`, `bugs`; `hms`, where tables are in a metastore, too (`targets.kudu.hms`);
+and `masters_kept`: whoever starts it again would have kept `masters` up to date, but can give it
+the list of the beginning only (a nemesis, that is).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from targets.kudu import checked_file
 from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.hms.ddl import HmsDdl
+from targets.kudu.hms.masters import HmsSide
+from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.background import run_background
 from targets.kudu.master.catalog import Catalog
@@ -70,6 +74,7 @@ class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: str = "strict"
     bugs: tuple[str, ...] = ()
     masters_kept: bool = False
+    hms: HmsSettings | None = None
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -82,7 +87,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     node = NodeContext(env, uuid, settings.address, settings.flags, bugs, client)
     consensus = ConsensusService(env, server, client, uuid, settings.flags)
     rows, tservers = SystemTablet(), TServerMap()
-    leadership, pages = _wire(node, server, rows, tservers, settings.masters)
+    leadership, pages, hms = _wire(node, server, rows, tservers, settings)
     try:
         await pages.serve()
         await server.start()
@@ -111,6 +116,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         await asyncio.get_running_loop().create_future()  # until the node is stopped
     finally:
         leadership.close()
+        if hms is not None:
+            hms.close()
         server.close()
         client.close()
 
@@ -120,14 +127,26 @@ def _wire(
     server: RpcServer,
     rows: SystemTablet,
     tservers: TServerMap,
-    masters: tuple[str, ...],
-) -> tuple[Leadership, MasterPages]:
+    settings: MasterConfig,
+) -> tuple[Leadership, MasterPages, HmsSide | None]:
     """Put the parts together; the service is registered and refuses until a replica exists."""
 
     def make_tasks(catalog: Catalog) -> Tasks:
         return Tasks(node, tservers, catalog)
 
+    def voters() -> tuple[str, ...]:
+        replica = leadership.replica
+        peers = () if replica is None else replica.committed_config.peers
+        return tuple(peer.address for peer in peers if peer.member_type == "VOTER")
+
+    hms = None
+    if settings.hms is not None:
+        told = settings.masters
+        hms = HmsSide(node, rows, settings.hms, voters=voters, told=told)
+
     def serve(epoch: Epoch) -> None:
+        if hms is not None:
+            hms.serve(epoch)
         loop = run_background(node, epoch, tservers)
         epoch.adopt(node.env.spawn(loop, name=f"background-{epoch.term}"))
 
@@ -137,14 +156,15 @@ def _wire(
         rows=rows,
         leadership=leadership,
         tservers=tservers,
-        ddl=Ddl(node, tservers),
+        ddl=Ddl(node, tservers) if hms is None else HmsDdl(node, tservers, hms),
         admin=Admin(node, tservers),
         heartbeats=Heartbeats(node, leadership, tservers),
         follower_reads=FollowerReads(node, leadership),
-        membership=Membership(node, leadership, masters),
+        membership=Membership(node, leadership, settings.masters),
+        hms=None if hms is None else hms.dump,
     )
     service.register(server)
-    return leadership, MasterPages(node, leadership, service)
+    return leadership, MasterPages(node, leadership, service), hms
 
 
 def _checked(config: dict[str, Any]) -> MasterConfig:

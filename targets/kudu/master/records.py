@@ -22,6 +22,7 @@ __all__ = [
     "SYSTEM_TABLET_ID",
     "Batch",
     "ConsensusState",
+    "HmsBatch",
     "Origin",
     "Reply",
     "TServerRecord",
@@ -219,3 +220,11 @@ class Batch(_Record, frozen=True):
     reply: Reply | None = None
     cluster_id: str | None = None
     tservers: tuple[TServerRecord, ...] = ()
+
+
+class HmsBatch(Batch, frozen=True):
+    """A write that carries out an event of the metastore's log, or passes some over: the id of the
+    last event is stored in the batch of the change itself. Other batches keep their bytes.
+    """
+
+    hms_event: int = 0

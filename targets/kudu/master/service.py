@@ -96,6 +96,7 @@ class MasterService:
         heartbeats: Heartbeats,
         follower_reads: FollowerReads,
         membership: Membership,
+        hms: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self.start_ns = node.env.clock.wall_ns()
         self._node = node
@@ -108,6 +109,7 @@ class MasterService:
         self._heartbeats = heartbeats
         self._follower_reads = follower_reads
         self._membership = membership
+        self._hms = hms
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
@@ -370,7 +372,8 @@ class MasterService:
     async def dump_entities(self, _request: DumpEntitiesRequest, _peer: str) -> DumpResponse:
         """`MasterService.DumpEntities`: applied rows and the replica's own account."""
         files = len(await self._node.env.disk.list())
-        return DumpResponse({**dump_entities(**self._parts()), "files": files})
+        hms = {} if self._hms is None else {"hms": self._hms()}
+        return DumpResponse({**dump_entities(**self._parts()), "files": files, **hms})
 
     def status(self) -> dict[str, Any]:
         """What its pages are made of."""

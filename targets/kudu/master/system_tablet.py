@@ -23,6 +23,7 @@ import msgspec
 from targets.kudu.master.batches import decode_batch
 from targets.kudu.master.records import (
     Batch,
+    HmsBatch,
     TableRecord,
     TabletRecord,
     TabletState,
@@ -33,6 +34,8 @@ from targets.kudu.master.records import (
 __all__ = ["REPLIES_MAX", "Applied", "SystemTablet"]
 
 REPLIES_MAX: Final = 4096
+HMS_EVENTS_MAX: Final = 4096
+"""So many of the metastore's events are remembered with what became of them."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
@@ -54,6 +57,14 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     tservers: tuple[TServerRecord, ...] = ()
 
 
+class _HmsSnapshot(_Snapshot, frozen=True, array_like=True):
+    hms_event: int = 0
+    hms_events: tuple[tuple[int, int], ...] = ()
+
+
+_snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
+
+
 class SystemTablet:
     """All rows, as applied on this master. Satisfies the `StateMachine` of a Raft replica."""
 
@@ -68,6 +79,10 @@ class SystemTablet:
         self.running_since: dict[str, int] = {}
         """Tablet id -> the operation that made it RUNNING, for dumps: whether `done` was too early.
         """
+        self.hms_event = 0
+        """The last event of the metastore's log that was carried out, or passed over."""
+        self.hms_events: list[tuple[int, int]] = []
+        """Such ids and the operations that stored them, in the order of application."""
         self.observer: Callable[[Batch, int, int], None] | None = None
         """Called with (batch, index, term) when rows are put."""
         self.on_restore: Callable[[], None] | None = None
@@ -94,6 +109,10 @@ class SystemTablet:
             while len(self.replies) > REPLIES_MAX:
                 del self.replies[next(iter(self.replies))]
                 self.replies_forgotten += 1
+        if isinstance(batch, HmsBatch):
+            self.hms_event = batch.hms_event
+            self.hms_events.append((batch.hms_event, index))
+            del self.hms_events[:-HMS_EVENTS_MAX]
         self.last_index = index
         if self.observer is not None:
             self.observer(batch, index, term)
@@ -101,22 +120,27 @@ class SystemTablet:
 
     def snapshot(self) -> bytes:
         """All rows as bytes; equal states give equal bytes."""
-        return _encoder.encode(
-            _Snapshot(
-                self.last_index,
-                self.cluster_id,
-                self.replies_forgotten,
-                tuple(record for _, record in sorted(self.tables.items())),
-                tuple(record for _, record in sorted(self.tablets.items())),
-                tuple(self.replies.values()),
-                tuple(sorted(self.running_since.items())),
-                tuple(record for _, record in sorted(self.tservers.items())),
-            )
+        image = _Snapshot(
+            self.last_index,
+            self.cluster_id,
+            self.replies_forgotten,
+            tuple(record for _, record in sorted(self.tables.items())),
+            tuple(record for _, record in sorted(self.tablets.items())),
+            tuple(self.replies.values()),
+            tuple(sorted(self.running_since.items())),
+            tuple(record for _, record in sorted(self.tservers.items())),
         )
+        if self.hms_events:
+            image = _HmsSnapshot(
+                **msgspec.structs.asdict(image),
+                hms_event=self.hms_event,
+                hms_events=tuple(self.hms_events),
+            )
+        return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
         """Become the state that `snapshot` had at `index`."""
-        stored = msgspec.msgpack.decode(data, type=_Snapshot)
+        stored = _snapshots.decode(data)  # of a shorter one the rest is empty
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"
         )
@@ -128,5 +152,6 @@ class SystemTablet:
         self.replies = {decode_reply(raw).key: raw.copy() for raw in stored.replies}
         self.running_since = dict(stored.running_since)
         self.tservers = {record.uuid: record for record in stored.tservers}
+        self.hms_event, self.hms_events = stored.hms_event, list(stored.hms_events)
         if self.on_restore is not None:
             self.on_restore()

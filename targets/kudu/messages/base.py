@@ -53,6 +53,7 @@ class MasterErrorCode(enum.IntEnum):
     TABLET_NOT_RUNNING = 9
     EVEN_REPLICATION_FACTOR = 10
     ILLEGAL_REPLICATION_FACTOR = 11
+    HIVE_METASTORE_ERROR = 13
     MASTER_ALREADY_PRESENT = 15
     TOO_STALE = 101  # ours: this replica knows of no state as new as the read demands
 

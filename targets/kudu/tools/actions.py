@@ -20,6 +20,7 @@ from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.data_table import data_table
+from targets.kudu.tools.hms import precheck
 from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
 from targets.kudu.tools.ksck_text import plain_report
@@ -311,6 +312,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "table list": _table_list,
     "table describe": _table_describe,
     "table scan": _table_scan,
+    "hms precheck": precheck,
     "tablet leader_step_down": _leader_step_down,
     "tablet change_config": _change_config,
     "remote_replica unsafe_change_config": _unsafe_change_config,

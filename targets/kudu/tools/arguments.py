@@ -84,6 +84,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         kind.add_argument("ts_uuid", metavar="TS_UUID")
         if name != "remove_replica":
             kind.add_argument("replica_type", choices=["VOTER", "NON_VOTER"])
+    _remote_replica(modes)
+    _metastore(modes)
+    return parser.parse_args(list(arguments))
+
+
+def _remote_replica(modes: Any) -> None:
     replicas = modes.add_parser("remote_replica", help="replicas, on their own server")
     unsafe = replicas.add_subparsers(required=True).add_parser(
         "unsafe_change_config",
@@ -94,7 +100,28 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     unsafe.add_argument("server", metavar="NODE:PORT")
     unsafe.add_argument("tablet", metavar="TABLET_ID")
     unsafe.add_argument("peer_uuids", metavar="PEER_UUID", nargs="+")
-    return parser.parse_args(list(arguments))
+
+
+def _metastore(modes: Any) -> None:
+    """`hms ...`, where metastores stand beside the masters."""
+    actions = modes.add_parser("hms", help="entries in the metastore").add_subparsers(required=True)
+    texts = {
+        "check": "compare Kudu's tables with their entries",
+        "precheck": "whether all names can be those of Hive's",
+        "downgrade": "leave the entries of before the synchronization",
+    }
+    for name, text in texts.items():
+        actions.add_parser(name, help=text).set_defaults(action=f"hms {name}")
+    _lists(actions.add_parser("list", help="all entries of this cluster"), "hms list")
+    fix = actions.add_parser("fix", help="write what Kudu says over entries that differ")
+    fix.set_defaults(action="hms fix")
+    fix.add_argument("--dryrun", action="store_true", help="say what would be done")
+    for flag, usual in (
+        ("create_missing_hms_tables", True),
+        ("fix_inconsistent_tables", True),
+        ("drop_orphan_hms_tables", False),
+    ):
+        fix.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, default=usual)
 
 
 def _row_count(text: str) -> int:

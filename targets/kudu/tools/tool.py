@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from harness.plugins import Said
@@ -10,9 +10,13 @@ from targets.kudu.client._caller import Caller
 from targets.kudu.tools.actions import ACTIONS
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse
+from targets.kudu.tools.hms import Metastore, use_metastore
 
 __all__ = ["use_tool"]
 
+NO_METASTORE: Final = (
+    "Configuration error: no metastore stands beside the masters; start the cluster with --hms"
+)
 TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
 _ESCAPED: Final = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
@@ -20,11 +24,25 @@ _ESCAPED: Final = {
 """Names of tables are their users': none gives orders to a terminal. Good in JSON as well."""
 
 
-async def use_tool(rpc: Caller, masters: Sequence[str], arguments: Sequence[str]) -> Said:
-    """Do what `arguments` ask for. Raises `UsageError` for arguments that there are not."""
+async def use_tool(
+    rpc: Caller,
+    masters: Sequence[str],
+    arguments: Sequence[str],
+    metastore: Callable[[Admin], Awaitable[Metastore]] | None = None,
+) -> Said:
+    """Do what `arguments` ask for. Raises `UsageError` for arguments that there are not.
+
+    `metastore` is what actions on entries work on, where there is one.
+    """
     given = parse(arguments)
     try:
-        said = await ACTIONS[given.action](Admin(rpc, masters), given)
+        admin = Admin(rpc, masters)
+        if given.action in ACTIONS:
+            said = await ACTIONS[given.action](admin, given)
+        elif metastore is None:
+            return Said("", 1, NO_METASTORE)
+        else:
+            said = await use_metastore(given.action, await metastore(admin), given)
     except ToolError as error:
         return Said("", 1, str(error).translate(_ESCAPED))
     said = Said(said.text.translate(_ESCAPED), said.exit_code, said.error.translate(_ESCAPED))

@@ -1,0 +1,75 @@
+"""The vocabulary `kudu-hms`: DDL through Kudu (`ddl`), and through Hive, on the same tables.
+
+Names are `database.table` on both sides. What Hive does to a table, Kudu follows some time later,
+and never tells: so a change through Hive takes effect in Kudu's catalog at any time after its call.
+
+Answers of Hive's are objects. `result` is "ok", or the exception by which the metastore refused, as
+in the vocabulary `hms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from harness.vocabularies import Call, convert, ddl
+
+__all__ = [
+    "BY_NAME",
+    "HIVE_CALLS",
+    "IN_KUDU",
+    "HiveDrop",
+    "HiveGet",
+    "HiveList",
+    "HiveRename",
+    "call_of",
+]
+
+
+class HiveDrop(Call, frozen=True):
+    """DROP TABLE in Hive."""
+
+    f: ClassVar[str] = "hive-drop"
+    mutates: ClassVar[bool] = True
+    past: ClassVar[str] = "dropped in Hive"
+    name: str
+    nonce: str
+
+
+class HiveRename(Call, frozen=True):
+    """ALTER TABLE ... RENAME in Hive: the entry is read, and written under the new name."""
+
+    f: ClassVar[str] = "hive-rename"
+    mutates: ClassVar[bool] = True
+    past: ClassVar[str] = "renamed in Hive"
+    name: str
+    new_name: str
+    nonce: str
+
+
+class HiveGet(Call, frozen=True):
+    """Answers `table_id`, `comment` and `masters` of the entry."""
+
+    f: ClassVar[str] = "hive-get"
+    past: ClassVar[str] = "read in Hive"
+    name: str
+
+
+class HiveList(Call, frozen=True):
+    """Answers `tables`: the names of all entries, sorted."""
+
+    f: ClassVar[str] = "hive-list"
+    past: ClassVar[str] = "listed in Hive"
+
+
+HiveCall = HiveDrop | HiveRename | HiveGet | HiveList
+HIVE_CALLS: Final[tuple[type[HiveCall], ...]] = (HiveDrop, HiveRename, HiveGet, HiveList)
+IN_KUDU: Final[Mapping[str, str]] = {HiveDrop.f: ddl.Delete.f, HiveRename.f: ddl.Rename.f}
+"""What Kudu's catalog makes of a change through Hive."""
+_HIVE: Final[Mapping[str, type[HiveCall]]] = {call.f: call for call in HIVE_CALLS}
+BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {**ddl.BY_NAME, **_HIVE}
+
+
+def call_of(f: str, value: Any) -> HiveCall:
+    """An operation through Hive by its name and value; raises `UsageError` for any other."""
+    return convert(_HIVE, "kudu-hms", f, value)

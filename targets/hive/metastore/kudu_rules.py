@@ -1,0 +1,131 @@
+"""What Kudu's plug-in for the metastore demands of every change (`KuduMetastorePlugin`).
+
+Masters mark their own calls with `MASTER_EVENT` in the environment context. They alone create Kudu
+tables and change their columns; whoever drops or renames one through Hive may do so, and masters
+follow by the log of events. What breaks a rule is refused by a MetaException before anything is
+written. Only *synchronized* tables count: managed ones, and external ones that are purged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from targets.hive.api import META, Context, MetastoreError, MetaTable
+
+__all__ = [
+    "CHECK_ID",
+    "CLUSTER_ID",
+    "EXTERNAL",
+    "HANDLER",
+    "HANDLER_KEY",
+    "LEGACY_HANDLER",
+    "MASTER_ADDRESSES",
+    "MASTER_EVENT",
+    "PURGE",
+    "TABLE_ID",
+    "TABLE_NAME",
+    "check_alter",
+    "check_create",
+    "check_drop",
+    "is_kudu",
+    "is_legacy",
+    "is_synchronized",
+]
+
+HANDLER_KEY: Final = "storage_handler"
+HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
+LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
+"""That of entries which nobody keeps in step."""
+TABLE_ID: Final = "kudu.table_id"
+TABLE_NAME: Final = "kudu.table_name"
+CLUSTER_ID: Final = "kudu.cluster_id"
+MASTER_ADDRESSES: Final = "kudu.master_addresses"
+MASTER_EVENT: Final = "kudu.master_event"
+CHECK_ID: Final = "kudu.check_id"
+EXTERNAL: Final = "EXTERNAL"
+PURGE: Final = "external.table.purge"
+_OWN: Final = (TABLE_ID, TABLE_NAME, CLUSTER_ID, MASTER_ADDRESSES)
+
+
+def is_kudu(table: MetaTable) -> bool:
+    """Whether it is stored in Kudu."""
+    return table.parameters.get(HANDLER_KEY) == HANDLER
+
+
+def is_legacy(table: MetaTable) -> bool:
+    """Whether it is an entry of before the synchronization."""
+    return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
+
+
+def is_synchronized(table: MetaTable) -> bool:
+    """Whether it is a Kudu table that both catalogs have to have."""
+    is_external = _says(table, EXTERNAL)
+    return is_kudu(table) and (not is_external or _says(table, PURGE))
+
+
+def check_create(table: MetaTable, context: Context) -> None:
+    """Raise `MetastoreError` for a table that may not be created so."""
+    if not is_kudu(table):
+        _refuse_keys(table)
+    elif is_synchronized(table):
+        _demand(_is_of_master(context), table, "may be created by Kudu's masters only")
+        _demand_keys(table)
+
+
+def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
+    """Raise `MetastoreError` for a change that may not be made so."""
+    if not is_kudu(after):
+        _refuse_keys(after)
+    if not is_synchronized(before) and not is_synchronized(after):
+        return
+    if is_synchronized(after):
+        _demand_keys(after)
+    own = _of(context, CHECK_ID) == "false"
+    same = before.parameters.get(TABLE_ID) == after.parameters.get(TABLE_ID)
+    if is_synchronized(before) and is_synchronized(after):
+        _demand(same or own, before, f"keeps its {TABLE_ID}")
+    if not _is_of_master(context):
+        _demand(before.columns == after.columns, before, "has its columns from Kudu's masters")
+        alike = is_synchronized(before) == is_synchronized(after) and all(
+            before.parameters.get(key) == after.parameters.get(key) for key in (EXTERNAL, PURGE)
+        )
+        _demand(alike, before, "is synchronized by Kudu's masters only")
+
+
+def check_drop(table: MetaTable, context: Context) -> None:
+    """Raise `MetastoreError` where the caller means another table of that name."""
+    meant = _of(context, TABLE_ID)
+    if meant is not None and is_synchronized(table):
+        is_meant = table.parameters.get(TABLE_ID) == meant
+        _demand(is_meant, table, f"has another {TABLE_ID} than {meant}")
+
+
+def _says(table: MetaTable, key: str) -> bool:
+    return table.parameters.get(key, "").lower() == "true"
+
+
+def _of(context: Context, key: str) -> str | None:
+    return None if isinstance(context, msgspec.UnsetType) else context.get(key)
+
+
+def _is_of_master(context: Context) -> bool:
+    return _of(context, MASTER_EVENT) == "true"
+
+
+def _demand(ok: bool, table: MetaTable, rule: str) -> None:
+    if not ok:
+        raise MetastoreError(META, f"Kudu table {table.full_name} {rule}")
+
+
+def _demand_keys(table: MetaTable) -> None:
+    for key in (TABLE_ID, MASTER_ADDRESSES):
+        _demand(bool(table.parameters.get(key)), table, f"must have {key}")
+
+
+def _refuse_keys(table: MetaTable) -> None:
+    if is_legacy(table):
+        return
+    for key in _OWN:
+        _demand(key not in table.parameters, table, f"is none, and may not have {key}")

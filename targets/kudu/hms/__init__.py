@@ -1,0 +1,1 @@
+"""Kudu's tables in the Hive Metastore: the masters' side of it, with `--hms`."""

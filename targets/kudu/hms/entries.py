@@ -1,0 +1,186 @@
+"""Kudu's tables as entries of the metastore: names, keys, and the calls on them (`HmsCatalog`).
+
+Names are `database.table`, lower-cased. A caller of the metastore that is a master says so in the
+environment context, and which table it means; the plug-in's rules do the rest
+(`targets.hive.metastore.kudu_rules`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from targets.hive import api
+from targets.hive.metastore import kudu_rules as rules
+from targets.kudu.hms.client import HaClient
+from targets.kudu.hms.errors import HmsError
+from targets.kudu.master.records import TableRecord
+
+__all__ = ["RENAMED_BY", "HmsCatalog", "bad_hms_name", "entry_of", "split_name"]
+
+_NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
+RENAMED_BY: Final = "harness.renamed_by"
+"""Ours: who waits for the event of a rename knows it by this; the first that has it is the one."""
+_EVENTS: Final = list[api.Event]
+_TABLES: Final = list[api.MetaTable]
+
+
+def split_name(name: str) -> tuple[str, str] | None:
+    """Database and table; `None` for what is no name of Hive's."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (found[1], found[2])
+
+
+def bad_hms_name(name: str) -> str | None:
+    """Why a table that the metastore is to have cannot have this name; `None` if it can."""
+    if split_name(name) is not None:
+        return None
+    return (
+        f"the table name {name!r} is none of Hive's; write it as database.table, with letters, "
+        "digits, / and _ only"
+    )
+
+
+def entry_of(
+    table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
+) -> api.MetaTable:
+    """The entry of a table, with what else is in the `old` one. The name must be one of Hive's."""
+    names = split_name(table.name)
+    assert names is not None, f"{table.name!r} was let in"
+    own = {
+        rules.HANDLER_KEY: rules.HANDLER,
+        rules.TABLE_ID: table.id,
+        rules.CLUSTER_ID: cluster_id,
+        rules.TABLE_NAME: table.name,
+        rules.MASTER_ADDRESSES: ",".join(addresses),
+        rules.EXTERNAL: "TRUE",
+        rules.PURGE: "TRUE",
+        "comment": table.comment,
+    }
+    columns = tuple(column.name for column in table.schema.columns)
+    others = {} if old is None else old.parameters
+    return api.MetaTable(*names, columns, {**others, **own})
+
+
+class HmsCatalog:
+    """A master's calls to the metastore. All raise `HmsError`.
+
+    `cluster_id` and `addresses` are asked when they are needed; the latter are the masters that
+    entries are to name. Changes carry request ids, so that one which is sent again acts once.
+    """
+
+    def __init__(
+        self,
+        client: HaClient,
+        *,
+        cluster_id: Callable[[], str],
+        addresses: Callable[[], Sequence[str]],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._client = client
+        self._cluster_id = cluster_id
+        self.addresses = addresses
+        self._new_id = new_id
+
+    # --- changes -----------------------------------------------------------------------------
+
+    async def create(self, table: TableRecord, request_id: str) -> None:
+        """Create the entry of a table; without a request id it may be carried out twice."""
+        entry = entry_of(table, self._cluster_id(), self.addresses())
+        call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
+        await self._client.call(call, once=bool(request_id))
+
+    async def create_anew(self, table: TableRecord) -> None:
+        """The same for a table that had an entry once."""
+        await self.create(table, self._new_id())
+
+    async def drop(self, name: str, table_id: str) -> None:
+        """Drop the entry of this table, if it has this name."""
+        context = {rules.MASTER_EVENT: "true", rules.TABLE_ID: table_id}
+        call = api.DropTable(*_split(name), self._new_id(), context)
+        await self._client.call(call)
+
+    async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
+        """Write what `table` is now over the entry that has this name, if it is of that table, and
+        say whether there was one. A new name renames it, and then `marker` tells the event.
+        """
+        database, short = _split(name)
+        try:
+            found = await self._client.call(api.GetTable(database, short))
+        except HmsError as error:
+            if error.kind == api.NO_SUCH_OBJECT:
+                return False
+            raise HmsError(error.kind, str(error), maybe_done=False) from error
+        old = msgspec.convert(found, api.MetaTable)
+        if old.parameters.get(rules.TABLE_ID) != table.id:
+            return False
+        entry = entry_of(table, self._cluster_id(), self.addresses(), old)
+        if entry == msgspec.structs.replace(old, ident=None, directory=entry.directory):
+            return True
+        if marker:
+            entry.parameters[RENAMED_BY] = marker
+        context = {rules.MASTER_EVENT: "true"}
+        call = api.AlterTable(database, short, entry, self._new_id(), context)
+        await self._client.call(call)
+        return True
+
+    async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
+        """Write what `table` is over an entry, whosever it was: for tools, that know."""
+        entry = entry_of(table, self._cluster_id(), self.addresses(), old)
+        context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
+        call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
+        await self._client.call(call)
+
+    async def downgrade(self, old: api.MetaTable) -> None:
+        """Leave the entry of before the synchronization."""
+        lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
+        kept = {key: value for key, value in old.parameters.items() if key not in lost}
+        kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER
+        entry = msgspec.structs.replace(old, parameters=kept)
+        context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
+        call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
+        await self._client.call(call)
+
+    # --- reads -------------------------------------------------------------------------------
+
+    async def events_after(self, last: int, most: int) -> list[api.Event]:
+        """Events of the log, in order."""
+        found = await self._client.call(api.GetNextEvents(last, most))
+        return msgspec.convert(found, _EVENTS)
+
+    async def current_event(self) -> int:
+        """The id of the newest event."""
+        return int(await self._client.call(api.GetCurrentEventId()))
+
+    async def entries(self) -> list[api.MetaTable]:
+        """All synchronized tables of this cluster, by name."""
+        return [table for table in await self.all_entries() if self.is_ours(table)]
+
+    async def all_entries(self) -> list[api.MetaTable]:
+        """All tables of the metastore, by name; each database of one moment."""
+        names = await self._client.call(api.GetTableMeta())
+        by_database: dict[str, list[str]] = {}
+        for database, name in names:
+            by_database.setdefault(database, []).append(name)
+        found: list[api.MetaTable] = []
+        for database, short in by_database.items():
+            raw = await self._client.call(api.GetTableObjects(database, tuple(short)))
+            found += msgspec.convert(raw, _TABLES)
+        return found
+
+    def is_ours(self, table: api.MetaTable) -> bool:
+        """Whether it is a synchronized table of this cluster."""
+        parameters: Mapping[str, str] = table.parameters
+        ours = parameters.get(rules.CLUSTER_ID) == self._cluster_id()
+        return rules.is_synchronized(table) and ours
+
+
+def _split(name: str) -> tuple[str, str]:
+    names = split_name(name)
+    if names is None:
+        message = f"{name!r} is no name of Hive's"
+        raise HmsError(api.INVALID_OBJECT, message, maybe_done=False)
+    return names

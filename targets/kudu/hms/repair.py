@@ -1,0 +1,86 @@
+"""The leader of profile `strict` keeps the entries of the metastore as they have to be.
+
+A master that dies between the metastore's create and its own leaves an entry without a table
+(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`), and entries go on naming the masters of
+yesterday after a migration (switch STALE-MASTER-ADDRS). So the leader compares, again and again.
+
+An entry is one too many if its table is not in the catalog of a leader that a majority confirmed
+*after* the entries were listed, and no create of that leader is under way for it: whatever older
+leaders wrote is in its catalog, or never will be, and there was no younger one yet. The drop names
+the id, so that it cannot hit anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from targets.hive.api import MetaTable
+from targets.hive.metastore.kudu_rules import MASTER_ADDRESSES, TABLE_ID
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
+from targets.kudu.hms.entries import HmsCatalog
+from targets.kudu.hms.errors import HmsError
+from targets.kudu.hms.listener import Creating
+from targets.kudu.hms.settings import HmsSettings
+from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.refusals import RefusedError
+
+__all__ = ["Repair"]
+
+
+class Repair:
+    """The comparing of one leadership; `checked_event`: what it last found in order."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        epoch: Epoch,
+        catalog: HmsCatalog,
+        settings: HmsSettings,
+        creating: dict[str, Creating],
+    ) -> None:
+        self._env = node.env
+        self._epoch = epoch
+        self._catalog = catalog
+        self._settings = settings
+        self._creating = creating
+        # An entry that a lost answer left behind would be found here, whatever the switch says.
+        self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
+        self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
+        self.checked: tuple[int, tuple[str, ...]] | None = None
+        """The newest event, and the masters, when last all was found in order."""
+
+    async def run(self) -> None:
+        """Compare for as long as the leadership lasts."""
+        while self._epoch.is_current():
+            with contextlib.suppress(HmsError, RefusedError):
+                await self._round()
+            await asyncio.sleep(self._settings.repair_s)
+
+    async def _round(self) -> None:
+        event = await self._catalog.current_event()
+        addresses = tuple(self._catalog.addresses())
+        entries = await self._catalog.entries()
+        await self._epoch.confirm()
+        wrong = [entry for entry in entries if not await self._is_right(entry, addresses)]
+        if not wrong:
+            self.checked = event, addresses
+
+    async def _is_right(self, entry: MetaTable, addresses: tuple[str, ...]) -> bool:
+        """Whether there was nothing to do about an entry, or nothing that is ours to do."""
+        table_id = entry.parameters.get(TABLE_ID, "")
+        table = self._epoch.catalog.tables.get(table_id)
+        if table is None or not table.is_live:
+            if not self._drops:
+                return True
+            if table_id not in self._creating:
+                await self._catalog.drop(entry.full_name, table_id)
+                self._env.event("hms-entry-dropped", table=table_id, name=entry.full_name)
+            return False
+        if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
+            return True
+        if entry.full_name == table.name:  # else the log is about to tell
+            await self._catalog.alter(entry.full_name, table)
+            self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
+        return False

@@ -1,0 +1,249 @@
+"""`harness kudu hms ...`: Kudu's tables and their entries in the metastore, compared and mended.
+
+After `tools/tool_action_hms.cc`: `list`, `check`, `fix`, `precheck` and `downgrade`. A table and an
+entry belong together by the table's id. `fix` creates what is missing, and writes what Kudu says
+over entries that differ, their names and `kudu.master_addresses` included; entries without a table
+are dropped on demand alone (`--drop_orphan_hms_tables`). `downgrade` leaves the entries of before
+the synchronization (`LEGACY_HANDLER`), which `fix` takes for missing ones of the same name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.plugins import Said
+from targets.hive import api
+from targets.hive.metastore import kudu_rules as rules
+from targets.kudu import messages as m
+from targets.kudu.hms.entries import HmsCatalog, bad_hms_name, entry_of
+from targets.kudu.hms.errors import HmsError
+from targets.kudu.master.records import TableRecord, TableState
+from targets.kudu.tools.admin import Admin, ToolError
+from targets.kudu.tools.data_table import data_table
+
+__all__ = ["HMS_ACTIONS", "Metastore", "precheck", "use_metastore"]
+
+
+class Metastore:
+    """The two catalogs, as a tool sees them; raises `ToolError`."""
+
+    def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
+        """`catalog` writes what it is told, in the name of the masters."""
+        self.admin = admin
+        self.catalog = catalog
+        self.cluster_id = cluster_id
+
+    async def entries(self) -> list[api.MetaTable]:
+        """Entries of Kudu tables of this cluster, by name, those of before included."""
+        found = await self.catalog.all_entries()
+        return sorted(
+            (entry for entry in found if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
+            key=lambda entry: entry.full_name,
+        )
+
+
+async def _tables(admin: Admin) -> list[TableRecord]:
+    """Kudu's tables, by name, as far as entries show them."""
+    listed = await admin.ask_leader("MasterService.ListTables", m.ListTablesRequest())
+    found = []
+    for one in sorted(listed.tables, key=lambda table: table.name):
+        which = m.TableIdentifier(table_id=one.id)
+        asked = m.GetTableSchemaRequest(table=which)
+        told = await admin.ask_leader("MasterService.GetTableSchema", asked)
+        found.append(
+            TableRecord(
+                id=told.table_id,
+                name=told.name,
+                version=told.schema_version,
+                schema=told.schema,
+                partition_schema=told.partition_schema,
+                next_column_id=0,
+                num_replicas=told.num_replicas,
+                state=TableState.RUNNING,
+                comment=told.comment,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A table, its entry, or both, and what is wrong about them."""
+
+    kind: str  # missing, orphan, inconsistent, badly named
+    table: TableRecord | None
+    entry: api.MetaTable | None
+    why: str
+
+    def __str__(self) -> str:
+        name = self.entry.full_name if self.table is None and self.entry else ""
+        return f"{self.kind}: {self.table.name if self.table else name}: {self.why}"
+
+
+async def _compare(metastore: Metastore) -> list[Difference]:
+    tables = await _tables(metastore.admin)
+    entries = await metastore.entries()
+    masters = metastore.catalog.addresses()
+    return list(_differences(tables, entries, metastore.cluster_id, masters))
+
+
+def _differences(
+    tables: Sequence[TableRecord],
+    entries: Sequence[api.MetaTable],
+    cluster_id: str,
+    masters: Sequence[str],
+) -> Iterator[Difference]:
+    by_id = {one.parameters.get(rules.TABLE_ID, ""): one for one in entries}
+    legacy = {one.full_name: one for one in entries if rules.is_legacy(one)}
+    known: dict[str, None] = {}
+    for table in tables:
+        problem = bad_hms_name(table.name)
+        if problem is not None:
+            yield Difference("badly named", table, None, problem)
+            continue
+        entry = by_id.get(table.id)
+        if entry is None:
+            old = legacy.get(table.name)
+            why = "there is no entry of it" if old is None else "its entry is of before"
+            yield Difference("missing", table, old, why)
+            if old is not None:
+                known[old.full_name] = None
+            continue
+        known[entry.full_name] = None
+        due = entry_of(table, cluster_id, masters, entry)
+        wrong = list(_unlike(entry, due))
+        if wrong:
+            yield Difference("inconsistent", table, entry, "; ".join(wrong))
+    for entry in entries:
+        if entry.full_name not in known:
+            yield Difference("orphan", None, entry, "Kudu has no such table")
+
+
+def _unlike(entry: api.MetaTable, due: api.MetaTable) -> Iterator[str]:
+    if entry.full_name != due.full_name:
+        yield f"the entry is named {entry.full_name}"
+    if entry.columns != due.columns:
+        yield f"its columns are {','.join(entry.columns)}, in Kudu {','.join(due.columns)}"
+    for key, value in sorted(due.parameters.items()):
+        found = entry.parameters.get(key)
+        if key != rules.TABLE_NAME and found != value:
+            yield f"{key} is {found}, which should be {value}"
+
+
+# --- actions -------------------------------------------------------------------------------------
+
+
+async def _check(metastore: Metastore, given: argparse.Namespace) -> Said:
+    del given
+    found = await _compare(metastore)
+    if not found:
+        return Said("all tables have their entries")
+    failed = "Illegal state: metadata check tool discovered inconsistencies"
+    return Said("\n".join(map(str, found)), 1, failed)
+
+
+async def _fix(metastore: Metastore, given: argparse.Namespace) -> Said:
+    lines, left = [], 0
+    for one in await _compare(metastore):
+        verb = {
+            "missing": "create" if given.create_missing_hms_tables else "",
+            "inconsistent": "alter" if given.fix_inconsistent_tables else "",
+            "orphan": "drop" if given.drop_orphan_hms_tables else "",
+        }.get(one.kind, "")
+        if not verb:
+            left += 1
+            lines.append(f"left alone: {one}")
+        elif given.dryrun:
+            lines.append(f"would {verb}: {one}")
+        else:
+            await _mend(metastore.catalog, one)
+            lines.append(f"{verb}: {one}")
+    failed = f"Illegal state: {left} differences are left" if left else ""
+    return Said("\n".join(lines), int(left > 0), failed)
+
+
+async def _mend(catalog: HmsCatalog, one: Difference) -> None:
+    try:
+        if one.table is None:
+            assert one.entry is not None, "an orphan is an entry"
+            ident = one.entry.parameters.get(rules.TABLE_ID, "")
+            await catalog.drop(one.entry.full_name, ident)
+        elif one.entry is None:
+            await catalog.create_anew(one.table)
+        else:
+            await catalog.overwrite(one.entry, one.table)
+    except HmsError as error:
+        raise ToolError(f"Remote error: {one}: {error}") from error
+
+
+async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
+    rows = [
+        {
+            "database": entry.database,
+            "table": entry.name,
+            "type": "LEGACY" if rules.is_legacy(entry) else "SYNCHRONIZED",
+            rules.TABLE_NAME: entry.parameters.get(rules.TABLE_NAME, ""),
+            rules.TABLE_ID: entry.parameters.get(rules.TABLE_ID, ""),
+            rules.MASTER_ADDRESSES: entry.parameters.get(rules.MASTER_ADDRESSES, ""),
+        }
+        for entry in await metastore.entries()
+    ]
+    return _listed(given, rows)
+
+
+def _listed(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
+    if given.format == "json":
+        return Said(json.dumps(rows))
+    if not rows:
+        return Said("")
+    return Said("\n".join(data_table(list(rows[0]), [list(row.values()) for row in rows])))
+
+
+async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
+    """Whether the cluster's names can be those of Hive's, where upper and lower case are one. It
+    needs no metastore.
+    """
+    del given
+    tables = await _tables(admin)
+    counts = Counter(table.name.lower() for table in tables)
+    lines = [f"{t.name}: another table has that name" for t in tables if counts[t.name.lower()] > 1]
+    lines += [problem for t in tables if (problem := bad_hms_name(t.name.lower())) is not None]
+    if not lines:
+        return Said("all names are Hive's, and differ")
+    return Said("\n".join(lines), 1, "Illegal state: tables have to be renamed first")
+
+
+async def _downgrade(metastore: Metastore, given: argparse.Namespace) -> Said:
+    del given
+    lines = []
+    for entry in await metastore.entries():
+        if rules.is_legacy(entry):
+            continue
+        try:
+            await metastore.catalog.downgrade(entry)
+        except HmsError as error:
+            raise ToolError(f"Remote error: {entry.full_name}: {error}") from error
+        lines.append(f"downgraded: {entry.full_name}")
+    return Said("\n".join(lines))
+
+
+async def use_metastore(action: str, metastore: Metastore, given: argparse.Namespace) -> Said:
+    """Carry out one of the actions. Raises `ToolError`."""
+    try:
+        return await HMS_ACTIONS[action](metastore, given)
+    except HmsError as error:
+        raise ToolError(f"Network error: {error}") from error
+
+
+HMS_ACTIONS = {
+    "hms check": _check,
+    "hms fix": _fix,
+    "hms list": _list,
+    "hms downgrade": _downgrade,
+}
+"""By the names that `arguments.parse` gives them; `precheck` is beside them."""

@@ -1,0 +1,75 @@
+"""I10 on snapshots written by hand: each rule has one that breaks it and nothing else."""
+
+import copy
+
+import pytest
+
+from checkers.kudu_hms import KuduHmsChecker
+from tests.checkers.histories import Writer
+
+SECOND = ["db1.y", "a", ["m1:1", "m2:1"], "c"]
+TABLE = {"id": "a", "name": "db1.x", "state": "RUNNING"}
+
+
+def good():
+    hms = {"last_event": 7, "events": [[3, 10], [7, 12]], "masters": ["m1:1", "m2:1"]}
+    leader = {"ready": True, "cluster_id": "c", "tables": [dict(TABLE)], "hms": hms}
+    follower = {**copy.deepcopy(leader), "ready": False}
+    entries = [["db1.x", "a", ["m2:1", "m1:1"], "c"], ["db1.other", "z", [], "another cluster"]]
+    return {
+        "masters": {"m1": leader, "m2": follower, "m3": None},
+        "hms": {"event": 7, "entries": entries},
+        "pending": [],
+    }
+
+
+def judged(snapshot, *, ok=True):
+    h = Writer()
+    if ok is not None:
+        h.fact("converged", {"ok": ok, "took_s": 0.0, "bound_s": 90.0})
+    if snapshot is not None:
+        h.fact("snapshot", snapshot)
+    result = KuduHmsChecker().check(h.history, None, time_limit_s=10)
+    return str(result.verdict), result.details.get("rule")
+
+
+def broken(change):
+    snapshot = good()
+    change(snapshot, snapshot["masters"]["m1"])
+    return judged(snapshot)
+
+
+def test_what_agrees_is_valid():
+    assert judged(good()) == ("valid", None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("no-entry", lambda s, _: s["hms"].update(entries=[])),
+        ("no-table", lambda _, leader: leader["tables"].clear()),
+        ("no-table", lambda _, leader: leader["tables"][0].update(state="REMOVED")),
+        ("no-table", lambda _, leader: leader["tables"][0].update(name="db1.y")),
+        ("addresses", lambda _, leader: leader["hms"].update(masters=["m1:1"])),
+        ("addresses", lambda s, _: s["hms"]["entries"][0].__setitem__(2, ["m1:1", "m1:1"])),
+        ("caught-up", lambda s, _: s["hms"].update(event=8)),
+        ("events", lambda _, leader: leader["hms"].update(events=[[7, 10], [7, 12]])),
+        ("events", lambda s, _: s["masters"]["m2"]["hms"].update(events=[[7, 10], [3, 12]])),
+        ("ids+no-table", lambda s, _: s["hms"]["entries"].append(SECOND)),
+    ],
+)  # fmt: skip
+def test_each_rule_is_broken_by_its_own(rule, change):
+    assert broken(change) == ("invalid", rule)
+
+
+def test_what_was_not_at_rest_is_unknown_unless_it_can_never_be_right():
+    moving = good()
+    moving["hms"]["entries"] = []
+    assert judged(moving, ok=False) == judged(moving, ok=None) == ("unknown", "not-at-rest")
+    assert judged({**moving, "pending": ["something"]}) == ("unknown", "not-at-rest")
+    assert judged({**moving, "hms": None}) == ("unknown", "not-at-rest")
+    assert judged(None) == ("unknown", "not-at-rest")
+    moving["masters"]["m1"]["ready"] = False
+    assert judged(moving) == ("unknown", "not-at-rest")
+    moving["masters"]["m2"]["hms"]["events"] = [[5, 1], [4, 2]]
+    assert judged(moving, ok=False) == ("invalid", "events")

@@ -1,0 +1,136 @@
+"""`harness kudu hms ...`, and the migration from one master to three."""
+
+import json
+
+from harness.env import Address
+from targets.hive.metastore import kudu_rules as rules
+from targets.hive.sql.protocol import Isolation, equal
+from targets.hive.sql.remote import StoreDatabase
+from targets.hive.sql.schema import PARAMETERS
+from targets.hive.system import DATABASE_NODE, DATABASE_PORT
+from tests.kudu.deploy import deploy as deploy_kudu
+from tests.kudu_hms.deploy import entries, on_hms
+from tests.kudu_hms.test_masters import MASTERS, migrate
+
+STALE = {"bugs": ("STALE-MASTER-ADDRS", "HMS-ORPHAN"), "masters": 1, "spare_masters": 2}
+"""As in Kudu: no leader keeps entries in order."""
+
+
+async def tool(kudu, line, exit_code=0):
+    said = await kudu.system.tool(line.split())
+    assert said.exit_code == exit_code, said
+    return said.text
+
+
+async def sql(kudu, change):
+    """A statement of somebody else's, in the database behind the metastores."""
+    database = StoreDatabase(kudu.env, Address(DATABASE_NODE, DATABASE_PORT))
+    session = await database.connect()
+    await session.begin(Isolation.SERIALIZABLE)
+    result = await change(session)
+    await session.commit()
+    session.close()
+    return result
+
+
+async def two_tables(kudu):
+    client = kudu.new_client()
+    for name in ("db1.x", "db2.y"):
+        await kudu.ok(client, "create", name=name)
+    return client
+
+
+@on_hms()
+async def test_what_agrees_is_listed_and_passes(kudu):
+    assert json.loads(await tool(kudu, "hms list --format json")) == []
+    await two_tables(kudu)
+    assert await tool(kudu, "hms check") == "all tables have their entries"
+    assert await tool(kudu, "hms fix") == ""
+    assert await tool(kudu, "hms precheck") == "all names are Hive's, and differ"
+    listed = json.loads(await tool(kudu, "hms list --format json"))
+    assert [(row["database"], row["table"], row["type"]) for row in listed] == [
+        ("db1", "x", "SYNCHRONIZED"), ("db2", "y", "SYNCHRONIZED"),
+    ]  # fmt: skip
+    assert "SYNCHRONIZED" in await tool(kudu, "hms list")
+
+
+@on_hms(**STALE)
+async def test_after_a_migration_the_tool_corrects_addresses(kudu):
+    client = await two_tables(kudu)
+    await migrate(kudu)
+    assert "kudu.master_addresses is m1:7051" in await tool(kudu, "hms check", 1)
+    assert (await tool(kudu, "hms fix --dryrun")).count("would alter") == 2
+    assert {masters[0] for _, masters in (await entries(kudu)).values()} == {"m1:7051"}
+    assert (await tool(kudu, "hms fix")).count("alter:") == 2
+    assert [masters for _, masters in (await entries(kudu)).values()] == [MASTERS, MASTERS]
+    assert await tool(kudu, "hms check") == "all tables have their entries"
+    # A leader that was started with the old list spreads it again.
+    await kudu.ok(client, "alter", name="db1.x", steps=[["add", "c"]])
+    if await kudu.leader() == "m1":
+        assert (await entries(kudu))["db1.x"][1] == ["m1:7051"]
+
+
+@on_hms(**STALE)
+async def test_after_a_migration_a_statement_in_the_database_corrects_them_too(kudu):
+    await two_tables(kudu)
+    await migrate(kudu)
+
+    async def update(session):
+        where = equal(PARAM_KEY=rules.MASTER_ADDRESSES, PARAM_VALUE="m1:7051")
+        return await session.update(PARAMETERS, {"PARAM_VALUE": ",".join(MASTERS)}, where)
+
+    assert await sql(kudu, update) == 2
+    assert [masters for _, masters in (await entries(kudu)).values()] == [MASTERS, MASTERS]
+    assert await tool(kudu, "hms check") == "all tables have their entries"
+
+
+@on_hms(bugs=("HMS-ORPHAN",))
+async def test_what_is_missing_is_created_and_orphans_are_dropped_on_demand(kudu):
+    await two_tables(kudu)
+
+    async def another_id(session):
+        (row,) = await session.select(
+            PARAMETERS, equal(PARAM_KEY=rules.TABLE_NAME, PARAM_VALUE="db1.x")
+        )
+        where = equal(TBL_ID=row["TBL_ID"], PARAM_KEY=rules.TABLE_ID)
+        return await session.update(PARAMETERS, {"PARAM_VALUE": "f" * 32}, where)
+
+    assert await sql(kudu, another_id) == 1
+    text = await tool(kudu, "hms check", 1)
+    assert "missing: db1.x" in text
+    assert "orphan: db1.x" in text
+    said = await kudu.system.tool(["hms", "fix"])
+    assert (said.exit_code, said.error.split(":")[0]) == (1, "Remote error")  # the name is taken
+    text = await tool(kudu, "hms fix --no-create_missing_hms_tables --drop_orphan_hms_tables", 1)
+    assert text.splitlines() == [
+        "left alone: missing: db1.x: there is no entry of it",
+        "drop: orphan: db1.x: Kudu has no such table",
+    ]
+    assert await tool(kudu, "hms fix") == "create: missing: db1.x: there is no entry of it"
+    assert await tool(kudu, "hms check") == "all tables have their entries"
+
+
+@on_hms()
+async def test_a_downgrade_is_taken_back_by_a_fix(kudu):
+    await two_tables(kudu)
+    assert (await tool(kudu, "hms downgrade")).count("downgraded") == 2
+    listed = json.loads(await tool(kudu, "hms list --format json"))
+    assert {row["type"] for row in listed} == {"LEGACY"}
+    assert (await tool(kudu, "hms check", 1)).count("its entry is of before") == 2
+    assert (await tool(kudu, "hms fix")).count("create: missing") == 2
+    assert await tool(kudu, "hms check") == "all tables have their entries"
+
+
+def test_without_metastores_the_tool_says_so_and_prechecks_names():
+    async def body(kudu):
+        await kudu.until_ready()
+        said = await kudu.system.tool(["hms", "check"])
+        assert (said.exit_code, said.error.split(":")[0]) == (1, "Configuration error")
+        client = kudu.new_client()
+        for name in ("db1.X", "db1.x", "plain"):
+            await kudu.ok(client, "create", name=name)
+        text = await tool(kudu, "hms precheck", 1)
+        assert text.count("another table has that name") == 2
+        assert "'plain' is none of Hive's" in text
+
+    deploy_kudu(body)
