@@ -3,9 +3,10 @@
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
 verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks` (where else it can
-keep its runs), `.diagnoses` (what `harness doctor` looks for) and `.verbs` (of the command line;
-the only group whose values are modules). Any other value is `module:Class` or `module:OBJECT`; its
-name is what the command line shows. Only the chosen plug-in is imported. The built-in ones register
+keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diagnoses` (what
+`harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
+modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command line
+shows. Only the chosen plug-in is imported. The built-in ones register
 in the same way; `harness` imports none.
 """
 
@@ -30,6 +31,7 @@ from harness.plugins import (
     HistoryModel,
     Nemesis,
     Reporter,
+    SealedExtra,
     SoakExecutor,
     SoakSink,
     Target,
@@ -49,6 +51,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "reporters": Reporter,
     "soak_executors": SoakExecutor,
     "soak_sinks": SoakSink,
+    "sealed_extras": SealedExtra,
     "diagnoses": Diagnosis,
 }
 """Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see

@@ -207,6 +207,18 @@ class SoakSink(Protocol):
         ...
 
 
+class SealedExtra(Protocol):
+    """Makes a file beside the sealed history of a soak's run, which is quicker to read later."""
+
+    api_version: int
+    name: str
+    doc: str
+
+    def made(self, history: History, sealed: Path) -> tuple[str, bytes] | None:
+        """The name and content of the file, for a history that lies at `sealed`; or none."""
+        ...
+
+
 class SunkRuns(Protocol):
     """The runs of one soak at the place of a `SoakSink`."""
 

@@ -7,6 +7,7 @@ where it could not be kept, the result says that the soak must stop.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import platform
@@ -22,11 +23,11 @@ import msgspec
 from harness import __version__
 from harness.checking import Judgement, judge
 from harness.errors import HarnessError, HistoryError, InfrastructureError, UsageError
-from harness.ops import CheckResult, OpType, Verdict
+from harness.ops import CheckResult, History, OpType, Verdict
 from harness.permits import permitted_of
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment
-from harness.registry import load_plugin
+from harness.registry import load_all, load_plugin
 from harness.run import Outcome, conduct
 from harness.signatures import SEPARATOR, SIGNATURE, failure_of, rule_of_words
 from harness.soak.memory import memory_bytes_max
@@ -41,6 +42,7 @@ from harness.soak.result import (
 from harness.store import RunFolder, RunRecord
 
 __all__ = [
+    "add_extras",
     "crash_reason",
     "crashed",
     "folder_bytes",
@@ -155,6 +157,7 @@ def _keep(
     try:
         folder.write_case(plan.case)
         folder.seal(outcome.history, label=job.label)
+        add_extras(folder, outcome.history)
         if result.failed:
             folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
             _replay_for_logs(plan, folder.path, outcome)
@@ -165,6 +168,19 @@ def _keep(
         folder.discard()
         raise
     return msgspec.structs.replace(result, run=job.run, kept_bytes=kept_bytes)
+
+
+def add_extras(folder: RunFolder, history: History) -> None:
+    """Put beside the history what makes it quicker to read; a run is whole without it.
+
+    `harness doctor` tells of a plug-in that does not load.
+    """
+    for _, extra in load_all("sealed_extras"):
+        made = None
+        with contextlib.suppress(Exception):  # which costs no run, nor its verdict
+            made = extra.made(history, folder.path / "history.parquet")
+        if made is not None:
+            folder.write_extra(*made)
 
 
 def _replay_for_logs(plan: Plan, folder: Path, outcome: Outcome) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from results.intervals import Flags, Ints
 
-__all__ = ["Batch", "with_head"]
+__all__ = ["Batch", "heads_of", "with_head"]
 
 _SEALED: Final = (
     *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HistoryError
+from results.lake.made import MADE
 from results.lake.trouble import troubles
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["FOLDERS", "fetch_folder", "files_of", "folder_of", "writer_to"]
 FOLDERS: Final = "folders"
 FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
-_IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
+_IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log", MADE})
 
 
 def folder_of(key: str) -> str:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -24,6 +25,9 @@ from results.lake.rows import tables_of
 from results.lake.schema import schemas
 from results.lake.source import About, Source, read_about, read_source, run_key
 from results.store_scan import Problem, Problems, run_folders
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 
@@ -148,7 +152,7 @@ def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:
     """The run, unless the lake has it; most that it has are told by their record alone."""
     if about.record is not None and run_key(about, about.record.digest) in known:
         return None
-    source = read_source(folder, about)
+    source = read_source(folder, about, rows=True)
     return None if source.key in known else source
 
 
@@ -196,8 +200,8 @@ class _Work:
         if group is None:
             group = self._groups[partition] = _Group()
         group.sources.append(source)
-        group.lines += len(source.table)
-        group.bytes += source.table.get_total_buffer_size()
+        group.lines += source.lines
+        group.bytes += source.size_bytes
         if (
             len(group.sources) >= RUNS_AT_ONCE
             or group.lines >= LINES_AT_ONCE
@@ -217,24 +221,27 @@ class _Work:
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
         sources, group.sources, group.lines, group.bytes = group.sources, [], 0, 0
-        if not sources:
-            return
-        try:
-            made = [tables_of(sources)]
-        except HarnessError:
-            made = []
-            for source in sources:
-                try:
-                    made.append(tables_of([source]))
-                except HistoryError as error:
-                    name = f"{source.about.name}/{source.about.id}"
-                    self._problems.add(Problem(name, "history", str(error)))
-        for tables in made:
+        # Those whose rows were made before, and the others, still in their order.
+        alike = itertools.groupby(sources, key=lambda source: source.made is not None)
+        for tables in [each for _, some in alike for each in self._tables([*some])]:
             first = min(tables["runs"]["run"].to_pylist())
             if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes
+
+    def _tables(self, sources: list[Source]) -> list[dict[str, pa.Table]]:
+        try:
+            return [tables_of(sources)]
+        except HarnessError:
+            found = []
+            for source in sources:
+                try:
+                    found.append(tables_of([source]))
+                except HistoryError as error:
+                    name = f"{source.about.name}/{source.about.id}"
+                    self._problems.add(Problem(name, "history", str(error)))
+            return found
 
     def _append(self, group: _Group) -> None:
         self._convert(group)

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HistoryError
 from harness.ops import History
-from results.lake.batch import Batch, with_head
-from results.lake.run_rows import finding_rows, node_rows, run_row, verdict_rows
+from results.lake.batch import Batch, heads_of, with_head
+from results.lake.made import Counted, gathered
+from results.lake.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
 from results.lake.schema import PARTITION, schema
 from results.lake.source import About, Source, read_source, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["rows_of", "tables_of"]
+__all__ = ["history_rows", "rows_of", "tables_of"]
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
@@ -39,40 +40,49 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
     """The rows of some runs, in their order; raises `HistoryError` if one of them is none."""
+    heads = heads_of(sources)
+    if all(source.made is not None for source in sources):
+        made = [source.made for source in sources if source.made is not None]
+        counts = [each.layout.counted for each in made]
+        rows = {name: with_head(name, heads, *columns) for name, columns in gathered(made).items()}
+    else:
+        rows, counts = history_rows(sources)
+    return {
+        "runs": _table("runs", heads, list(enumerate(map(run_row, sources, counts)))),
+        **rows,
+        "verdicts": _table("verdicts", heads, _each(map(verdict_rows, sources))),
+        "findings": _table("findings", heads, _each(map(finding_rows, sources))),
+    }
+
+
+def history_rows(sources: Sequence[Source]) -> tuple[dict[str, pa.Table], list[Counted]]:
+    """The tables that follow from histories alone, and what `runs` says of each."""
     batch = Batch(sources)
     noted, operations = batch.noted, batch.operations()
     attempts = batch.attempts()
-    counts = batch.counts()
-    return {
-        "runs": _table(
-            "runs",
-            batch,
-            [
-                (number, run_row(source, notes, counts[number]))
-                for number, (source, notes) in enumerate(zip(sources, noted, strict=True))
-            ],
-        ),
+    rows = {
         "operations": operations,
         "attempts": attempts,
-        "faults": _table("faults", batch, _each(notes.fault_rows() for notes in noted)),
+        "faults": _table("faults", batch.heads, _each(notes.fault_rows() for notes in noted)),
         "events": batch.events(),
         "nodes": _table(
             "nodes",
-            batch,
+            batch.heads,
             _each(
                 node_rows(notes, tried) for notes, tried in zip(noted, batch.tried(), strict=True)
             ),
         ),
-        "verdicts": _table("verdicts", batch, _each(map(verdict_rows, sources))),
-        "findings": _table("findings", batch, _each(map(finding_rows, sources))),
     }
+    return rows, [*map(counted, noted, batch.counts())]
 
 
 def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[Any, ...]]]:
     return [(number, row) for number, some in enumerate(rows) for row in some]
 
 
-def _table(name: str, batch: Batch, rows: Sequence[tuple[int, tuple[Any, ...]]]) -> pa.Table:
+def _table(
+    name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
+) -> pa.Table:
     """Rows made one by one; each says of which source it is."""
     import numpy as np
     import pyarrow as pa
@@ -83,4 +93,4 @@ def _table(name: str, batch: Batch, rows: Sequence[tuple[int, tuple[Any, ...]]])
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
     except (ValueError, OverflowError) as error:  # a file of the run says what no column can hold
         raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
-    return with_head(name, batch.heads, np.array([number for number, _ in rows], np.int64), arrays)
+    return with_head(name, heads, np.array([number for number, _ in rows], np.int64), arrays)

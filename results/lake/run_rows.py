@@ -14,13 +14,14 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, Op, Verdict
 from harness.permits import permitted_in
 from harness.signatures import SIGNATURE, rule_of
+from results.lake.made import Counted
 from results.lake.noted import Noted
 from results.lake.source import Source, started_of
 from results.run_timeline import field_of, whole_of
 from results.schema import LIST_SEPARATOR
 from results.setting import asked_nemeses, setting_of
 
-__all__ = ["finding_rows", "node_rows", "run_row", "verdict_rows"]
+__all__ = ["counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 
 Row = tuple[Any, ...]
 FINDING_OPS_MAX: Final = 1_000
@@ -28,12 +29,22 @@ EXPLANATION_MAX: Final = 1_000
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-def run_row(source: Source, noted: Noted, counts: Mapping[str, int]) -> Row:
+def counted(noted: Noted, counts: Mapping[str, int]) -> Counted:
+    """What the row of `runs` says of a history."""
+    return Counted(
+        length_ns=noted.end_ns,
+        elections=max(0, len(noted.history.leaders()) - 1),
+        faults=len(noted.timeline.faults),
+        interrupted=any(True for _ in noted.history.facts("interrupted")),
+        **counts,
+    )
+
+
+def run_row(source: Source, counts: Counted) -> Row:
     """The one row of `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
     failure = None if record is None else record.failure
-    interrupted = any(True for _ in noted.history.facts("interrupted"))
     return (
         about.name,
         about.id,
@@ -49,21 +60,21 @@ def run_row(source: Source, noted: Noted, counts: Mapping[str, int]) -> Row:
         None if record is None else started_of(record.started),
         None if record is None else record.wall_s,
         None if record is None else record.simulated_s,
-        noted.end_ns,
+        counts.length_ns,
         None if record is None else record.verdict.value,
         None if failure is None else failure.checker,
         None if failure is None else failure.reason,
         None if failure is None else failure.signature,
         source.digest,
-        counts["lines"],
-        counts["ops"],
-        counts["ok"],
-        counts["fail"],
-        counts["info"],
-        counts["refused"],
-        max(0, len(noted.history.leaders()) - 1),
-        len(noted.timeline.faults),
-        interrupted or (record is not None and record.interrupted),
+        counts.lines,
+        counts.ops,
+        counts.ok,
+        counts.fail,
+        counts.info,
+        counts.refused,
+        counts.elections,
+        counts.faults,
+        counts.interrupted or (record is not None and record.interrupted),
         record is not None,
         source.buckets,
         None if record is None else _encode(record.versions).decode(),

@@ -21,6 +21,7 @@ from harness.store import RunRecord, read_log
 from harness.store.footer import BY_KEY
 from harness.store.keyed import bucket_paths, checked_buckets
 from harness.store.parquet import read_sealed, table_of
+from results.lake.made import Made, read_made
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,11 +57,24 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A run with the columns of its history, sorted by index, and what its checkers found."""
 
     about: About
-    table: Any  # a pyarrow.Table of the sealed columns
+    table: Any  # a pyarrow.Table of the sealed columns; `None` where there is `made`
     digest: str
     buckets: int = 0
     results: tuple[CheckResult, ...] = ()
     folder: str | None = None  # where the lake keeps its files
+    made: Made | None = None  # its rows, where they were made when it was sealed
+
+    @property
+    def lines(self) -> int:
+        """Of its history."""
+        return len(self.table) if self.made is None else self.made.layout.counted.lines
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        if self.made is not None:
+            return self.made.size_bytes
+        return int(self.table.get_total_buffer_size())
 
     @property
     def key(self) -> str:
@@ -129,13 +143,17 @@ def read_about(folder: Path, name: str | None = None) -> About:
     return about
 
 
-def read_source(folder: Path, about: About | None = None) -> Source:
+def read_source(folder: Path, about: About | None = None, *, rows: bool = False) -> Source:
     """A run's folder; raises `HistoryError` or `UsageError` that names what is wrong with it.
 
-    A history that the record does not tell of is refused: its verdict would be another's.
+    A history that the record does not tell of is refused: its verdict would be another's. With
+    `rows` those that were made before stand for the history, where they belong to it.
     """
     about = about or read_about(folder)
     record = about.record
+    if rows and record is not None and (made := read_made(folder, record.digest)) is not None:
+        results = _results(folder / "results.json")
+        return Source(about=about, table=None, digest=record.digest, results=results, made=made)
     sealed = folder / "history.parquet"
     buckets = 0
     digest: str | None = None if record is None else record.digest
