@@ -75,7 +75,7 @@ class _Tickets:
     async def context(self, user: str) -> tuple[Any, bytes]:
         """A security context of GSSAPI, and what it says first."""
         async with self._lock:
-            return await asyncio.to_thread(self._begin, user)
+            return await asyncio.to_thread(self._begin, user)  # determinism: real only
 
     def _begin(self, user: str) -> tuple[Any, bytes]:
         import gssapi
@@ -181,7 +181,7 @@ class KerberosDoor:
         try:
             async with asyncio.timeout(timeout_s):
                 host, port = self._env.endpoint(address)
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port)  # determinism: real only
                 streams = _Streams(reader, writer)
                 await (_digest(streams, token) if token else self._gssapi(streams, user))
                 found = ThriftConnection(reader, writer, framed=True)
