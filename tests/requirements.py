@@ -107,6 +107,15 @@ def missing_hive():
     return None if there else "there is no pymetastore; pip install 'catalog-harness[hive]'"
 
 
+def missing_kdc():
+    """Why no KDC can be started here, or asked, or `None`."""
+    programs = ("krb5kdc", "kadmin.local", "kdb5_util", "ktutil")
+    if not all(shutil.which(each, path="/usr/sbin:/sbin:/usr/bin:/bin") for each in programs):
+        return "there is no KDC; apt-get install krb5-kdc krb5-admin-server krb5-user"
+    there = importlib.util.find_spec("gssapi")
+    return None if there else "there is no gssapi; pip install 'catalog-harness[kerberos]'"
+
+
 def missing_faketime():
     """Why no process can be given a wrong clock here, or `None`."""
     return None if find_library() else "there is no libfaketime; apt-get install libfaketime"
@@ -119,6 +128,7 @@ NEEDS = {
     "postgres": ("HARNESS_REQUIRE_POSTGRES", missing_postgres),
     "zookeeper": ("HARNESS_REQUIRE_ZOOKEEPER", missing_zookeeper),
     "hive": ("HARNESS_REQUIRE_HIVE", missing_hive),
+    "kdc": ("HARNESS_REQUIRE_KDC", missing_kdc),
     "etcd": ("HARNESS_REQUIRE_ETCD", missing_etcd),
     "browser": ("HARNESS_REQUIRE_BROWSER", missing_browser),
     "lake": ("HARNESS_REQUIRE_LAKE", missing_lake),

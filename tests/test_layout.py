@@ -64,7 +64,9 @@ THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
     "checkers": {"msgspec", "numpy"},
     "targets": {"msgspec"},
-    "targets.apache_hive": {"msgspec", "psycopg", "pymetastore", "thrift"},
+    "targets.apache_hive": {
+        *("gssapi", "msgspec", "psycopg", "puresasl", "pymetastore", "thrift"),
+    },
     "targets.hive.sql.postgres": {"msgspec", "psycopg"},
     "targets.hive.zookeeper.kazoo": {"kazoo", "msgspec"},
     "nemesis": {"msgspec"},

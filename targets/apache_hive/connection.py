@@ -45,8 +45,12 @@ class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
 class ThriftConnection:
     """One connection (`targets.hive.client.connection.Connection`)."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
+    ) -> None:
+        """`framed`: lengths stand before messages, as they do after SASL."""
         self._reader, self._writer = reader, writer
+        self._framed = framed
         self._count = 0
         self.broken = False
 
@@ -63,7 +67,10 @@ class ThriftConnection:
         whole = False
         try:
             async with asyncio.timeout(timeout_s):
-                self._writer.write(_message(exchange, self._count))
+                message = _message(exchange, self._count)
+                if self._framed:
+                    self._writer.write(len(message).to_bytes(4))
+                self._writer.write(message)
                 await self._writer.drain()
                 reply = await self._answer(exchange)
         except TimeoutError as error:
@@ -80,7 +87,7 @@ class ThriftConnection:
     async def _answer(self, exchange: Exchange) -> api.Reply:
         come = b""
         while True:
-            more = await self._reader.read(_READ_BYTES)
+            more = await (self._frame() if self._framed else self._reader.read(_READ_BYTES))
             if not more:
                 raise ChannelError("the other side hung up", sent=True)
             come += more
@@ -88,6 +95,16 @@ class ThriftConnection:
                 raise ChannelError(f"an answer of more than {ANSWER_BYTES_MAX} bytes", sent=True)
             with contextlib.suppress(EOFError):
                 return _read(come, exchange, self._count)
+
+    async def _frame(self) -> bytes:
+        """The next frame; nothing at the end."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4))
+            if size > ANSWER_BYTES_MAX:
+                raise ChannelError(f"an answer of more than {ANSWER_BYTES_MAX} bytes", sent=True)
+            return await self._reader.readexactly(size)
+        except asyncio.IncompleteReadError:
+            return b""
 
     def close(self) -> None:
         """Hang up."""

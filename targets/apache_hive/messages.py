@@ -16,6 +16,7 @@ from thrift import TSerialization
 from thrift.protocol.TJSONProtocol import TJSONProtocolFactory
 from thrift.Thrift import TException
 
+from targets.apache_hive.tokens import read_hadoop, read_text
 from targets.hive import api
 
 __all__ = ["Exchange", "error_of", "event_of", "exchange_for", "greeting"]
@@ -23,6 +24,15 @@ __all__ = ["Exchange", "error_of", "event_of", "exchange_for", "greeting"]
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
 """What every view selects."""
+
+_REFUSED: Final = {
+    "token does not exist": api.INVALID_TOKEN,
+    "tried to renew an expired token": api.INVALID_TOKEN,
+    "tries to renew a token": api.ACCESS_CONTROL,
+    "tried to renew a token": api.ACCESS_CONTROL,
+    "is trying to renew a token": api.ACCESS_CONTROL,
+}
+"""What Hadoop says of tokens; a metastore keeps the text, and drops the exception's name."""
 
 
 class Exchange(NamedTuple):
@@ -145,6 +155,17 @@ def exchange_for(call: api.ApiCall) -> Exchange:
             return _exchange("get_table_meta", _names, db_patterns="*", tbl_patterns="*")
         case api.GetCurrentEventId():
             return _exchange("get_current_notificationEventId", lambda found: found.eventId)
+        case api.GetDelegationToken(owner, renewer):
+            return _exchange(
+                "get_delegation_token",
+                lambda found: read_hadoop(found).text,
+                token_owner=owner,
+                renewer_kerberos_principal_name=renewer,
+            )
+        case api.RenewDelegationToken(token):
+            return _exchange("renew_delegation_token", int, token_str_form=read_text(token).hadoop)
+        case api.CancelDelegationToken(token):
+            return _exchange("cancel_delegation_token", token_str_form=read_text(token).hadoop)
         case api.GetNextEvents(last, most):
             request = ttypes.NotificationEventRequest(last, most)
             return _exchange("get_next_notification", _events, rqst=request)
@@ -156,6 +177,10 @@ def error_of(answer: Any) -> api.MetastoreError | None:
     fields: Mapping[str, Any] = vars(answer)
     for value in fields.values():
         if isinstance(value, TException):
-            message = getattr(value, "message", None)
-            return api.MetastoreError(type(value).__name__, str(message or ""))
+            message = str(getattr(value, "message", None) or "")
+            kind = type(value).__name__
+            if kind == api.META:
+                found = [refusal for said, refusal in _REFUSED.items() if said in message]
+                kind = found[0] if found else kind
+            return api.MetastoreError(kind, message)
     return None

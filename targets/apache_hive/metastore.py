@@ -11,10 +11,21 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.cluster import NodeSpec, ReadyPort
+from targets.apache_hive.kdc import (
+    KDC_NODE,
+    KDC_PORT,
+    METASTORE,
+    configuration,
+    environment,
+    keytab_setup,
+    principal,
+)
 from targets.hive.sql.postgres import DATABASE, USER
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT
+from targets.hive.tokens.kinds import StoreKind
+from targets.hive.tokens.manager import TokenTimes
 
-__all__ = ["IMAGE_PLACE", "metastore_node"]
+__all__ = ["IMAGE_PLACE", "metastore_node", "security_settings"]
 
 IMAGE_PLACE: Final = "/opt/apache-hive"
 _OPENED: Final = (
@@ -30,6 +41,15 @@ _CHECK_JAVA: Final = (
     """java -version 2>&1; exit 1; }"""
 )
 _START_S: Final = 120.0
+_KEYTAB: Final = "{data}/hive.keytab"
+_KERBEROS: Final = (
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djava.security.krb5.conf={files}/krb5.conf",
+)
+_STORES: Final = {
+    StoreKind.MEMORY: "MemoryTokenStore",
+    StoreKind.DB: "DBTokenStore",
+}
 
 
 def _settings() -> Mapping[str, str]:
@@ -54,6 +74,28 @@ def _settings() -> Mapping[str, str]:
     }
 
 
+def _secure_files() -> dict[str, str]:
+    return {
+        "core-site.xml": _site({"hadoop.security.authentication": "kerberos"}),
+        "krb5.conf": configuration(f"{{peer:{KDC_NODE}:{KDC_PORT}}}"),
+    }
+
+
+def security_settings(store: StoreKind, times: TokenTimes) -> Mapping[str, str]:
+    """What a metastore is told of Kerberos and of tokens."""
+    tokens = "hive.cluster.delegation.token"
+    return {
+        "hive.metastore.sasl.enabled": "true",
+        "hive.metastore.kerberos.principal": principal(METASTORE),
+        "hive.metastore.kerberos.keytab.file": _KEYTAB,
+        f"{tokens}.store.class": f"org.apache.hadoop.hive.metastore.security.{_STORES[store]}",
+        f"{tokens}.max-lifetime": f"{times.max_age_ms}ms",
+        f"{tokens}.renew-interval": f"{times.renew_ms}ms",
+        f"{tokens}.gc-interval": f"{times.scan_ms}ms",
+        "hive.cluster.delegation.key.update-interval": f"{times.key_ms}ms",
+    }
+
+
 def _site(settings: Mapping[str, str]) -> str:
     lines = [
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
@@ -62,8 +104,15 @@ def _site(settings: Mapping[str, str]) -> str:
     return "\n".join(["<configuration>", *lines, "</configuration>", ""])
 
 
-def metastore_node(name: str, after: str, place: Path) -> NodeSpec:
-    """One metastore, which starts once `after` is ready: each writes to an empty database first."""
+def metastore_node(
+    name: str, after: tuple[str, ...], place: Path, security: Mapping[str, str] | None = None
+) -> NodeSpec:
+    """One metastore, which starts once `after` are ready: each writes to an empty database first.
+
+    `security`: the settings of Kerberos and of tokens, where there is a KDC.
+    """
+    secure = security is not None
+    kerberos = _KERBEROS if secure else ()
     parts = ("listener", "hive/lib/*", "hadoop/*")
     jars = [f"{root}/{part}" for root in (place, IMAGE_PLACE) for part in parts]
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
@@ -72,14 +121,21 @@ def metastore_node(name: str, after: str, place: Path) -> NodeSpec:
         role="hms",
         ports=(METASTORE_PORT,),
         dockerfile=str(place),
-        files={"metastore-site.xml": _site(_settings())},
-        setup=(("sh", "-c", _CHECK_JAVA),),
+        files={
+            "metastore-site.xml": _site({**_settings(), **(security or {})}),
+            **(_secure_files() if secure else {}),
+        },
+        environment=environment() if secure else {},
+        setup=(
+            ("sh", "-c", _CHECK_JAVA),
+            *((keytab_setup(_KEYTAB),) if secure else ()),
+        ),
         command=(
-            *("java", *_MEMORY, *opened, "-cp", ":".join(["{files}", *jars])),
+            *("java", *_MEMORY, *opened, *kerberos, "-cp", ":".join(["{files}", *jars])),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", f"{{port:{METASTORE_PORT}}}"),
         ),
         ready=ReadyPort(METASTORE_PORT, within_s=_START_S),
-        after=(after,),
+        after=after,
         memory_mib=1024,
         debian_package="openjdk-17-jre-headless",
     )

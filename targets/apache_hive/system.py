@@ -14,6 +14,7 @@ from targets.apache_hive.database import read_rows
 from targets.hive import api
 from targets.hive.bugs import Bug
 from targets.hive.client import MetastoreClient
+from targets.hive.client.connection import Connect
 from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.wire import ChannelError
 
@@ -26,11 +27,15 @@ _DEFAULT: Final = "default"
 class ApacheHiveSystem:
     """Metastores and database of one deployment (`harness.plugins.System`)."""
 
-    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+    def __init__(self, env: ClientEnv, layout: Layout, *, kdc: bool = False) -> None:
         """Nothing is asked yet."""
         self._env = env
         self._layout = layout
-        self._door = ThriftDoor(env)
+        self._door: Connect = ThriftDoor(env)
+        if kdc:
+            from targets.apache_hive.sasl import KerberosDoor
+
+            self._door = KerberosDoor(env)
         self._has_databases = False
 
     def client(self, process: int) -> MetastoreClient:
@@ -99,6 +104,10 @@ class ApacheHiveSystem:
                 for name, tables in shown.items()
             },
             "failover_s": self._layout.client.failover_s(len(self._layout.metastores)),
+            "tokens": {
+                "max_age_ms": self._layout.token_times.max_age_ms,
+                "renew_ms": self._layout.token_times.renew_ms,
+            },
         }
 
     async def _rows(self) -> dict[str, Any] | None:

@@ -14,8 +14,9 @@ from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET,
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
 from targets.apache_hive.artefacts import VERSION, require
 from targets.apache_hive.database import database_node
-from targets.apache_hive.metastore import metastore_node
-from targets.hive.permits import EVENTS, permits_of_profile
+from targets.apache_hive.kdc import KDC_NODE, kdc_node
+from targets.apache_hive.metastore import metastore_node, security_settings
+from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
 from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.target import HiveTarget
 from targets.hive.tokens.kinds import StoreKind
@@ -33,11 +34,20 @@ _OPTIONS: Final = (
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
+_TOKEN_OPTIONS: Final = (
+    *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
+)
 _NO_TOKENS: Final = Permit(
     name="no-kdc",
-    why="real delegation tokens need Kerberos, and no KDC is deployed beside real metastores yet",
+    why="real delegation tokens need Kerberos: deploy a KDC beside them with --kdc",
     lacks=("hms-tokens",),
 )
+_RENEW_GAP: Final = Permit(
+    name="token-renew-gap",
+    why="every store of 4.0.1 renews a token by removing it and adding it again",
+    rules={TOKENS: ("renew-gap",)},
+)
+"""Also in `strict`, which tells the stores apart."""
 _HIVE4: Final = (
     Permit(
         name="start-without-database",
@@ -82,10 +92,13 @@ class ApacheHiveTarget:
     usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
-    options: ClassVar[tuple[Option, ...]] = tuple(
-        msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
-        for option in HiveTarget.options
-        if option.name in _OPTIONS
+    options: ClassVar[tuple[Option, ...]] = (
+        *(
+            msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
+            for option in HiveTarget.options
+            if option.name in (*_OPTIONS, *_TOKEN_OPTIONS)
+        ),
+        Option("kdc", False, "metastores ask for Kerberos, of a KDC beside them (processes)"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -99,26 +112,62 @@ class ApacheHiveTarget:
                 "install 'catalog-harness[hive]'"
             )
         place = require()
-        names = [address.node for address in _layout(settings).metastores]
+        layout = _layout(settings)
+        names = [address.node for address in layout.metastores]
         before = [DATABASE_NODE, *names]
+        database = database_node(place)
+        if not settings.options["kdc"]:
+            if settings.options["token_store"]:
+                raise UsageError(
+                    f"--token-store is {settings.options['token_store']!r}, but there are no "
+                    "tokens without Kerberos; add --kdc, or leave it out"
+                )
+            return [
+                *(metastore_node(n, (b,), place) for n, b in zip(names, before, strict=False)),
+                database,
+            ]
+        _require_kerberos(settings)
+        from targets.apache_hive.sasl import USERS
+
+        security = security_settings(layout.token_store, layout.token_times)
         metastores = [
-            metastore_node(name, after, place) for name, after in zip(names, before, strict=False)
+            metastore_node(name, (after, KDC_NODE), place, security)
+            for name, after in zip(names, before, strict=False)
         ]
-        return [*metastores, database_node(place)]
+        return [*metastores, database, kdc_node(USERS)]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise, and what is not there."""
-        found = [*permits_of_profile(settings.profile, StoreKind.MEMORY), _NO_TOKENS]
+        store = _layout(settings).token_store
+        found = list(permits_of_profile(settings.profile, store))
+        if not settings.options["kdc"]:
+            found.append(_NO_TOKENS)
+        elif settings.profile == "strict":
+            found.append(_RENEW_GAP)
         return [*found, *_HIVE4] if settings.profile == "hive4" else found
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
         """What was just deployed."""
         from targets.apache_hive.system import ApacheHiveSystem
 
-        return ApacheHiveSystem(deployment.env, _layout(deployment.settings))
+        settings = deployment.settings
+        return ApacheHiveSystem(deployment.env, _layout(settings), kdc=settings.options["kdc"])
+
+
+def _require_kerberos(settings: TargetSettings) -> None:
+    if settings.environment not in (None, "process"):
+        raise UsageError(f"--kdc runs in processes (--env process), not in {settings.environment}")
+    if settings.options["token_store"] == StoreKind.ZOOKEEPER:
+        raise UsageError(
+            "--token-store is 'zookeeper', which real metastores are not deployed with yet; it "
+            "must be one of: db, memory"
+        )
+    if not all(importlib.util.find_spec(name) for name in ("gssapi", "puresasl")):
+        raise UsageError("--kdc needs gssapi; pip install 'catalog-harness[kerberos]'")
 
 
 def _layout(settings: TargetSettings) -> Layout:
     """That of the bundled metastores; what is theirs alone is as by default."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
-    return Layout(msgspec.structs.replace(settings, options={**theirs, **settings.options}))
+    options = {**theirs, **settings.options}
+    return Layout(msgspec.structs.replace(settings, options=options))

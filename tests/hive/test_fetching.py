@@ -181,14 +181,17 @@ def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
     target = ApacheHiveTarget()
     options = with_defaults("target", target.name, target.options, {})
 
-    def permits(profile):
-        settings = TargetSettings(profile=profile, bugs=(), options=options)
+    def permits(profile, **given):
+        settings = TargetSettings(profile=profile, bugs=(), options={**options, **given})
         return {permit.name for permit in target.permits(settings)}
 
     assert permits("strict") == {"no-kdc"}
+    for store in ("memory", "db"):  # neither is excused from being shared
+        assert permits("strict", kdc=True, token_store=store) == {"token-renew-gap"}
+    assert "token-memory" in permits("hive4", kdc=True)
     assert {"drop-twice", "drop-missed", "torn-get"} <= permits("hive4")
     ours = {option.name for option in HiveTarget.options}
-    assert {option.name for option in target.options} < ours
+    assert {option.name for option in target.options} - {"kdc"} < ours
 
 
 def test_nothing_else_can_be_fetched(capsys):

@@ -1,0 +1,109 @@
+"""The node `kdc`, a Kerberos server of MIT's, and what principals need to reach it.
+
+Everybody's password is known, and keys follow from it: a metastore makes its own keytab, and no
+file has to travel. The configuration is a file of each node's own (`KRB5_CONFIG`); that of the
+machine is not looked at. All go by TCP, to which links and their faults apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from harness.cluster import NodeSpec, ReadyPort
+
+__all__ = [
+    "KDC_NODE",
+    "KDC_PORT",
+    "METASTORE",
+    "PASSWORD",
+    "configuration",
+    "environment",
+    "kdc_node",
+    "keytab_setup",
+    "principal",
+]
+
+KDC_NODE: Final = "kdc"
+KDC_PORT: Final = 88
+METASTORE: Final = "hive/metastore"
+"""The service that all metastores are: Hadoop wants a name and a host, which nobody resolves."""
+PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
+_REALM: Final = "HARNESS"
+_KEYS: Final = "aes256-cts-hmac-sha1-96"
+_PATH: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
+_SERVER: Final = f"""
+[kdcdefaults]
+  kdc_listen = ""
+  kdc_tcp_listen = {{host}}:{{port:{KDC_PORT}}}
+[realms]
+  {_REALM} = {{
+    database_name = {{data}}/principals
+    key_stash_file = {{data}}/stash
+    master_key_type = {_KEYS}
+    supported_enctypes = {_KEYS}:normal
+  }}
+[logging]
+  kdc = STDERR
+"""
+
+
+def principal(name: str) -> str:
+    """The name with its realm."""
+    return f"{name}@{_REALM}"
+
+
+def configuration(kdc: str) -> str:
+    """A `krb5.conf`; `kdc` is where the server is, as `host:port`."""
+    return f"""
+[libdefaults]
+  default_realm = {_REALM}
+  dns_lookup_realm = false
+  dns_lookup_kdc = false
+  dns_canonicalize_hostname = false
+  rdns = false
+  udp_preference_limit = 1
+  permitted_enctypes = {_KEYS}
+  default_tkt_enctypes = {_KEYS}
+  default_tgs_enctypes = {_KEYS}
+[realms]
+  {_REALM} = {{
+    kdc = {kdc}
+  }}
+"""
+
+
+def environment() -> dict[str, str]:
+    """Of whoever uses the programs of Kerberos."""
+    return {"KRB5_CONFIG": "{files}/krb5.conf"}
+
+
+def kdc_node(users: Iterable[str]) -> NodeSpec:
+    """The node, which knows the metastores and these users."""
+    names = [METASTORE, *users]
+    added = [("kadmin.local", "-q", f"addprinc -pw {PASSWORD} {principal(name)}") for name in names]
+    return NodeSpec(
+        name=KDC_NODE,
+        role="kdc",
+        ports=(KDC_PORT,),
+        environment={**environment(), "KRB5_KDC_PROFILE": "{files}/kdc.conf", "PATH": _PATH},
+        files={
+            "kdc.conf": _SERVER,
+            "krb5.conf": configuration(f"{{host}}:{{port:{KDC_PORT}}}"),
+        },
+        setup=(("kdb5_util", "create", "-s", "-r", _REALM, "-P", PASSWORD), *added),
+        command=("krb5kdc", "-n", "-r", _REALM, "-P", "{data}/pid"),
+        ready=ReadyPort(KDC_PORT),
+        debian_package="krb5-kdc",
+    )
+
+
+def keytab_setup(path: str) -> tuple[str, ...]:
+    """The command that makes the metastores' keytab there."""
+    lines = (
+        f"addent -password -p {principal(METASTORE)} -k 1 -e {_KEYS}",
+        PASSWORD,
+        f"wkt {path}",
+    )
+    said = "\\n".join(lines)
+    return ("sh", "-c", f"printf '{said}\\n' | ktutil && test -s {path}")

@@ -1,0 +1,81 @@
+"""Tokens as Hadoop writes them, and as they stand in a history.
+
+Hadoop's text has the password in its middle. Here it is the end, so that whoever changes the last
+letter has forged the token and not only the kind of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final, NamedTuple
+
+__all__ = ["Token", "read_hadoop", "read_text"]
+
+_KIND: Final = b"HIVE_DELEGATION_TOKEN"
+
+
+class Token(NamedTuple):
+    """An identifier, which names the owner, and the password for it."""
+
+    identifier: bytes
+    password: bytes
+
+    @property
+    def text(self) -> str:
+        """As it stands in a history."""
+        return f"{self.identifier.hex()}:{self.password.hex()}"
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: a version, then names with their lengths. Raises `ValueError`."""
+        name, _ = _counted(self.identifier, 1)
+        return name.decode()
+
+    @property
+    def hadoop(self) -> str:
+        """As `Token.encodeToUrlString` has it."""
+        parts = (self.identifier, self.password, _KIND, b"")
+        raw = b"".join(_length(len(part)) + part for part in parts)
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def read_text(text: str) -> Token:
+    """What stands in a history; any text is a token, if only one that nobody was given."""
+    identifier, _, password = text.rpartition(":")
+    try:
+        return Token(bytes.fromhex(identifier), bytes.fromhex(password))
+    except ValueError:
+        return Token(identifier.encode(), password.encode())
+
+
+def read_hadoop(text: str) -> Token:
+    """What a metastore issued; raises `ValueError` for another text."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is no token of Hadoop's") from error
+    identifier, at = _counted(raw, 0)
+    password, _ = _counted(raw, at)
+    return Token(identifier, password)
+
+
+def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes that a length of Hadoop's (`WritableUtils`) precedes, and where they end."""
+    if at >= len(raw):
+        raise ValueError("a token ends in the middle")
+    first = raw[at] if raw[at] < 128 else raw[at] - 256
+    more = 0 if first >= -112 else -112 - first
+    size = int.from_bytes(raw[at + 1 : at + 1 + more]) if more else first
+    start = at + 1 + more
+    found = raw[start : start + size]
+    if size < 0 or len(found) < size:
+        raise ValueError("a token ends in the middle")
+    return found, start + size
+
+
+def _length(size: int) -> bytes:
+    if size <= 127:
+        return bytes([size])
+    digits = size.to_bytes((size.bit_length() + 7) // 8)
+    return bytes([256 - 112 - len(digits)]) + digits
