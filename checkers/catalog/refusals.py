@@ -15,8 +15,7 @@ is not in the table is not judged, and counted as exempt.
 |                                      | fewer servers than replicas asked for                     |
 | EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
 | TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
-| HIVE_METASTORE_ERROR                 | create, rename, delete: after a fault or a change of      |
-|                                      | leader                                                    |
+| HIVE_METASTORE_ERROR                 | create, rename, delete: once anything was disturbed       |
 | UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
 
 What makes a request bad depends on the target's limits. Where they are not Kudu's own, the last
@@ -137,6 +136,7 @@ class _Context:
         self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
         self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
         self.disturbed = first_disturbance(history)
+        self.disturbed_ns = next((o.time for o in history if o.index == self.disturbed), math.inf)
         self.unheard = first_that_hides_servers(history)
         self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
         self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
@@ -373,7 +373,9 @@ def _tablets(context: _Context, pair: Pair) -> str | None:
 def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
         return "it asks nothing of the metastore"
-    return None if context.disturbed < _end(pair) else "nothing had disturbed the metastore"
+    assert pair.completion is not None
+    early = pair.completion.time < context.disturbed_ns - 1e9  # a fault works before it is noted
+    return "nothing had disturbed the metastore" if early else None
 
 
 TIMELESS: Final = (_never, _replicas)

@@ -468,6 +468,15 @@ def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader() -> None
         assert rules(h) == []
 
 
+def test_a_metastore_that_is_killed_is_felt_before_the_kill_is_noted() -> None:
+    for late_ms, found in ((60, []), (5_000, ["refusals"])):
+        h = made()
+        refused(h, "delete", {"name": "a"}, "HIVE_METASTORE_ERROR/REMOTE_ERROR")
+        h.at(h.lines[-1].time // 1_000_000 + late_ms)
+        h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["db"]})
+        assert rules(h) == found
+
+
 STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
 
 
