@@ -136,9 +136,14 @@ def test_what_is_not_in_the_vocabulary_is_refused():
 # --- permits -----------------------------------------------------------------------------------
 
 
-def two_drops(*permits):
+def permitting(*permits):
     h = HmsWriter()
     h.permitting(*((name, {}) for name in permits))
+    return h
+
+
+def two_drops(*permits):
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(0, "drop", "d.x", "b")
     h.start(1, "drop", "d.x", "c")
@@ -149,8 +154,7 @@ def two_drops(*permits):
 
 
 def drop_and_rename(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(0, "drop", "d.x", "b")
     h.done(1, "rename", "d.x", "c", "e.y")
@@ -161,8 +165,7 @@ def drop_and_rename(*permits):
 
 
 def sent_twice(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.start(0, "create", "d.x", "a")
     h.end(0, attempts=sent_to("hms1", "hms2"))
     h.done(0, "drop", "d.x", "b")
@@ -171,8 +174,7 @@ def sent_twice(*permits):
 
 
 def drop_that_missed(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(0, "drop", "d.x", "b")
     h.done(1, "rename", "d.x", "c", "e.y")
@@ -182,8 +184,7 @@ def drop_that_missed(*permits):
 
 
 def alter_of_a_renamed_table(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(0, "alter", "d.x", "b")
     h.done(1, "rename", "d.x", "c", "e.y")
@@ -193,8 +194,7 @@ def alter_of_a_renamed_table(*permits):
 
 
 def rename_to_its_own_name(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(0, "rename", "d.x", "b", "d.x")  # an alter
     h.done(1, "rename", "d.x", "c", "e.y")
@@ -204,8 +204,7 @@ def rename_to_its_own_name(*permits):
 
 
 def get_of_what_comes(*permits):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in permits))
+    h = permitting(*permits)
     h.done(0, "create", "d.x", "a")
     h.start(1, "rename", "d.x", "c", "e.y")
     h.saw(2, "d.x", "c")

@@ -23,7 +23,7 @@ from targets.hive.wire import Channel, ChannelError
 from targets.kudu import messages as m
 from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.hms.client import HaClient
-from targets.kudu.hms.entries import HmsCatalog
+from targets.kudu.hms.entries import HmsCatalog, tables_of
 from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.tools.admin import Admin
 from targets.kudu.tools.hms import Metastore
@@ -35,7 +35,10 @@ PROFILE: Final = "strict"
 """Of both targets. What Kudu's other profiles do here is in no list of permits yet."""
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
-_TABLES: Final = list[api.MetaTable]
+
+
+class _SilentError(Exception):
+    """A metastore gave no answer, or refused."""
 
 
 class HmsLayout:
@@ -126,20 +129,17 @@ class Beside:
         return None
 
     async def _entries(self, address: Address) -> dict[str, Any] | None:
-        event = await self._ask(address, api.GetCurrentEventId())
-        names = await self._ask(address, api.GetTableMeta())
-        if event is None or names is None:
+        async def ask(call: api.ApiCall) -> Any:
+            answer = await self._ask(address, call)
+            if answer is None:
+                raise _SilentError
+            return answer
+
+        try:
+            event = await ask(api.GetCurrentEventId())
+            return {"event": event, "entries": sorted(map(_row, await tables_of(ask)))}
+        except _SilentError:
             return None
-        by_database: dict[str, list[str]] = {}
-        for database, name in names:
-            by_database.setdefault(database, []).append(name)
-        entries = []
-        for database, short in by_database.items():
-            raw = await self._ask(address, api.GetTableObjects(database, tuple(short)))
-            if raw is None:
-                return None
-            entries += [_row(one) for one in msgspec.convert(raw, _TABLES)]
-        return {"event": event, "entries": sorted(entries)}
 
     def open_work(
         self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None

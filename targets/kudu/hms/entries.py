@@ -8,8 +8,8 @@ environment context, and which table it means; the plug-in's rules do the rest
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from targets.kudu.hms.client import HaClient
 from targets.kudu.hms.errors import HmsError
 from targets.kudu.master.records import TableRecord
 
-__all__ = ["RENAMED_BY", "HmsCatalog", "bad_hms_name", "entry_of", "split_name"]
+__all__ = ["RENAMED_BY", "HmsCatalog", "bad_hms_name", "entry_of", "split_name", "tables_of"]
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"
@@ -63,6 +63,18 @@ def entry_of(
     columns = tuple(column.name for column in table.schema.columns)
     others = {} if old is None else old.parameters
     return api.MetaTable(*names, columns, {**others, **own})
+
+
+async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.MetaTable]:
+    """All tables of the metastore that `ask` asks; each database of one moment."""
+    by_database: dict[str, list[str]] = {}
+    for database, name in await ask(api.GetTableMeta()):
+        by_database.setdefault(database, []).append(name)
+    found: list[api.MetaTable] = []
+    for database, short in by_database.items():
+        raw = await ask(api.GetTableObjects(database, tuple(short)))
+        found += msgspec.convert(raw, _TABLES)
+    return found
 
 
 class HmsCatalog:
@@ -161,15 +173,7 @@ class HmsCatalog:
 
     async def all_entries(self) -> list[api.MetaTable]:
         """All tables of the metastore, by name; each database of one moment."""
-        names = await self._client.call(api.GetTableMeta())
-        by_database: dict[str, list[str]] = {}
-        for database, name in names:
-            by_database.setdefault(database, []).append(name)
-        found: list[api.MetaTable] = []
-        for database, short in by_database.items():
-            raw = await self._client.call(api.GetTableObjects(database, tuple(short)))
-            found += msgspec.convert(raw, _TABLES)
-        return found
+        return await tables_of(self._client.call)
 
     def is_ours(self, table: api.MetaTable) -> bool:
         """Whether it is a synchronized table of this cluster."""
