@@ -171,15 +171,23 @@ async def shape_delays_and_stalls(driver):
         assert (await asking)["echo"] == "held"
 
 
-def process_of(role):
-    """The one of this test process's only run that has this role."""
-    (found,) = [
-        process
-        for process in procfs.all_processes()
-        if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
-        and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
-    ]
-    return found
+async def process_of(role):
+    """The one of this test process's only run that has this role.
+
+    Waited for: the kernel shows no environment of a program that is just being started.
+    """
+
+    def found():
+        return [
+            process
+            for process in procfs.all_processes()
+            if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
+            and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
+        ]
+
+    await until(found)
+    (process,) = found()
+    return process
 
 
 async def kill_and_start_on_the_same_disk(driver):
@@ -259,7 +267,7 @@ async def a_power_cut_that_the_host_does_not_let_happen_is_not_blamed(driver):
 async def a_signal_from_outside_is_the_hosts_doing(driver):
     # Not SIGHUP: a suite that `nohup` started has its nodes ignore it, too.
     for count, number in enumerate((signal.SIGKILL, signal.SIGUSR1, signal.SIGXCPU), start=1):
-        assert procfs.send(process_of("node:s"), number)
+        assert procfs.send(await process_of("node:s"), number)
         exited = await driver.wait_event("node-exited", "s", count)
         assert (exited.data["expected"], exited.data["by"]) == (False, "host")
         assert f"{number.name}, which the harness did not send" in exited.data["log"][-1]
@@ -267,22 +275,22 @@ async def a_signal_from_outside_is_the_hosts_doing(driver):
 
 
 async def a_signal_of_a_programs_own_mistakes_is_its_own(driver):
-    assert procfs.send(process_of("node:s"), signal.SIGSEGV)
+    assert procfs.send(await process_of("node:s"), signal.SIGSEGV)
     exited = await driver.wait_event("node-exited", "s")
     assert (exited.data["expected"], exited.data["by"]) == (False, "itself")
 
 
 async def what_somebody_else_stops_is_told_until_it_goes_on(driver):
     for role, node in (("node:s", "s"), ("link-proxy", "")):
-        assert procfs.send(process_of(role), signal.SIGSTOP)
+        assert procfs.send(await process_of(role), signal.SIGSTOP)
         assert (await driver.wait_event("infrastructure", node)).data["lasts"]
-        assert procfs.send(process_of(role), signal.SIGCONT)
+        assert procfs.send(await process_of(role), signal.SIGCONT)
         assert (await driver.wait_event("infrastructure", node, 2)).data["over"]
 
 
 async def a_pause_that_somebody_else_ends_is_told(driver):
     assert await driver.cluster.pause("s", lease_s=60)
-    assert procfs.send(process_of("node:s"), signal.SIGCONT)
+    assert procfs.send(await process_of("node:s"), signal.SIGCONT)
     told = await driver.wait_event("infrastructure", "s")
     assert (told.data["undid"], told.data["lasts"]) == ("pause", True)
     assert await driver.cluster.resume("s")
@@ -296,7 +304,7 @@ CONTROL = "harness.environments.real.control._ANSWER_TIMEOUT_S"
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
     """What hangs is told; what is frozen or dead is only remembered."""
     cluster, hour_ns = driver.cluster, 3600 * 10**9
-    assert procfs.send(process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
+    assert procfs.send(await process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.05)
         with pytest.raises(InfrastructureError, match="a runs, but has not done"):
@@ -316,7 +324,7 @@ async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
 
 
 async def a_node_that_does_not_listen_does_not_hold_up_the_driver(driver):
-    assert procfs.send(process_of("node:a"), signal.SIGSTOP)
+    assert procfs.send(await process_of("node:a"), signal.SIGSTOP)
     told = ""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.001)
@@ -390,7 +398,7 @@ def test_a_failing_client_task_ends_the_run(run, sleeper):
 
 def test_a_dead_link_proxy_ends_the_run(run, sleeper):
     async def body(driver):
-        assert procfs.send(process_of("link-proxy"), signal.SIGKILL)
+        assert procfs.send(await process_of("link-proxy"), signal.SIGKILL)
         await asyncio.sleep(LIMIT_S)
 
     with pytest.raises(InfrastructureError, match="link proxy ended with code -9"):
@@ -483,7 +491,9 @@ def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
             return (await driver.wait_event("starvation", "", count + 1)).data
 
         for name in "abcd":
-            os.sched_setaffinity(process_of(f"node:{name}").pid, {min(os.sched_getaffinity(0))})
+            os.sched_setaffinity(
+                (await process_of(f"node:{name}")).pid, {min(os.sched_getaffinity(0))}
+            )
         await driver.wait_event("ready", "e")
         await told()  # of the time in which the fifth started, for which it needs a processor
         starved = set()
