@@ -41,7 +41,11 @@ from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.lake.judged import RESULTS
 from tests.spark_programs import connect_server, spark_programs, standalone_cluster
 
-LOCAL: Final = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+LOCAL: Final = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYTHONPATH": str(ROOT),
+    "HARNESS_SPARK_CLASSES": "off",  # none is made behind the back of what is timed
+}
 TWO_EXECUTORS: Final = {"PYSPARK_SUBMIT_ARGS": "--conf spark.executor.cores=1 pyspark-shell"}
 DUCKDB: Final = "duckdb"
 

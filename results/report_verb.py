@@ -76,7 +76,19 @@ def main(arguments: Sequence[str]) -> int:
         from results.report.summary import text_of
 
         say("\n".join(text_of(summary, answers, str(page))))
+    if "spark" in (summary.engine, summary.executor):
+        _archive_classes()
     return summary.exit_code
+
+
+def _archive_classes() -> None:
+    """Have the next Spark on this machine start sooner, now that the answer is there."""
+    from results.spark import java_without_classes
+    from results.spark_classes_making import make_soon
+
+    java = java_without_classes()
+    if java:
+        make_soon(java)
 
 
 def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:

@@ -38,6 +38,7 @@ from harness.installed import (
 )
 from harness.java import check_java as check_java_for
 from results.spark_address import check_reachable
+from results.spark_classes import FRUGAL
 from results.spark_classes import options as class_options
 
 if TYPE_CHECKING:
@@ -45,11 +46,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "FRUGAL",
     "cause_of",
     "check_java",
+    "cores_here",
     "get_spark",
     "in_tasks",
+    "java_without_classes",
     "logging_option",
     "map_tasks",
     "prepare_workers",
@@ -62,13 +64,8 @@ _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
-# Java moves file names and small tables here: optimising its code costs more than it saves, and so
-# does verifying the bytecode of Spark's 20,000 classes, which nobody but its authors wrote.
-FRUGAL: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
-_started_at: dict[str, str] = {}  # where the session of this process is
+_started_at: dict[str, str] = {}
+"""Of this process's session: `url`, where it is, and `java`, if that has no archive of classes."""
 
 
 def get_spark(url: str) -> SparkSession:
@@ -95,7 +92,10 @@ def get_spark(url: str) -> SparkSession:
     if master.startswith("sc://"):
         builder: Any = SparkSession.builder.remote(master)
     else:
-        java = class_options(check_java())
+        found = check_java()
+        java = class_options(found)
+        alone = _LOCAL.fullmatch(master) is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ
+        _started_at["java"] = "" if java or not alone else found
         builder = SparkSession.builder.master(master)
         for name, value in _settings(master).items():
             builder = builder.config(name, value)
@@ -109,10 +109,31 @@ def get_spark(url: str) -> SparkSession:
             f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
             "of this version of Spark?"
         ) from error
-    if not _started_at:
+    if "url" not in _started_at:
         atexit.register(_stop)
     _started_at["url"] = master
     return session
+
+
+def _cores(local: re.Match[str]) -> int:
+    return os.cpu_count() or 1 if local["cores"] in {None, "*"} else int(local["cores"])
+
+
+def cores_here() -> int:
+    """How many tasks run at once in a session of this machine alone; 0 where there is none.
+
+    Its workers run this very interpreter, and have what we have.
+    """
+    local = _LOCAL.fullmatch(_started_at.get("url", ""))
+    return _cores(local) if local and os.environ.get("PYSPARK_PYTHON") == sys.executable else 0
+
+
+def java_without_classes() -> str:
+    """The `check_java()` of a session of this machine alone that found no archive of classes.
+
+    Empty where there is no such session, or its Java got options of the user's instead of ours.
+    """
+    return _started_at.get("java", "")
 
 
 def _stop() -> None:
@@ -149,9 +170,8 @@ def _settings(master: str) -> dict[str, str]:
     local = _LOCAL.fullmatch(master)
     if local is not None:
         # Small tables on one machine: 200 partitions and compiled plans cost more than the work.
-        cores = os.cpu_count() or 1 if local["cores"] == "*" else int(local["cores"])
         settings |= {
-            "spark.sql.shuffle.partitions": str(cores),
+            "spark.sql.shuffle.partitions": str(_cores(local)),
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
         }
@@ -174,16 +194,19 @@ def _quiet_launch(java: str) -> Iterator[None]:
 
     `java` are more options of it.
     """
-    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    os.environ.setdefault(
-        "PYSPARK_SUBMIT_ARGS",
-        f'--driver-java-options "{logging_option()} {FRUGAL}{java}" pyspark-shell',
-    )
+    given = {
+        "PYSPARK_SUBMIT_ARGS": (
+            f'--driver-java-options "{logging_option()} {FRUGAL}{java}" pyspark-shell'
+        ),
+        "SPARK_LAUNCHER_OPTS": FRUGAL,  # of another Java, which only makes the command of the first
+    }
+    missing = [name for name in given if name not in os.environ]
+    os.environ.update({name: given[name] for name in missing})
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+        for name in missing:
+            os.environ.pop(name, None)
 
 
 def prepare_workers(spark: SparkSession, *modules: str) -> int:

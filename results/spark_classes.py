@@ -1,88 +1,112 @@
 """An archive of the classes that Spark loads, so that its Java starts in half the CPU time.
 
-    python -m results.spark_classes
-
 Most of what a short job costs is loading, verifying and linking some 20,000 classes, the same each
 time. Java can write them into an archive once, and map it from then on (class data sharing). The
-archive belongs to one version of Spark and of Java; `results.spark` uses it where it is there, and
-Java ignores one that does not fit. It takes 180 MB below `~/.cache`, and a minute to make; nobody
-needs it.
+archive belongs to these very jars, at their paths, and to one Java: its name says which, so that
+several installations stand beside each other. Java ignores one that does not fit. Who makes it is
+`results.spark_classes_making`, by itself after a report on Spark of one machine, or
+
+    python -m results.spark_classes
+
+It takes 180 MB below `~/.cache/catalog-harness`, or in the folder that `HARNESS_SPARK_CLASSES`
+names; `HARNESS_SPARK_CLASSES=off` neither makes nor uses any.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.cli.output import say
+__all__ = ["FRUGAL", "HOME", "OFF", "archive_of", "options"]
 
-__all__ = ["archive_of", "main", "options"]
-
+# Java moves file names and small tables here: optimising its code costs more than it saves, and so
+# does verifying the bytecode of Spark's 20,000 classes, which nobody but its authors wrote.
+FRUGAL: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 HOME: Final = "HARNESS_SPARK_CLASSES"
 """The folder of archives, where it is not below the user's cache."""
+OFF: Final = "off"
 _FOLDER: Final = "catalog-harness"
-_WARM: Final = """
-import sys
-from results.spark import get_spark
-spark = get_spark("local[2]")
-rows = spark.range(1000).selectExpr("id % 7 AS a", "id AS b", "CAST(id AS STRING) AS c")
-rows.write.mode("overwrite").parquet(sys.argv[1])
-spark.read.parquet(sys.argv[1]).cache().createOrReplaceTempView("t")
-spark.sql(
-    "WITH x AS (SELECT t.a, SUM(t.b) AS s, COUNT(DISTINCT t.c) AS d FROM t JOIN t u USING (b) "
-    "GROUP BY GROUPING SETS ((t.a), ())) "
-    "SELECT a, s, d, ROW_NUMBER() OVER (PARTITION BY a ORDER BY s) AS n FROM x ORDER BY a"
-).toArrow()
-spark.stop()
-"""
+_CLASS_PATH: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""What Spark puts before or behind its jars."""
+_PLAIN: Final = re.compile(r"[\w./@+~-]+")  # Java splits at colons, and its launcher at spaces
+_JAVA: Final = re.compile(r"Java (\d+) \((.+)\)")
 
 
-def archive_of(java: str) -> Path:
-    """Where the archive for this Spark and this `check_java()` is, or would be."""
-    folder = os.environ.get(HOME) or Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", _FOLDER
-    )
-    spark = importlib.metadata.version("pyspark")
-    return Path(folder) / f"spark-{spark}-{re.sub(r'[^0-9A-Za-z.]+', '-', java).strip('-')}.jsa"
+def archive_of(java: str) -> Path | None:
+    """Where the archive for this Spark and this `check_java()` is, or would be.
+
+    `None` where there is none to be: it is switched off, there is no home, or Java could not be
+    told of the path.
+    """
+    folder = _folder()
+    version, path = match.groups() if (match := _JAVA.fullmatch(java)) else ("", java)
+    spark = _spark_home()
+    if folder is None or spark is None:
+        return None
+    fits = hashlib.sha256("\n".join(_fitting(Path(path), spark)).encode()).hexdigest()[:12]
+    name = f"spark-{importlib.metadata.version('pyspark')}-java-{version}-{fits}.jsa"
+    archive = folder.absolute() / name
+    return archive if _PLAIN.fullmatch(str(archive)) else None
 
 
 def options(java: str) -> str:
     """What Java is told: to use the archive, if there is one."""
     archive = archive_of(java)
-    if " " in str(archive) or not archive.is_file():
+    if archive is None or not archive.is_file():
         return ""
+    with contextlib.suppress(OSError):  # those that nobody uses go first
+        os.utime(archive)
     return f" -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 
 
-def main() -> int:
-    """Make it, by a small job whose classes are written at its end."""
-    import tempfile
+def _folder() -> Path | None:
+    """Where archives are: named, or below the user's cache."""
+    named = os.environ.get(HOME)
+    if named == OFF:
+        return None
+    if named:
+        return Path(named)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", _FOLDER)
+    except RuntimeError:  # nobody's home
+        return None
 
-    from results.spark import FRUGAL, check_java, logging_option
 
-    archive = archive_of(check_java())
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    part = archive.with_suffix(f".{os.getpid()}.part")
-    quiet = "-Xlog:disable -Xlog:all=error:stderr"
-    java = f"{logging_option()} {FRUGAL} {quiet} -XX:ArchiveClassesAtExit={part}"
-    submit = f'--driver-java-options "{java}" pyspark-shell'
-    with tempfile.TemporaryDirectory(prefix="harness-classes-") as scratch:
-        # Java writes it while it ends, after Python has: its output ends last of all.
-        subprocess.run(
-            [sys.executable, "-c", _WARM, str(Path(scratch) / "rows")],
-            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit}, stdout=subprocess.PIPE, check=True,
-        )  # fmt: skip
-    if not part.is_file():
-        raise SystemExit(f"{check_java()} wrote no archive; it has to be of version 13 or newer")
-    part.replace(archive)
-    say(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB")
-    return 0
+def _spark_home() -> Path | None:
+    """Where PySpark looks for its jars."""
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return Path(home)
+    found = importlib.util.find_spec("pyspark")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _fitting(java: Path, spark: Path) -> Iterator[str]:
+    """All that Java compares, or that decides what it loads: other lines need another archive."""
+    yield FRUGAL
+    yield from (f"{name}={os.environ.get(name, '')}" for name in _CLASS_PATH)
+    jars: list[Path] = []
+    with contextlib.suppress(OSError):
+        jars = sorted((spark / "jars").iterdir())
+    for file in (java.resolve(), *jars):
+        with contextlib.suppress(OSError):
+            found = file.stat()
+            yield f"{file} {found.st_size} {found.st_mtime_ns}"
 
 
 if __name__ == "__main__":
+    import sys
+
+    from results.spark_classes_making import main
+
     sys.exit(main())

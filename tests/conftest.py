@@ -20,6 +20,10 @@ pytest_plugins = [
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Reports on Spark, of which there are many, make no archive of its classes behind our back, and
+# none that is there decides what is tested.
+os.environ.setdefault("HARNESS_SPARK_CLASSES", "off")
+
 # The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
 # No deadline and no complaint of slow draws: by the wall clock they say more of what else the
 # machine does than of the code.

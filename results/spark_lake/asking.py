@@ -100,7 +100,7 @@ class ToldEngine:
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
     """What runs there are, by what their cases name."""
-    frame, _ = in_ranges(spark, asking, slots=slots)
+    frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
 
@@ -127,12 +127,12 @@ def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 
 def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
     """Ask all tasks, in one job."""
-    frame, ranges = in_ranges(spark, asking, slots=slots)
+    frame, asking = in_ranges(spark, asking, slots=slots)
     before = spark.conf.get(_CELLS)
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
     try:
         parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
-        if ranges > 1:
+        if len(asking.ranges) > 1:
             parts = parts.repartition(1)
         told = parts.mapInArrow(functools.partial(add_up, asking=asking), DDL).toArrow()
     finally:
@@ -159,7 +159,7 @@ def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
     """A table of the report as a DataFrame: what each task has of it."""
     from results.schema import ddl, schema
 
-    frame, _ = in_ranges(spark, asking, slots=slots)
+    frame, asking = in_ranges(spark, asking, slots=slots)
     return frame.mapInArrow(
         functools.partial(read_parts, asking=asking, table=table), ddl(schema(table))
     )

@@ -29,8 +29,14 @@ from results.pipeline import Checked, Progress
 from results.rights import raise_if_refused
 from results.sources.lake import name_lacking
 from results.sources.wants import Kind, Wants, wants_of
-from results.spark import cause_of, in_tasks, prepare_workers, raise_if_interrupted
-from results.spark_lake.asking import Told, ToldEngine, kinds, rows_of, tell
+from results.spark import (
+    cause_of,
+    cores_here,
+    in_tasks,
+    prepare_workers,
+    raise_if_interrupted,
+)
+from results.spark_lake.asking import RunsOfKind, Told, ToldEngine, kinds, rows_of, tell
 from results.spark_lake.frames import of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import Todo, plan_tasks
@@ -109,7 +115,7 @@ class SparkLake:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
         with self._reading():
-            found = kinds(self._spark, self._asking(), slots=self._at_once())
+            found = self._kinds()
         for of in found:
             self._name(of.first_unfinished, of.unfinished, "unfinished", CUT_SHORT)
             wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
@@ -119,6 +125,17 @@ class SparkLake:
             own = len(wants.checks) + (wants.facts is not None)
             self.wanted += of.runs * (own + len(wants.gone))
             self.makeable += of.runs * own
+
+    def _kinds(self) -> list[RunsOfKind]:
+        """The first job. Workers on this machine alone are asked what they lack where it fails."""
+        asking = self._asking()
+        try:
+            return kinds(self._spark, asking, slots=self._readers())
+        except Exception as error:
+            raise_if_interrupted(error)
+            if self._slots is not None or "ModuleNotFoundError" not in str(error):
+                raise
+        return kinds(self._spark, asking, slots=self._at_once())
 
     def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
         """The same problem of many runs, of which the first few are named."""
@@ -191,6 +208,10 @@ class SparkLake:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
 
+    def _readers(self) -> int:
+        """How many tasks that only read run at once: they need nothing but our own packages."""
+        return self._jobs or self._slots or cores_here() or self._at_once()
+
     def _found(self) -> Snapshot:
         """The results as they are now, of the runs that are looked at."""
         return of_label(self._results.snapshot(), self._label)
@@ -234,11 +255,11 @@ class SparkLake:
     def _tell(self, *, settled: bool = False) -> Told:
         asking = self._asking()._replace(settled=settled)
         with self._reading():
-            return tell(self._spark, asking, slots=self._at_once())
+            return tell(self._spark, asking, slots=self._readers())
 
     def table(self, name: str) -> Any:
         """A table of the report (`results.schema`) as a DataFrame."""
-        return rows_of(self._spark, self._asking(), name, slots=self._at_once())
+        return rows_of(self._spark, self._asking(), name, slots=self._readers())
 
     def _asking(self) -> Asking:
         return Asking(

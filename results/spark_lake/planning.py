@@ -106,11 +106,11 @@ class Todo:
 
 def plan_tasks(spark: Any, asking: Asking, *, slots: int, above: int = 0) -> Todo:
     """Who does what is missing over a level of budget, where `slots` tasks run at once."""
-    frame, ranges = in_ranges(spark, asking, slots=slots)
+    frame, asking = in_ranges(spark, asking, slots=slots)
     rows = frame.mapInArrow(
         functools.partial(missing_in_parts, asking=asking, above=above), MISSING_DDL
     )
-    if ranges > 1:
+    if len(asking.ranges) > 1:
         rows = rows.repartition(1)
     placed = rows.mapInArrow(functools.partial(place, size_of=task_cost, slots=slots), DDL).cache()
     told = placed.mapInArrow(share_out, SHARES_DDL).toArrow().to_pylist()

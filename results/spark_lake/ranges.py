@@ -20,7 +20,6 @@ from results.lake.snapshot import Snapshot
 from results.lake.trouble import troubles
 from results.sources.lake import LakeSource
 from results.sources.wants import Kind, Wants
-from results.spark import in_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +78,7 @@ class Asking(NamedTuple):
     since: str  # unsettled results from before do not count; empty: all do
     extent: Extent
     settled: bool = False  # answers are wanted only if nothing is left to do
+    ranges: Sequence[Range] = (("", None),)  # a task has the one of its number
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
@@ -123,20 +123,14 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
         yield least, group.num_rows
 
 
-def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, int]:
-    """A row a range, each in a task of its own."""
-    import pyarrow as pa
+def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
+    """The number of each range, in a task of its own, and what all tasks share from now on.
 
+    Numbers that Spark counts itself cost the driver no table, and no shuffle.
+    """
     largest = asking.results if any(asking.results.tables.values()) else asking.lake
     ranges = cut(largest.snapshot(asking.options), slots=slots)
-    rows = pa.table(
-        {
-            "task": pa.array(range(len(ranges)), pa.int32()),
-            "first": pa.array([first for first, _ in ranges]),
-            "end": pa.array([end for _, end in ranges], pa.string()),
-        }
-    )
-    return in_tasks(spark.createDataFrame(rows), len(ranges)), len(ranges)
+    return spark.range(0, len(ranges), 1, len(ranges)), asking._replace(ranges=tuple(ranges))
 
 
 # In executors ------------------------------------------------------------------------------------
@@ -149,9 +143,9 @@ def ranges_of(
     use(asking.options)
     lake, results = asking.lake.snapshot({}), asking.results.snapshot({})
     for batch in batches:
-        for row in batch.to_pylist():
-            between = row["first"], row["end"]
-            yield row["task"], lake.cut(*between), results.cut(*between)
+        for number in batch.column("id").to_pylist():
+            between = asking.ranges[number]
+            yield number, lake.cut(*between), results.cut(*between)
 
 
 def sources(

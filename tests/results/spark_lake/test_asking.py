@@ -49,17 +49,19 @@ BLANK = {
 }  # fmt: skip
 
 
-def rows_of(*starts):
-    """What Spark gives to tasks: ranges that begin at these keys."""
-    columns = {"first": pa.array(starts), "end": pa.array([*starts[1:], None], "string")}
-    rows = pa.RecordBatch.from_pydict({"task": range(len(starts)), **columns})
-    return [rows.slice(n, 1) for n in range(len(starts))]
+def in_parts(what, *starts):
+    """What Spark gives to tasks, and what all of them know: ranges that begin at these keys."""
+    starts = ("", *starts)
+    rows = pa.RecordBatch.from_pydict({"id": range(len(starts))})
+    ranges = tuple(zip(starts, [*starts[1:], None], strict=True))
+    return [rows.slice(n, 1) for n in range(len(starts))], what._replace(ranges=ranges)
 
 
 def kinds_of(what, *starts):
+    rows, what = in_parts(what, *starts)
     texts = [
         text
-        for batch in asking.kinds_of_parts(rows_of("", *starts), asking=what)
+        for batch in asking.kinds_of_parts(rows, asking=what)
         for text in batch["said"].to_pylist()
     ]
     return asking.kinds_in(texts)
@@ -67,7 +69,8 @@ def kinds_of(what, *starts):
 
 def told(what, *starts):
     """Answers and account of a report in so many ranges."""
-    parts = [*asking.tell_parts(rows_of("", *starts), asking=what)]
+    rows, what = in_parts(what, *starts)
+    parts = [*asking.tell_parts(rows, asking=what)]
     return asking.told_in(pa.Table.from_batches([*asking.add_up(parts, asking=what)]))
 
 
@@ -89,13 +92,14 @@ def test_ranges_add_up_to_the_whole(judged, runs, cuts):
 
 def test_a_range_has_its_own_runs_of_each_table(judged, runs):
     uri, (_, tables, _) = judged
-    what, middle = asked(uri), runs[len(runs) // 2]
+    middle = runs[len(runs) // 2]
+    rows, what = in_parts(asked(uri), middle)
     for name in COLUMNS:
         low, high = (
             [row["run"] for batch in batches for row in batch.to_pylist()]
             for batches in (
-                asking.read_parts(rows_of("", middle)[:1], asking=what, table=name),
-                asking.read_parts(rows_of("", middle)[1:], asking=what, table=name),
+                asking.read_parts(rows[:1], asking=what, table=name),
+                asking.read_parts(rows[1:], asking=what, table=name),
             )
         )
         assert sorted([*low, *high]) == sorted(row["run"] for row in tables[name])

@@ -9,7 +9,7 @@ import pytest
 
 from results.spark_lake import planning
 from results.spark_lake.planning import COST_MIN, MISSING, Missing, missing_of, task_cost
-from tests.results.spark_lake.test_asking import asked, rows_of
+from tests.results.spark_lake.test_asking import asked, in_parts
 from tests.results.spark_lake.test_report import on_duckdb
 
 pytestmark = pytest.mark.lake
@@ -81,7 +81,8 @@ def test_where_nothing_is_missing_there_is_no_task():
 
 
 def missing_in(what, *starts, above=0):
-    batches = planning.missing_in_parts(rows_of("", *starts), asking=what, above=above)
+    rows, what = in_parts(what, *starts)
+    batches = planning.missing_in_parts(rows, asking=what, above=above)
     return {row["run"]: row for batch in batches for row in batch.to_pylist()}
 
 

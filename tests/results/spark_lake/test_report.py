@@ -198,6 +198,39 @@ def dying_after(appends, flag):
     return work
 
 
+def test_workers_of_this_machine_are_asked_what_they_lack_only_where_they_fail(
+    lake, tmp_path, monkeypatch
+):
+    there = opened(shutil.copytree(lake, tmp_path / "there"))
+    seen, errors = [], []
+
+    def kinds(_spark, _asking, *, slots):
+        seen.append(slots)
+        if errors:
+            raise RuntimeError(errors.pop())
+        return []
+
+    def work():
+        seen.clear()
+        SparkLake(None, there, there.snapshot(), budgets=BUDGETS)
+
+    monkeypatch.setattr(driver, "kinds", kinds)
+    monkeypatch.setattr(driver, "cores_here", lambda: 3)
+    monkeypatch.setattr(driver, "prepare_workers", lambda *_: seen.append("asked") or 2)
+    work()
+    assert seen == [3]
+    errors.append("Traceback ...\nModuleNotFoundError: No module named 'results'")
+    work()
+    assert seen == [3, "asked", 2]
+    errors.append("a torn file")
+    with pytest.raises(InfrastructureError, match="a torn file"):
+        work()
+    assert seen == [3]
+    monkeypatch.setattr(driver, "cores_here", lambda: 0)  # a cluster
+    work()
+    assert seen == ["asked", 2]
+
+
 @spark_test
 def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
     lake, local, tables, tmp_path, monkeypatch
