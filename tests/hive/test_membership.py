@@ -224,7 +224,7 @@ def test_what_could_not_be_is_refused_before_the_start():
             plan_case(case_of(words, 1), SimEnvironment())
 
 
-@pytest.mark.parametrize("more", ["", "--selection random", "--uri-list kept", "--metastores 1"])
+@pytest.mark.parametrize("more", ["", "--selection random", "--uri-list kept", "--metastores 3"])
 def test_runs_in_which_metastores_come_and_go_are_valid(more):
     words = (
         "--nemesis metastore-membership,kill-metastore --interval 3 --duration 1 --time-limit 20"
