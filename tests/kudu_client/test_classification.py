@@ -402,6 +402,7 @@ def test_every_code_has_an_effect_and_only_listed_ones_are_definite():
         Code.TABLET_NOT_RUNNING,
         Code.EVEN_REPLICATION_FACTOR,
         Code.ILLEGAL_REPLICATION_FACTOR,
+        Code.HIVE_METASTORE_ERROR,
     }
     for code in Code:
         error = refusal(code, Status.INVALID_ARGUMENT, indeterminate=True)

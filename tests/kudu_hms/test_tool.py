@@ -2,14 +2,19 @@
 
 import json
 
+import pytest
+
 from harness.env import Address
+from harness.ops import OpType
 from targets.hive.metastore import kudu_rules as rules
 from targets.hive.sql.protocol import Isolation, equal
 from targets.hive.sql.remote import StoreDatabase
 from targets.hive.sql.schema import PARAMETERS
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT
+from targets.kudu.client import KuduClient, RetryPolicy
+from targets.kudu.rpc import RpcClient
 from tests.kudu.deploy import deploy as deploy_kudu
-from tests.kudu_hms.deploy import entries, on_hms
+from tests.kudu_hms.deploy import deploy, entries, on_hms
 from tests.kudu_hms.test_masters import MASTERS, migrate
 
 STALE = {"bugs": ("STALE-MASTER-ADDRS", "HMS-ORPHAN"), "masters": 1, "spare_masters": 2}
@@ -70,18 +75,63 @@ async def test_after_a_migration_the_tool_corrects_addresses(kudu):
         assert (await entries(kudu))["db1.x"][1] == ["m1:7051"]
 
 
+async def update(kudu):
+    """The statement that the documentation has."""
+
+    async def change(session):
+        where = equal(PARAM_KEY=rules.MASTER_ADDRESSES, PARAM_VALUE="m1:7051")
+        return await session.update(PARAMETERS, {"PARAM_VALUE": ",".join(MASTERS)}, where)
+
+    return await sql(kudu, change)
+
+
 @on_hms(**STALE)
 async def test_after_a_migration_a_statement_in_the_database_corrects_them_too(kudu):
     await two_tables(kudu)
     await migrate(kudu)
-
-    async def update(session):
-        where = equal(PARAM_KEY=rules.MASTER_ADDRESSES, PARAM_VALUE="m1:7051")
-        return await session.update(PARAMETERS, {"PARAM_VALUE": ",".join(MASTERS)}, where)
-
-    assert await sql(kudu, update) == 2
+    assert await update(kudu) == 2
     assert [masters for _, masters in (await entries(kudu)).values()] == [MASTERS, MASTERS]
     assert await tool(kudu, "hms check") == "all tables have their entries"
+
+
+class Engine:
+    """Whoever reads tables by their entries, which it keeps until it is told to forget them.
+
+    As Impala does; its statement is INVALIDATE METADATA.
+    """
+
+    def __init__(self, kudu):
+        self.kudu = kudu
+        self.kept = {}
+
+    async def reads(self, name):
+        if name not in self.kept:
+            self.kept[name] = (await entries(self.kudu))[name][1]
+        env, policy = self.kudu.env, RetryPolicy(learns_masters=False)
+        masters = self.kept[name]
+        client = KuduClient(env, RpcClient(env), masters=masters, process=99, policy=policy)
+        completion = await self.kudu.do(client, "get", name=name)
+        await client.close()
+        return completion.type is OpType.OK
+
+
+@pytest.mark.parametrize("way", ["tool", "statement"])
+def test_who_keeps_entries_finds_the_masters_again_only_when_told_to_forget_them(way):
+    async def body(kudu):
+        await kudu.until_ready()
+        await two_tables(kudu)
+        engine = Engine(kudu)
+        assert await engine.reads("db1.x")
+        await migrate(kudu)
+        await (tool(kudu, "hms fix") if way == "tool" else update(kudu))
+        await kudu.session.cluster.kill("m1")
+        await kudu.until_led_by_another("m1")
+        assert not await engine.reads("db1.x")
+        assert await engine.reads("db2.y")  # which it had not read before
+        engine.kept.clear()
+        assert await engine.reads("db1.x")
+
+    deploy(body, **STALE)
 
 
 @on_hms(bugs=("HMS-ORPHAN",))
