@@ -176,9 +176,8 @@ RESTART_METASTORES = AimedNemesis(
     "do rolling-restart on role:hms", suits_all=False,
 )  # fmt: skip
 METASTORE_MEMBERSHIP = AimedNemesis(
-    "metastore-membership", "add the spare metastores, or remove one or half of all, under load",
-    "do add-metastore on role:hms", "do remove-metastore on one@hms",
-    "do remove-metastore on half@hms", suits_all=False,
+    "metastore-membership", "add all metastores that are not listed, or remove one, under load",
+    "do add-metastore on role:hms", "do remove-metastore on one@hms", suits_all=False,
 )  # fmt: skip
 KILL_ZOOKEEPER = AimedNemesis(
     "kill-zookeeper", "kill one server that keeps tokens (SIGKILL), start it again later",

@@ -6,20 +6,22 @@ from collections import Counter
 
 import pytest
 
+from harness.checking import judge
 from harness.env import Address
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
 from harness.faults.kinds import Operate
 from harness.faults.operations import do_operation, restore
-from harness.ops import OpType
+from harness.ops import NEMESIS, OpType, Verdict
 from harness.planning import plan_case
+from harness.run import conduct
 from targets.hive import api
 from targets.hive.client import Selection
 from targets.hive.client.uris import Uris
 from targets.hive.wire import ChannelError
 from tests.async_tests import on
 from tests.hive.deploy import Deployed, deploy
-from tests.hive.runs import case_of, run, verdicts
+from tests.hive.runs import case_of
 
 ONE, TWO, THREE = (Address(f"hms{number}", 9083) for number in (1, 2, 3))
 
@@ -225,11 +227,19 @@ def test_what_could_not_be_is_refused_before_the_start():
 
 
 @pytest.mark.parametrize("more", ["", "--selection random", "--uri-list kept", "--metastores 3"])
-def test_runs_in_which_metastores_come_and_go_are_valid(more):
+def test_runs_in_which_metastores_come_and_go_are_valid_and_end_as_they_began(more):
     words = (
-        "--nemesis metastore-membership,kill-metastore --interval 3 --duration 1 --time-limit 20"
+        "--nemesis metastore-membership,kill-metastore --interval 2 --duration 1 --time-limit 20"
     )
-    result = run(f"{words} --spare-metastores 1 {more}", 1)
-    assert result.verdict == "valid", verdicts(result)
-    failovers = next(found for found in result.checkers if found.checker == "hms-failover")
+    world = SimEnvironment()
+    plan = plan_case(case_of(f"{words} --spare-metastores 1 {more}", 1), world)
+    history = conduct(plan, world, run_id="exam", folder=None).history
+    judgement = judge(history, plan.case, plan.checkers)
+    assert judgement.verdict is Verdict.VALID, judgement.results
+    done = [op.value["note"].split(":")[0] for op in history.of_process(NEMESIS)]
+    assert {"add-metastore", "remove-metastore"} <= {*done}
+    (snapshot,) = history.facts("snapshot")
+    first = ["hms1", "hms2", "hms3"] if "--metastores" in more else ["hms1", "hms2"]
+    assert [*snapshot.value["metastores"]] == snapshot.value["members"] == first
+    (failovers,) = [one for one in judgement.results if one.checker == "hms-failover"]
     assert failovers.details["failovers"] > 0
