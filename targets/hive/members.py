@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from harness.cluster import Variant
+from harness.declaration import BASE
 from harness.env import Address
 from harness.plugins import Restart
 
@@ -25,6 +26,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
+"""What a metastore may run as that it is not declared as; it goes back to `BASE`."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -92,6 +94,7 @@ class Members:
                     await self._run_as(name, restart, serves=address in self._first)
 
     async def _run_as(self, name: str, restart: Restart, *, serves: bool) -> bool:
-        done = await restart(name, SERVING if serves else IDLE)
+        as_declared = serves is (self._nodes[name] in self._first)
+        done = await restart(name, BASE if as_declared else SERVING if serves else IDLE)
         self._serves[name] = serves if done else self._serves[name]
         return done

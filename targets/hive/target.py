@@ -128,7 +128,8 @@ class HiveTarget:
             "zookeeper": [list(address) for address in layout.zookeepers],
             "zookeeper_kind": layout.zookeeper.value,
         }
-        more: dict[str, Any] = {"variants": members.VARIANTS} if layout.spares else {}
+        usual = {members.IDLE: members.VARIANTS[members.IDLE]} if layout.spares else {}
+        spare = {members.SERVING: members.VARIANTS[members.SERVING]}
         zookeepers, client = self._zookeepers(layout)
         metastores = [
             NodeSpec(
@@ -137,7 +138,7 @@ class HiveTarget:
                 ports=(METASTORE_PORT,),
                 entry="targets.hive.metastore.node:main",
                 config=config if address not in layout.spares else {**config, "serves": False},
-                **more,
+                variants=spare if address in layout.spares else usual,
                 **{**beside, "environment": {**beside.get("environment", {}), **client}},
             )
             for address in (*layout.metastores, *layout.spares)
