@@ -25,6 +25,7 @@ from harness.errors import InfrastructureError
 from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Aim, Cut
 from harness.faults.ledger import Injection
+from harness.faults.operations import restore
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look
 from harness.heartbeat import Heartbeat
@@ -262,6 +263,7 @@ class _Run(OpenedTarget):
         await self.conductor.heal_active()
         await self.cluster.heal_all()
         await start_down(self.cluster, self.cluster.nodes)
+        await restore(self.cluster, self.system)
 
     async def _converge(self) -> Convergence:
         begin_ns = self.recorder.now_ns()

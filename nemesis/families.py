@@ -175,6 +175,10 @@ RESTART_METASTORES = AimedNemesis(
     "restart-metastores", "stop the metastores in order (SIGTERM) and start them, one by one",
     "do rolling-restart on role:hms", suits_all=False,
 )  # fmt: skip
+METASTORE_MEMBERSHIP = AimedNemesis(
+    "metastore-membership", "add all metastores that are not listed, or remove one, under load",
+    "do add-metastore on role:hms", "do remove-metastore on one@hms", suits_all=False,
+)  # fmt: skip
 KILL_ZOOKEEPER = AimedNemesis(
     "kill-zookeeper", "kill one server that keeps tokens (SIGKILL), start it again later",
     "kill one@zk", suits_all=False,

@@ -7,22 +7,24 @@
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if there was another one that no fault touched all that time    |
 
-The bound is the client's, and stands in the snapshot. What happened while the harness or its host
-was disturbed is left out, and so is what began when the workload had ended.
+The bound is the client's, and stands in the snapshot. Where metastores come and go it is that of as
+many as the client knew of, and another one is one of those that were on the clients' list when the
+operation began and when it ended; the operation says which (`uris`, `listed`). What happened while
+the harness or its host was disturbed is left out, and so is what began when the workload had ended.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from checkers._disturbances import Disturbance, disturbances_of
 from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of, sentence
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
@@ -31,6 +33,8 @@ __all__ = ["FailoverChecker"]
 NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
 """For so long after its end a fault may still be felt: nodes start, connections are found dead."""
+ADDS: Final = "add-metastore"
+"""What does nothing to a metastore that is listed."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
@@ -62,9 +66,15 @@ class FailoverChecker:
                 continue
             sent = [one for one in done.attempts if not one.outcome.startswith(NOT_SENT)]
             moved += sum(one.node != other.node for one, other in itertools.pairwise(sent))
-            _check_bound(found, pair, bound_s)
+            uris, listed = _names(done, "uris"), _names(done, "listed")
+            by_uris = snapshot.get("failover_by_uris_s")
+            if uris and isinstance(by_uris, list) and len(uris) <= len(by_uris):
+                own_s, others_of = by_uris[len(uris) - 1], listed or []
+            else:
+                own_s, others_of = bound_s, list(metastores)
+            _check_bound(found, pair, own_s)
             served = done.type is OpType.OK or "result" in fields_of(done)
-            others = [] if served else _untried(pair, list(metastores), faults)
+            others = [] if served else _untried(pair, others_of, faults)
             text = f"{sentence(pair)}: it went to {done.node} alone, and {others} served."
             found.look("other-not-tried", not others, text, (pair.invoke.index,))
         return found.result(
@@ -73,6 +83,12 @@ class FailoverChecker:
             valid=f"{counted(moved, 'failover')} within {bound_s:g} s",
             details={"failovers": moved, "bound_s": bound_s},
         )
+
+
+def _names(done: Op, field: str) -> list[str] | None:
+    """Names of metastores in an answer; `None` where it has none."""
+    names = fields_of(done).get(field)
+    return list(map(str, names)) if isinstance(names, list | tuple) else None
 
 
 def _check_bound(found: Findings, pair: Pair, bound_s: float) -> None:
@@ -102,6 +118,7 @@ def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> 
         node
         for fault in faults
         if fault.start <= done.time
+        and not _adds(fault)
         and (fault.end is None or pair.invoke.time <= fault.end + AFTER_S * NS_PER_S)
         for node in fault.targets
     }
@@ -110,3 +127,8 @@ def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> 
     if len(tried) > 1:
         return []
     return [node for node in metastores if node not in tried and node not in touched]
+
+
+def _adds(fault: Fault) -> bool:
+    what = fields_of(fault.begin).get("what")
+    return isinstance(what, Mapping) and what.get("name") == ADDS

@@ -173,6 +173,12 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
         raise UsageError(
             f"the target {target.name!r} has no operation {what.name!r}; it has: {', '.join(known)}"
         )
+    needed = getattr(target, "variant_of", {}).get(what.name)
+    if needed is not None and not any(needed in spec.variants for spec in specs.values()):
+        raise UsageError(
+            f"{what.name} has nodes run as {needed!r}, which none of this deployment can; the "
+            f"options of {target.name!r} say with which they can"
+        )
     if what.variant and what.name != ROLLING_RESTART:
         raise UsageError(f"only {ROLLING_RESTART} starts nodes as a variant; drop the setting")
     names = sorted({name for spec in specs.values() for name in spec.variants})

@@ -131,7 +131,8 @@ class Target(Protocol):
     values of other fields of the case that are its defaults: {"profile": "hive4"}.
 
     Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
-    among; `operations`, the names of what an administrator can do (`System`); `checkers`, names of
+    among; `operations`, the names of what an administrator can do (`System`), and `variant_of`, as
+    which variant some of them have nodes run, by their names; `checkers`, names of
     checkers of what only this target promises (such as `bounds`), beside those of the workload;
     `permits(settings) -> Sequence[Permit]`, what the profile does not promise (`harness.permits`);
     and, also of workloads, `draw_options(rng, given) -> dict`, what one seed of a soak runs with:
@@ -166,8 +167,10 @@ class Deployment(msgspec.Struct, frozen=True):
 class System(Protocol):
     """One deployment of a target, as the harness looks at it; may keep connections open.
 
-    Optional: `operations`, what an administrator does to it, by name (see `Operation`), and `tool`,
-    the target's own command-line tool (see `Tool`).
+    Optional: `operations`, what an administrator does to it, by name (see `Operation`);
+    `restarting`, those that have nodes run as another variant (see `RestartingOperation`), and
+    `restore(restart)`, which puts back what any of them changed, once all nodes are well; and
+    `tool`, the target's own command-line tool (see `Tool`).
     """
 
     def client(self, process: int) -> Client:
@@ -204,6 +207,15 @@ Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
 
 Each call keeps to a time limit of its own, or is given up after a minute.
 """
+
+
+Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
+"""Stops a node in order and starts it as a variant, which it then stays; whether that was done.
+
+One that somebody else took down is left alone.
+"""
+RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
+"""An `Operation` that restarts nodes; it is among the `operations` of the target all the same."""
 
 
 class Said(msgspec.Struct, frozen=True):

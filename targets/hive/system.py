@@ -15,8 +15,9 @@ from harness.errors import UsageError
 from harness.plugins import Convergence, NodeRole, Roles, TargetSettings
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
-from targets.hive.client import ClientSettings, MetastoreClient, Selection
+from targets.hive.client import ClientSettings, MetastoreClient, Selection, UriList
 from targets.hive.client.calls import NONCE, event_row
+from targets.hive.members import ADD, REMOVE, Members
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.warehouse import read_directories
@@ -69,10 +70,11 @@ class Layout:
         """Raises `UsageError` for impossible settings."""
         options = settings.options
         self.bugs = bugs_of(settings.profile, settings.bugs)
-        self.metastores = tuple(
-            Address(f"hms{number}", METASTORE_PORT)
-            for number in range(1, options["metastores"] + 1)
-        )
+        count, spares = options["metastores"], options["spare_metastores"]
+        every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
+        self.metastores = tuple(every[:count])
+        self.spares = tuple(every[count:])
+        """Those that may be added later."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
@@ -93,6 +95,7 @@ class Layout:
             connect_s=options["connect_timeout_ms"] / 1000,
             socket_s=options["socket_timeout_ms"] / 1000,
             lifetime_s=options["socket_lifetime_ms"] / 1000,
+            rereads=self._uri_list(settings) is UriList.REREAD,
         )
 
         self.token_store = self._token_store(settings)
@@ -110,6 +113,22 @@ class Layout:
             options["token_key_ms"],
             options["token_scan_ms"],
         )
+
+    def _uri_list(self, settings: TargetSettings) -> UriList:
+        """As asked, else as the profile has it: Hive's clients have no resolver by default."""
+        given = settings.options["uri_list"]
+        usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
+        if given not in ["", *UriList]:
+            raise UsageError(
+                f"--uri-list is {given!r}; it must be one of: {', '.join(UriList)}, or leave it "
+                f"out: {settings.profile} has {usual.value}"
+            )
+        if given and not self.spares:
+            raise UsageError(
+                f"--uri-list is {given!r}, but no list changes without --spare-metastores; give "
+                "some, or leave it out"
+            )
+        return UriList(given or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
         """As asked, else as the switch or the profile has it."""
@@ -131,7 +150,7 @@ class Layout:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
-        return max(given, len(self.metastores) - 1)
+        return max(given, len(self.metastores) + len(self.spares) - 1)
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
@@ -161,17 +180,25 @@ class HiveSystem:
             connect_s=_ASK_S,
             answer_s=_ASK_S,
         )
+        self._members = Members(layout.metastores, layout.spares, self._serves)
+        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
+        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
         """A client with a connection of its own, like a process of its own."""
-        layout = self._layout
+        layout, members = self._layout, self._members
         return MetastoreClient(
-            self._env, layout.metastores, layout.client, process=process, bugs=layout.bugs
+            self._env,
+            members.listed,
+            layout.client,
+            process=process,
+            bugs=layout.bugs,
+            listed=(lambda: members.listed) if layout.spares else None,
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """What all need, and any metastore; of many all but two, as clients have time for three."""
-        names = [address.node for address in self._layout.metastores]
+        names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
         needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
         return [*(name for name in names if name in core), *needed]
@@ -183,7 +210,7 @@ class HiveSystem:
         active = {name: NodeRole("follower") for name in alive}
         serves = await self._look(Isolation.READ_COMMITTED, _sequence) is not None
         leads = {DATABASE_NODE: NodeRole("leader")} if serves else {}
-        every = tuple(address.node for address in self._layout.metastores)
+        every = tuple(address.node for address in self._members.listed)
         zookeepers = tuple(address.node for address in self._layout.zookeepers)
         groups = {
             SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE, *zookeepers)),
@@ -202,7 +229,7 @@ class HiveSystem:
 
     async def _without_tokens(self) -> tuple[str, ...]:
         """The metastores that do not reach ZooKeeper, and so cannot tell that this is no token."""
-        every = self._layout.metastores
+        every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)
         )
@@ -229,7 +256,14 @@ class HiveSystem:
                 break
         else:
             shown = dict.fromkeys(shown)
-        uris = len(self._layout.metastores)
+        bound_s, every = self._layout.client.failover_s, self._members.listed
+        spares = self._layout.spares
+        more = {
+            "members": [address.node for address in every],
+            "failover_by_uris_s": [
+                bound_s(n + 1) for n in range(len(self._layout.metastores) + len(spares))
+            ],
+        }
         return {
             "rows": rows,
             "at": None if rows is None else {"event": rows["next_event"] - 1},
@@ -237,7 +271,8 @@ class HiveSystem:
                 name: None if tables is None else [".".join(table) for table in tables]
                 for name, tables in shown.items()
             },
-            "failover_s": self._layout.client.failover_s(uris),
+            "failover_s": bound_s(len(every)),
+            **(more if spares else {}),
             "tokens": {
                 "max_age_ms": self._layout.token_times.max_age_ms,
                 "renew_ms": self._layout.token_times.renew_ms,
@@ -267,9 +302,13 @@ class HiveSystem:
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
         """What each metastore answers; `None` for those that do not."""
-        every = self._layout.metastores
+        every = self._members.listed
         answers = await asyncio.gather(*(self._ask(address, call) for address in every))
         return {address.node: one for address, one in zip(every, answers, strict=True)}
+
+    async def _serves(self, address: Address) -> bool:
+        """Whether it reaches the database, and so may be listed."""
+        return await self._ask(address, api.GetCurrentEventId()) is not None
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
         reply = await self._reply(address, call)

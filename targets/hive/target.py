@@ -11,6 +11,7 @@ import msgspec
 from harness.cluster import NodeSpec
 from harness.permits import Permit
 from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
 from targets.hive.sql.kinds import DatabaseKind
@@ -49,6 +50,11 @@ class HiveTarget:
     bugs: ClassVar[Mapping[str, str]] = BUGS
     workload: ClassVar[str] = "hms-ddl"
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
+    operations: ClassVar[tuple[str, ...]] = (members.ADD, members.REMOVE)
+    variant_of: ClassVar[Mapping[str, str]] = {
+        members.ADD: members.SERVING,
+        members.REMOVE: members.IDLE,
+    }
     nemeses: ClassVar[tuple[str, ...]] = (
         "kill-metastore",
         "pause-metastore",
@@ -97,6 +103,13 @@ class HiveTarget:
         Option("token-key-ms", 5000, "master keys are replaced after it; Hive: a day", _AGE_MS),
         Option("token-scan-ms", 1000, "expired tokens are removed so often; Hive: 1 h", _AGE_MS),
         Option("fsync", True, "the database syncs its log before it acknowledges"),
+        Option("spare-metastores", 0, "metastores that may be added later", within=(0, 4)),
+        Option(
+            "uri-list",
+            "",
+            "reread or kept: whether clients read the list of metastores again when they reconnect;"
+            " by default reread in strict, else kept",
+        ),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -115,6 +128,8 @@ class HiveTarget:
             "zookeeper": [list(address) for address in layout.zookeepers],
             "zookeeper_kind": layout.zookeeper.value,
         }
+        usual = {members.IDLE: members.VARIANTS[members.IDLE]} if layout.spares else {}
+        spare = {members.SERVING: members.VARIANTS[members.SERVING]}
         zookeepers, client = self._zookeepers(layout)
         metastores = [
             NodeSpec(
@@ -122,10 +137,11 @@ class HiveTarget:
                 role="hms",
                 ports=(METASTORE_PORT,),
                 entry="targets.hive.metastore.node:main",
-                config=config,
+                config=config if address not in layout.spares else {**config, "serves": False},
+                variants=spare if address in layout.spares else usual,
                 **{**beside, "environment": {**beside.get("environment", {}), **client}},
             )
-            for address in layout.metastores
+            for address in (*layout.metastores, *layout.spares)
         ]
         return [*metastores, database, *zookeepers]
 

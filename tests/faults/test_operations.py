@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from harness.case import Fault
+from harness.faults.operations import restore
 from tests.faults.cluster import FakeCluster, FakeSystem, conductor_of
 
 
@@ -30,6 +31,33 @@ def test_an_operation_is_told_from_its_begin_to_its_end():
     assert begin["what"] == {"fault": "operation", "name": "step-down", "variant": ""}
     assert (end["action"], end["note"]) == ("heal", "asked m2")
     assert end["bite"] == {"count": 1, "unit": "operations"}
+
+
+def test_an_operation_may_restart_nodes_as_a_variant_and_what_it_changed_is_put_back():
+    class Changing(FakeSystem):
+        def __init__(self):
+            self.restarting = {"grow": self.grow}
+            self.done = []
+
+        async def grow(self, nodes, restart):
+            self.done = [node for node in nodes if await restart(node, "big")]
+            return f"grew {', '.join(self.done)}"
+
+        async def restore(self, restart):
+            for node in self.done:
+                await restart(node, "small")
+
+    system = Changing()
+    calls, (_, end) = do("do grow on members", down=("m2",), system=system)
+    assert end["note"] == "grew m1, m3"
+    assert calls == [
+        ("stop", "m1"), ("start", "m1", "big"), ("stop", "m2"),
+        ("stop", "m3"), ("start", "m3", "big"),
+    ]  # fmt: skip
+    cluster = FakeCluster(("m3",))
+    asyncio.run(restore(cluster, system))
+    assert cluster.calls == [("stop", "m1"), ("start", "m1", "small"), ("stop", "m3")]
+    asyncio.run(restore(cluster, FakeSystem()))  # one that has nothing to put back
 
 
 def test_what_nobody_could_do_has_done_nothing():

@@ -270,13 +270,17 @@ def test_refusals_are_the_exceptions_of_their_calls(f, result, ok):
 # --- failover ----------------------------------------------------------------------------------
 
 
-def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=()):
-    """One operation, sent to these nodes; `faults` are (target, begin, end) in ms."""
+def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=(), lists=None, by_uris=None):
+    """One operation, sent to these nodes; `faults` are (target, begin, end) in ms, and perhaps what
+    an administrator does; `lists` what the operation says of those of clients.
+    """
     h = HmsWriter()
     h.fact("phase", {"phase": "chaos"})
     times = []
-    for number, (target, begin, end) in enumerate(faults):
+    for number, (target, begin, end, *operation) in enumerate(faults):
         value = {"fault": f"f{number}", "targets": [target], "kind": "pause"}
+        if operation:
+            value |= {"kind": "operation", "what": {"fault": "operation", "name": operation[0]}}
         times += [(begin, {**value, "action": "inject"})]
         if end is not None:
             bite = {"count": 1, "unit": "processes"}
@@ -299,9 +303,16 @@ def lost(*nodes, gap_ms=1, faults=(), kind=OpType.INFO, connects=()):
         h.at(when)
         h.nemesis("pause", value)
     h.at(15_000)
-    h.end(0, kind, attempts=attempts)
+    if lists is None:
+        h.end(0, kind, attempts=attempts)
+    else:
+        h.add(
+            0, kind, "create", dict(zip(("uris", "listed"), lists, strict=True)), attempts=attempts
+        )
     h.at(60_000)
     h.snapshot()
+    if by_uris is not None:
+        h.lines[-1].value["failover_by_uris_s"] = by_uris
     return h
 
 
@@ -331,6 +342,42 @@ UP, LONG_AGO = [("hms1", 9_000, None)], [("hms2", 1_000, 3_000)]
 )
 def test_another_one_that_served_all_the_time_has_to_be_tried(history, rule):
     assert broken(FAILOVER, history()) == rule
+
+
+BY_URIS = [2.0, 10.0, 12.0]
+ADDED, REMOVED = ("hms2", 9_900, 9_990, "add-metastore"), ("hms2", 9_900, 9_990, "remove-metastore")
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "uris", "rule"),
+    [
+        (2_000, ["hms1"], "valid"),
+        (2_001, ["hms1"], "bound"),
+        (10_001, ["hms1", "hms2"], "bound"),
+        (12_000, ["hms1", "hms2", "hms3"], "valid"),
+        (12_001, ["hms1", "hms2", "hms3"], "bound"),
+        (10_000, [], "valid"),  # as the snapshot has it
+    ],
+)
+def test_the_bound_is_that_of_the_list_that_the_client_had(gap_ms, uris, rule):
+    sent = {"gap_ms": gap_ms, "kind": OpType.OK, "by_uris": BY_URIS}
+    assert broken(FAILOVER, lost("hms1", "hms1", lists=(uris, uris), **sent)) == rule
+
+
+@pytest.mark.parametrize(
+    ("uris", "listed", "faults", "rule"),
+    [
+        (["hms1", "hms2"], ["hms1", "hms2"], [], "other-not-tried"),
+        (["hms1", "hms2"], ["hms1"], [], "valid"),  # removed before, or meanwhile
+        (["hms1"], ["hms1"], [], "valid"),  # it never heard of another one
+        (["hms1", "hms2"], ["hms1", "hms2"], [ADDED], "other-not-tried"),
+        (["hms1", "hms2"], ["hms1", "hms2"], [REMOVED], "valid"),  # and added again
+        (["hms1", "hms3"], ["hms3"], [], "other-not-tried"),  # one that was added
+    ],
+)
+def test_what_was_removed_is_not_missed_and_what_was_added_is(uris, listed, faults, rule):
+    history = lost("hms1", "hms1", faults=[*UP, *faults], lists=(uris, listed), by_uris=BY_URIS)
+    assert broken(FAILOVER, history) == rule
 
 
 def test_what_the_harness_was_disturbed_in_convicts_nobody():

@@ -6,6 +6,7 @@ from harness.ops import OpType
 from tests.hive.conformance import CASES, put, table
 from tests.hive.databases import answers, with_store
 from tests.hive.deploy import Deployed, deploy
+from tests.hive.test_membership import both_of_the_first_list_go
 from tests.hive.test_metastores import every_operation
 from tests.hive.test_token_stores import on_the_database
 from tests.hive.test_tokens import life
@@ -38,6 +39,16 @@ def test_a_killed_metastore_costs_a_failover_and_a_killed_database_nothing_ackno
         assert (await hms.ok(hms.new_client(), "get", "db1.x"))["nonce"] == "b"
 
     deploy(body, environment="process", database=kind)
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_metastores_come_and_go_and_a_client_follows(kind):
+    async def body(hms: Deployed):
+        half, gone = await both_of_the_first_list_go(hms)
+        assert half == (["hms1", "hms2", "hms3"], ["hms2", "hms3"])
+        assert (gone.type, gone.node) == (OpType.OK, "hms3")
+
+    deploy(body, environment="process", database=kind, spare_metastores=1)
 
 
 def test_the_store_keeps_its_protocol():

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from targets.hive.client.client import MetastoreClient
-from targets.hive.client.settings import ClientSettings, Selection
+from targets.hive.client.settings import ClientSettings, Selection, UriList
 
-__all__ = ["ClientSettings", "MetastoreClient", "Selection"]
+__all__ = ["ClientSettings", "MetastoreClient", "Selection", "UriList"]

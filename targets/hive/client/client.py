@@ -6,6 +6,8 @@
   sent once more, after a delay and over a new connection. Changes are, too, though they are not
   idempotent: every one that was sent is an attempt in the history.
 * A connection that is older than its lifetime is replaced before the next call.
+* Where metastores come and go, an operation that was tried more than once says which ones were on
+  the client's list (`uris`), and which of these were `listed` when it began and when it ended.
 
 What the outcome proves is in `classify`. An operation ends within its deadline, and is `info` then
 if anything that may have changed something was sent.
@@ -46,6 +48,9 @@ MUTATING: Final = (
 )
 
 
+Listed = Callable[[], Sequence[Address]]
+
+
 class NoMetastoreError(Exception):
     """No metastore accepted a connection, in any round."""
 
@@ -58,6 +63,8 @@ class Operation:
     maybe_done: bool = False  # an attempt to change something has an unknown outcome
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
+    uris: list[str] = dataclasses.field(default_factory=list)  # all that the client knew of
+    listed: tuple[Address, ...] = ()  # when it began
 
 
 class MetastoreClient:
@@ -72,15 +79,18 @@ class MetastoreClient:
         process: int,
         bugs: frozenset[Bug],
         connect: Connect | None = None,
+        listed: Listed | None = None,
     ) -> None:
         """Speak to `metastores`, in the order in which the deployment lists them.
 
-        `connect` opens connections; by default to the bundled metastores.
+        `connect` opens connections; by default to the bundled metastores. `listed`, where they come
+        and go: those that the clients' configuration has now.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
         self._settings = settings
         self._bugs = bugs
+        self._listed = listed
         self._uris = Uris(
             metastores,
             settings.selection,
@@ -117,13 +127,15 @@ class MetastoreClient:
         timeout_s: float,
     ) -> Completion:
         """How `do`, which carries out `call`, ended within its deadline."""
-        operation = Operation()
+        operation = Operation(listed=self._now_listed())
         try:
             async with asyncio.timeout(timeout_s):
                 value = await do(operation)
         except api.MetastoreError as error:
             return self._refused(call, operation, error)
-        except (NoMetastoreError, ChannelError, TimeoutError):
+        except (NoMetastoreError, ChannelError, TimeoutError) as error:
+            if isinstance(error, NoMetastoreError) and self._is_forsaken():
+                operation.error = f"{error}, and none of it is listed; {operation.error}"
             kind = OpType.INFO if call.mutates and operation.maybe_done else OpType.FAIL
             return self._end(operation, kind, None, operation.error)
         return self._end(operation, OpType.OK, value, None)
@@ -170,7 +182,24 @@ class MetastoreClient:
         return not {Bug.NO_REQUEST_IDS, Bug.HIVE_25144} & self._bugs
 
     def _end(self, operation: Operation, kind: OpType, value: Any, error: str | None) -> Completion:
+        if self._listed is not None and len(operation.attempts) > 1:
+            now = self._now_listed()
+            both = [address.node for address in operation.listed if address in now]
+            listed = [node for node in operation.uris if node in both]
+            value = {**(value or {}), "uris": operation.uris, "listed": listed}
         return Completion(kind, value, error, operation.node, tuple(operation.attempts))
+
+    def _now_listed(self) -> tuple[Address, ...]:
+        return self._uris.given if self._listed is None else tuple(self._listed())
+
+    def _is_forsaken(self) -> bool:
+        """Whether all that it knows of were removed."""
+        return not {*self._uris.given} & {*self._now_listed()}
+
+    def _note_uris(self, operation: Operation, uris: Sequence[Address]) -> None:
+        """These are tried, should it come to that."""
+        names = [address.node for address in uris]
+        operation.uris += [name for name in names if name not in operation.uris]
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -179,7 +208,8 @@ class MetastoreClient:
 
         This is a process elsewhere, which has a list, and a connection, of its own.
         """
-        metastores = self._uris.given
+        metastores = self._now_listed()
+        self._note_uris(operation, metastores)
         first = call.metastore % len(metastores)
         last: ChannelError | None = None
         for address in (*metastores[first:], *metastores[:first]):
@@ -274,11 +304,15 @@ class MetastoreClient:
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
         """The connection; a new one `again`, after its lifetime, or where there is none."""
+        self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
             return channel
         await self.close()
         if self._was_opened:
+            if self._settings.rereads:
+                self._uris.reread(self._now_listed())
+                self._note_uris(operation, self._uris.given)
             self._uris.promote()
         self._was_opened = True
         return await self._open(operation)
@@ -300,7 +334,8 @@ class MetastoreClient:
                 self._channel, self._address = channel, address
                 self._opened_ns = self._env.clock.monotonic_ns()
                 return channel
-        raise NoMetastoreError
+        names = ", ".join(address.node for address in self._uris.given)
+        raise NoMetastoreError(f"NO_METASTORE: {names} is all that this client knows of")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
         """A connection; one that does not come up is an attempt. Raises `ChannelError`."""

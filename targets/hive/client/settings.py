@@ -10,6 +10,8 @@
 | connect_s       | metastore.client.connection.timeout     | 600 s            |
 | socket_s        | metastore.client.socket.timeout         | 600 s            |
 | lifetime_s      | metastore.client.socket.lifetime        | 0 s: no limit    |
+| rereads         | metastore.uri.resolver (since 3.0)      | none: the list   |
+|                 |                                         | is kept          |
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["ClientSettings", "Selection"]
+__all__ = ["ClientSettings", "Selection", "UriList"]
 
 
 class Selection(enum.StrEnum):
@@ -25,6 +27,13 @@ class Selection(enum.StrEnum):
 
     SEQUENTIAL = "sequential"
     RANDOM = "random"
+
+
+class UriList(enum.StrEnum):
+    """Whether a client reads the list of URIs again at each reconnect, or keeps its first one."""
+
+    REREAD = "reread"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,7 @@ class ClientSettings:
     connect_s: float = 1.0
     socket_s: float = 2.0
     lifetime_s: float = 0.0
+    rereads: bool = False
 
     def failover_s(self, uris: int) -> float:
         """How long it may take at most from a failed call to the next one that is sent."""

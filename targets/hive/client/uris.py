@@ -4,6 +4,11 @@ Every opening begins at the first of the list. Sequential keeps the list as it i
 reconnect fails back to the first one that serves. Random shuffles it once, and at each reconnect
 puts another one first, drawn: of two, always the other.
 
+The list is read when a client is made. One with a resolver (`metastore.uri.resolver`, HIVE-18347)
+reads it at every reconnect as well (`reconnect` calls `resolveUris`), and so follows metastores
+that come and go; all others keep it as long as they live. No client reads it sooner: who is
+connected stays so. Hive shuffles a random list at each of these readings, here one that changed.
+
 So a sequential client returns at once to a first metastore that accepts connections and answers
 nothing, and to no other as long as that lasts. In `strict` one that lost a call is tried last for a
 while, of several the one that lost its call longest ago first; switch FAILBACK-FLAP is Hive's way.
@@ -36,14 +41,22 @@ class Uris:
         remembers: bool,
     ) -> None:
         """Shuffled where the selection says so; `remembers` which one lost a call."""
-        self.given: Final = tuple(given)
-        self._uris = list(given)
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers
         self._lost_ns: dict[Address, int] = {}
+        self._read(given)
+
+    def _read(self, given: Sequence[Address]) -> None:
+        self.given = tuple(given)
+        self._uris = list(given)
         if self._is_random:
-            rng.shuffle(self._uris)
+            self._rng.shuffle(self._uris)
+
+    def reread(self, given: Sequence[Address]) -> None:
+        """The list is this now, perhaps as before."""
+        if tuple(given) != self.given:
+            self._read(given)
 
     def in_order(self, now_ns: int) -> tuple[Address, ...]:
         """In the order in which an opening tries them."""

@@ -2,7 +2,8 @@
 
 `config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
 `clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
-`zookeeper_kind`, and `kudu` where Kudu's plug-in is configured.
+`zookeeper_kind`, `kudu` where Kudu's plug-in is configured, and `serves`: one that does not is
+there to be added later (`targets.hive.members`), and does nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zookeeper: tuple[tuple[str, int], ...] = ()
     zookeeper_kind: ZooKeeperKind = ZooKeeperKind.NODE
     kudu: bool = False
+    serves: bool = True
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
@@ -53,6 +55,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         settings = msgspec.convert(config, MetastoreConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"bad configuration of a metastore: {error}") from error
+    if not settings.serves:
+        env.event("metastore-idle", port=settings.port)
+        await asyncio.get_running_loop().create_future()  # until the node is stopped
     database = database_at(env, Address(*settings.database), settings.database_kind)
     transactions = Transactions(env, database)
     bugs = bugs_of(settings.profile, settings.bugs)

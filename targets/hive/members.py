@@ -1,0 +1,100 @@
+"""Which metastores there are: the list in the clients' configuration, changed under load.
+
+A metastore is added as an administrator does it: it is started, and once it answers it stands at
+the end of the list. One that is removed goes off the list first and is stopped then, with what is
+connected to it. What "stopped" is here is the variant `IDLE`: a node that runs and serves nobody,
+so that every environment has it and faults find it. The last metastore stays.
+
+The list holds what serves: whoever is down, or does not answer in time, is not added, and one that
+cannot be stopped is off the list all the same, and serves those who kept the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from harness.cluster import Variant
+from harness.declaration import BASE
+from harness.env import Address
+from harness.plugins import Restart
+
+__all__ = ["ADD", "IDLE", "REMOVE", "SERVING", "VARIANTS", "Members"]
+
+ADD: Final = "add-metastore"
+REMOVE: Final = "remove-metastore"
+SERVING: Final = "serving"
+IDLE: Final = "idle"
+"""What a metastore may run as that it is not declared as; it goes back to `BASE`."""
+VARIANTS: Final = {
+    SERVING: Variant(config={"serves": True}),
+    IDLE: Variant(config={"serves": False}),
+}
+START_S: Final = 10.0
+POLL_S: Final = 0.2
+
+
+class Members:
+    """The list of one deployment."""
+
+    def __init__(
+        self,
+        first: Sequence[Address],
+        spares: Sequence[Address],
+        answers: Callable[[Address], Awaitable[bool]],
+    ) -> None:
+        """At the beginning `first` serve and are listed; `answers`: whether one serves now."""
+        self._first = tuple(first)
+        self._nodes = {address.node: address for address in (*first, *spares)}
+        self._serves = {address.node: address in self._first for address in (*first, *spares)}
+        self._answers = answers
+        self._turn = asyncio.Lock()
+        self.listed = self._first
+
+    async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
+        """Those of these that are not listed, one after the other."""
+        async with self._turn:
+            done = [name for name in nodes if await self._add(name, restart)]
+        return f"{ADD}: {', '.join(done)}" if done else None
+
+    async def _add(self, name: str, restart: Restart) -> bool:
+        address = self._nodes.get(name)
+        if address is None or address in self.listed:
+            return False
+        if not (self._serves[name] or await self._run_as(name, restart, serves=True)):
+            return False
+        try:
+            async with asyncio.timeout(START_S):
+                while not await self._answers(address):  # noqa: ASYNC110 - a remote fact
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            return False
+        self.listed = (*self.listed, address)
+        return True
+
+    async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
+        """Those of these that are listed, one after the other, but never the last one."""
+        done = []
+        async with self._turn:
+            for name in nodes:
+                left = tuple(address for address in self.listed if address.node != name)
+                if left and left != self.listed:
+                    self.listed = left
+                    await self._run_as(name, restart, serves=False)
+                    done.append(name)
+        return f"{REMOVE}: {', '.join(done)}" if done else None
+
+    async def restore(self, restart: Restart) -> None:
+        """As at the beginning."""
+        async with self._turn:
+            self.listed = self._first
+            for name, address in self._nodes.items():
+                if self._serves[name] is not (address in self._first):
+                    await self._run_as(name, restart, serves=address in self._first)
+
+    async def _run_as(self, name: str, restart: Restart, *, serves: bool) -> bool:
+        as_declared = serves is (self._nodes[name] in self._first)
+        done = await restart(name, BASE if as_declared else SERVING if serves else IDLE)
+        self._serves[name] = serves if done else self._serves[name]
+        return done
