@@ -15,6 +15,8 @@ that; where an operation that decides it is under way, or was not answered, any 
 | twice     | one token was issued twice                                                          |
 | unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
 |           | the token, or after that one ended: each seems to have tokens of its own            |
+| stale     | the same, soon after the token was issued, renewed or cancelled, where the store    |
+|           | may answer from the past for so long (the snapshot says it)                         |
 | renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
 
 Expiry is by the metastores' clocks. They go as the run's do, but for `MARGIN_MS` and what faults of
@@ -80,6 +82,7 @@ class _Times(NamedTuple):
 
     max_age_ns: float
     renew_ns: float
+    stale_ns: float  # a store may not know yet what was acknowledged since
 
 
 def _times_of(history: History) -> _Times | None:
@@ -88,7 +91,8 @@ def _times_of(history: History) -> _Times | None:
     tokens = snapshot.get("tokens")
     if not isinstance(tokens, Mapping):
         return None
-    return _Times(tokens["max_age_ms"] * _NS_PER_MS, tokens["renew_ms"] * _NS_PER_MS)
+    times_ms = (tokens["max_age_ms"], tokens["renew_ms"], tokens.get("stale_ms", 0.0))
+    return _Times(*(time_ms * _NS_PER_MS for time_ms in times_ms))
 
 
 @dataclass(slots=True)
@@ -227,7 +231,7 @@ class _Judge:
             text = f"{self._told(use, token)} and was told {result}, though the token is good: "
             text += "nobody cancelled it, and it has not expired."
             rule = self._rule_of_refusal(use, token)
-            if rule == "refused" and result == ACCESS_CONTROL:
+            if rule in {"refused", "stale"} and result == ACCESS_CONTROL:
                 rule = "access"
             self._found.look(rule, False, text, self._blamed(use, token))
         elif self._is_expired(use, token) or any(_is_done_before(c, use) for c in token.cancels):
@@ -314,20 +318,34 @@ class _Judge:
     def _rule_of_refusal(self, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, use) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        return "unshared" if self._is_elsewhere(use, token) else "refused"
+        if any(self._is_late(write, use) for write in (token.issue, *token.renewals)):
+            return "stale"
+        return "unshared" if self._is_elsewhere(use, token.issue) else "refused"
 
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        return "unshared" if self._is_elsewhere(cancel, token) else "cancelled"
+        # Whoever renews it from the past adds it again.
+        if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
+            return "stale"
+        return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
 
-    def _is_elsewhere(self, pair: Pair, token: _Token) -> bool:
-        """Whether another metastore answered, or the same after its memory was gone."""
+    def _is_late(self, write: Pair, use: Pair) -> bool:
+        """Whether the store may not have known of the write yet where, and when, it was used."""
+        done = write.completion
+        if done is None or use.completion is None or write.type is not OpType.OK:
+            return False
+        ago_ns = use.invoke.time - done.time
+        return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
+
+    def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
+        """Whether another metastore answered than `first`, or the same without its memory."""
         assert pair.completion is not None, "it was answered"
-        if _node(pair) != token.issuer:
+        node = _node(first)
+        if _node(pair) != node:
             return True
-        ends = self._ends.get(str(token.issuer), ())
-        return any(token.issue.invoke.index < at < pair.completion.index for at in ends)
+        ends = self._ends.get(str(node), ())
+        return any(first.invoke.index < at < pair.completion.index for at in ends)
 
     # --- words -------------------------------------------------------------------------------
 

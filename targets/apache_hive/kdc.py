@@ -1,12 +1,13 @@
 """The node `kdc`, a Kerberos server of MIT's, and what principals need to reach it.
 
-Everybody's password is known, and keys follow from it: a metastore makes its own keytab, and no
-file has to travel. The configuration is a file of each node's own (`KRB5_CONFIG`); that of the
-machine is not looked at. All go by TCP, to which links and their faults apply.
+Everybody's password is known, and keys follow from it: the metastores' keytab is known before there
+is a KDC, and no file has to travel. The configuration is a file of each node's own (`KRB5_CONFIG`);
+that of the machine is not looked at. All go by TCP, to which links and their faults apply.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,9 +19,8 @@ __all__ = [
     "METASTORE",
     "PASSWORD",
     "configuration",
-    "environment",
     "kdc_node",
-    "keytab_setup",
+    "keytab",
     "principal",
 ]
 
@@ -29,8 +29,14 @@ KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
 """The service that all metastores are: Hadoop wants a name and a host, which nobody resolves."""
 PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
+IMAGE: Final = "{package:targets.apache_hive}/kerberos"
 _REALM: Final = "HARNESS"
 _KEYS: Final = "aes256-cts-hmac-sha1-96"
+_KEY_TYPE: Final = 18
+_KEY: Final = bytes.fromhex("d1c780439a129af0862204651f171b80d1046e92b70e0dddda0d64e47d69928e")
+"""What `PASSWORD` is for `METASTORE` in this realm, as `ktutil` would write it (RFC 3962)."""
+_VERSION: Final = 1
+"""Of all keys: a password that was never changed."""
 _PATH: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 _SERVER: Final = f"""
 [kdcdefaults]
@@ -73,11 +79,6 @@ def configuration(kdc: str) -> str:
 """
 
 
-def environment() -> dict[str, str]:
-    """Of whoever uses the programs of Kerberos."""
-    return {"KRB5_CONFIG": "{files}/krb5.conf"}
-
-
 def kdc_node(users: Iterable[str]) -> NodeSpec:
     """The node, which knows the metastores and these users."""
     names = [METASTORE, *users]
@@ -86,7 +87,12 @@ def kdc_node(users: Iterable[str]) -> NodeSpec:
         name=KDC_NODE,
         role="kdc",
         ports=(KDC_PORT,),
-        environment={**environment(), "KRB5_KDC_PROFILE": "{files}/kdc.conf", "PATH": _PATH},
+        dockerfile=IMAGE,
+        environment={
+            "KRB5_CONFIG": "{files}/krb5.conf",
+            "KRB5_KDC_PROFILE": "{files}/kdc.conf",
+            "PATH": _PATH,
+        },
         files={
             "kdc.conf": _SERVER,
             "krb5.conf": configuration(f"{{host}}:{{port:{KDC_PORT}}}"),
@@ -98,12 +104,25 @@ def kdc_node(users: Iterable[str]) -> NodeSpec:
     )
 
 
-def keytab_setup(path: str) -> tuple[str, ...]:
-    """The command that makes the metastores' keytab there."""
-    lines = (
-        f"addent -password -p {principal(METASTORE)} -k 1 -e {_KEYS}",
-        PASSWORD,
-        f"wkt {path}",
+def keytab() -> str:
+    """The metastores' keytab in base64, since files of nodes are text (MIT's format, version 2)."""
+
+    def counted(text: str) -> bytes:
+        return len(text).to_bytes(2) + text.encode()
+
+    names = METASTORE.split("/")
+    entry = b"".join(
+        [
+            len(names).to_bytes(2),
+            counted(_REALM),
+            *map(counted, names),
+            (1).to_bytes(4),  # a principal
+            (0).to_bytes(4),  # written in 1970
+            bytes([_VERSION]),
+            _KEY_TYPE.to_bytes(2),
+            len(_KEY).to_bytes(2),
+            _KEY,
+            _VERSION.to_bytes(4),
+        ]
     )
-    said = "\\n".join(lines)
-    return ("sh", "-c", f"printf '{said}\\n' | ktutil && test -s {path}")
+    return base64.b64encode(b"\x05\x02" + len(entry).to_bytes(4) + entry).decode()

@@ -16,14 +16,12 @@ from targets.apache_hive.kdc import (
     KDC_PORT,
     METASTORE,
     configuration,
-    environment,
-    keytab_setup,
+    keytab,
     principal,
 )
 from targets.hive.sql.postgres import DATABASE, USER
-from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT
+from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT, Layout
 from targets.hive.tokens.kinds import StoreKind
-from targets.hive.tokens.manager import TokenTimes
 
 __all__ = ["IMAGE_PLACE", "metastore_node", "security_settings"]
 
@@ -42,6 +40,7 @@ _CHECK_JAVA: Final = (
 )
 _START_S: Final = 120.0
 _KEYTAB: Final = "{data}/hive.keytab"
+_MAKE_KEYTAB: Final = ("sh", "-c", f"base64 -d {{files}}/hive.keytab.base64 > {_KEYTAB}")
 _KERBEROS: Final = (
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     "-Djava.security.krb5.conf={files}/krb5.conf",
@@ -49,6 +48,7 @@ _KERBEROS: Final = (
 _STORES: Final = {
     StoreKind.MEMORY: "MemoryTokenStore",
     StoreKind.DB: "DBTokenStore",
+    StoreKind.ZOOKEEPER: "ZooKeeperTokenStore",
 }
 
 
@@ -78,21 +78,30 @@ def _secure_files() -> dict[str, str]:
     return {
         "core-site.xml": _site({"hadoop.security.authentication": "kerberos"}),
         "krb5.conf": configuration(f"{{peer:{KDC_NODE}:{KDC_PORT}}}"),
+        "hive.keytab.base64": keytab(),
     }
 
 
-def security_settings(store: StoreKind, times: TokenTimes) -> Mapping[str, str]:
+def security_settings(layout: Layout) -> Mapping[str, str]:
     """What a metastore is told of Kerberos and of tokens."""
     tokens = "hive.cluster.delegation.token"
+    store, times = _STORES[layout.token_store], layout.token_times
+    servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
+    zookeeper = {
+        f"{tokens}.store.zookeeper.connectString": servers,
+        # Otherwise only who comes by Kerberos may touch what it keeps there, and servers want none.
+        "hive.zookeeper.kerberos.enabled": "false",
+    }
     return {
         "hive.metastore.sasl.enabled": "true",
         "hive.metastore.kerberos.principal": principal(METASTORE),
         "hive.metastore.kerberos.keytab.file": _KEYTAB,
-        f"{tokens}.store.class": f"org.apache.hadoop.hive.metastore.security.{_STORES[store]}",
+        f"{tokens}.store.class": f"org.apache.hadoop.hive.metastore.security.{store}",
         f"{tokens}.max-lifetime": f"{times.max_age_ms}ms",
         f"{tokens}.renew-interval": f"{times.renew_ms}ms",
         f"{tokens}.gc-interval": f"{times.scan_ms}ms",
         "hive.cluster.delegation.key.update-interval": f"{times.key_ms}ms",
+        **(zookeeper if servers else {}),
     }
 
 
@@ -125,11 +134,7 @@ def metastore_node(
             "metastore-site.xml": _site({**_settings(), **(security or {})}),
             **(_secure_files() if secure else {}),
         },
-        environment=environment() if secure else {},
-        setup=(
-            ("sh", "-c", _CHECK_JAVA),
-            *((keytab_setup(_KEYTAB),) if secure else ()),
-        ),
+        setup=(("sh", "-c", _CHECK_JAVA), *((_MAKE_KEYTAB,) if secure else ())),
         command=(
             *("java", *_MEMORY, *opened, *kerberos, "-cp", ":".join(["{files}", *jars])),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", f"{{port:{METASTORE_PORT}}}"),

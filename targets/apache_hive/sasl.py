@@ -36,6 +36,14 @@ USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
 _START, _OK, _COMPLETE = 1, 2, 5
 _NO_LAYER: Final = b"\x01\x00\x00\x00"
 """Messages are neither signed nor sealed."""
+_NOT_ITS_PASSWORD: Final = frozenset(
+    {
+        "DIGEST-MD5: IO error acquiring password",
+        "DIGEST-MD5: digest response format violation. Mismatched response.",
+    }
+)
+"""What Java says of a token that is not there or has expired, and of a wrong password. A store that
+fails has nothing of that kind to say, and the connection ends."""
 
 
 class _RefusedError(Exception):
@@ -165,7 +173,7 @@ class KerberosDoor:
         try:
             opened = await self._opened(address, timeout_s, token=token)
         except _RefusedError as error:
-            if not str(error).startswith("DIGEST-MD5"):
+            if str(error) not in _NOT_ITS_PASSWORD:
                 raise ChannelError(f"{address} refused: {error}", sent=False) from error
             return api.Reply(error=api.INVALID_TOKEN, message=str(error))
         opened.close()

@@ -11,17 +11,22 @@ from harness.env import Address, ClientEnv
 from harness.plugins import Convergence, NodeRole, Roles
 from targets.apache_hive.connection import ThriftDoor
 from targets.apache_hive.database import read_rows
+from targets.apache_hive.kdc import KDC_NODE
+from targets.apache_hive.tokens import Token
 from targets.hive import api
 from targets.hive.bugs import Bug
 from targets.hive.client import MetastoreClient
 from targets.hive.client.connection import Connect
-from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
+from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, ZOOKEEPER, Layout
 from targets.hive.wire import ChannelError
+from targets.hive.zookeeper.ensemble import SILENCE_S
 
 __all__ = ["ApacheHiveSystem"]
 
 _ASK_S: Final = 5.0
 _DEFAULT: Final = "default"
+_NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
+"""Well written, so that it is looked for in the store."""
 
 
 class ApacheHiveSystem:
@@ -36,6 +41,9 @@ class ApacheHiveSystem:
             from targets.apache_hive.sasl import KerberosDoor
 
             self._door = KerberosDoor(env)
+        self._zookeepers = tuple(address.node for address in layout.zookeepers)
+        self._kdc = (KDC_NODE,) if kdc else ()
+        self._others = (DATABASE_NODE, *self._kdc, *self._zookeepers)
         self._has_databases = False
 
     def client(self, process: int) -> MetastoreClient:
@@ -53,10 +61,10 @@ class ApacheHiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The database, and any metastore: clients have time for that and another one."""
+        """What all need, and any metastore: clients have time for that and another one."""
         names = [address.node for address in self._layout.metastores]
         core = rng.sample(names, max(1, len(names) - 1))
-        return [*(name for name in names if name in core), DATABASE_NODE]
+        return [*(name for name in names if name in core), *self._others]
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
@@ -64,10 +72,12 @@ class ApacheHiveSystem:
         active = {node: NodeRole("follower") for node in alive if node is not None}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._rows() is not None else {}
         every = tuple(address.node for address in self._layout.metastores)
-        return {
-            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE)),
+        groups = {
+            SERVICE: Roles({**active, **leads}, (*every, *self._others)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
         }
+        beside = {ZOOKEEPER: self._zookeepers, KDC_NODE: self._kdc}
+        return groups | {name: Roles({}, nodes) for name, nodes in beside.items() if nodes}
 
     async def ready(self) -> Convergence:
         """Whether every metastore reaches the database, and what that holds.
@@ -89,6 +99,8 @@ class ApacheHiveSystem:
             pending.append("the database does not answer")
         if not self._has_databases:
             pending.append("the databases are not made yet")
+        if self._zookeepers and not pending:
+            pending += await self._without_tokens()
         at = None if pending or rows is None else {"event": rows["next_event"] - 1}
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
@@ -107,6 +119,7 @@ class ApacheHiveSystem:
             "tokens": {
                 "max_age_ms": self._layout.token_times.max_age_ms,
                 "renew_ms": self._layout.token_times.renew_ms,
+                **({"stale_ms": SILENCE_S * 1000} if self._zookeepers else {}),
             },
         }
 
@@ -122,6 +135,18 @@ class ApacheHiveSystem:
         except ChannelError:
             return None
         return address.node
+
+    async def _without_tokens(self) -> list[str]:
+        """What is said of metastores that cannot tell that this is no token."""
+        every = self._layout.metastores
+        replies = await asyncio.gather(
+            *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
+        )
+        return [
+            f"{address.node} does not reach ZooKeeper"
+            for address, reply in zip(every, replies, strict=True)
+            if reply is None or reply.error != api.INVALID_TOKEN
+        ]
 
     async def _made(self, database: str) -> bool:
         """Whether it is there now."""

@@ -20,6 +20,8 @@ from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
 from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.target import HiveTarget
 from targets.hive.tokens.kinds import StoreKind
+from targets.hive.zookeeper.ensemble import ensemble_nodes
+from targets.hive.zookeeper.kinds import ZooKeeperKind
 
 if TYPE_CHECKING:
     from targets.apache_hive.system import ApacheHiveSystem
@@ -48,6 +50,12 @@ _RENEW_GAP: Final = Permit(
     rules={TOKENS: ("renew-gap",)},
 )
 """Also in `strict`, which tells the stores apart."""
+_STALE: Final = Permit(
+    name="token-stale-read",
+    why="the store asks one server of ZooKeeper, which may not know yet what the others do",
+    rules={TOKENS: ("stale",)},
+)
+"""Also in `strict`: it is what ZooKeeper promises, and 4.0.1 does not ask for more."""
 _HIVE4: Final = (
     Permit(
         name="start-without-database",
@@ -98,7 +106,7 @@ class ApacheHiveTarget:
             for option in HiveTarget.options
             if option.name in (*_OPTIONS, *_TOKEN_OPTIONS)
         ),
-        Option("kdc", False, "metastores ask for Kerberos, of a KDC beside them (processes)"),
+        Option("kdc", False, "metastores ask for Kerberos, of a KDC beside them"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -126,15 +134,16 @@ class ApacheHiveTarget:
                 *(metastore_node(n, (b,), place) for n, b in zip(names, before, strict=False)),
                 database,
             ]
-        _require_kerberos(settings)
+        _require_kerberos()
         from targets.apache_hive.sasl import USERS
 
-        security = security_settings(layout.token_store, layout.token_times)
+        zookeepers = [address.node for address in layout.zookeepers]
+        security = security_settings(layout)
         metastores = [
-            metastore_node(name, (after, KDC_NODE), place, security)
+            metastore_node(name, (after, KDC_NODE, *zookeepers), place, security)
             for name, after in zip(names, before, strict=False)
         ]
-        return [*metastores, database, kdc_node(USERS)]
+        return [*metastores, database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise, and what is not there."""
@@ -142,8 +151,11 @@ class ApacheHiveTarget:
         found = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
             found.append(_NO_TOKENS)
-        elif settings.profile == "strict":
-            found.append(_RENEW_GAP)
+        else:
+            if settings.profile == "strict":
+                found.append(_RENEW_GAP)
+            if store is StoreKind.ZOOKEEPER:
+                found.append(_STALE)
         return [*found, *_HIVE4] if settings.profile == "hive4" else found
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
@@ -154,14 +166,7 @@ class ApacheHiveTarget:
         return ApacheHiveSystem(deployment.env, _layout(settings), kdc=settings.options["kdc"])
 
 
-def _require_kerberos(settings: TargetSettings) -> None:
-    if settings.environment not in (None, "process"):
-        raise UsageError(f"--kdc runs in processes (--env process), not in {settings.environment}")
-    if settings.options["token_store"] == StoreKind.ZOOKEEPER:
-        raise UsageError(
-            "--token-store is 'zookeeper', which real metastores are not deployed with yet; it "
-            "must be one of: db, memory"
-        )
+def _require_kerberos() -> None:
     if not all(importlib.util.find_spec(name) for name in ("gssapi", "puresasl")):
         raise UsageError("--kdc needs gssapi; pip install 'catalog-harness[kerberos]'")
 
@@ -169,5 +174,5 @@ def _require_kerberos(settings: TargetSettings) -> None:
 def _layout(settings: TargetSettings) -> Layout:
     """That of the bundled metastores; what is theirs alone is as by default."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
-    options = {**theirs, **settings.options}
+    options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

@@ -186,8 +186,9 @@ def test_strict_permits_nothing_and_clients_are_the_bundled_ones():
         return {permit.name for permit in target.permits(settings)}
 
     assert permits("strict") == {"no-kdc"}
-    for store in ("memory", "db"):  # neither is excused from being shared
-        assert permits("strict", kdc=True, token_store=store) == {"token-renew-gap"}
+    for store in ("memory", "db", "zookeeper"):  # none is excused from being shared
+        stale = {"token-stale-read"} if store == "zookeeper" else set()
+        assert permits("strict", kdc=True, token_store=store) == {"token-renew-gap", *stale}
     assert "token-memory" in permits("hive4", kdc=True)
     assert {"drop-twice", "drop-missed", "torn-get"} <= permits("hive4")
     ours = {option.name for option in HiveTarget.options}

@@ -1,23 +1,39 @@
 """Delegation tokens of real metastores with a KDC, and how tokens are written."""
 
+import asyncio
+import base64
+import contextlib
+import shutil
+import subprocess
+from types import SimpleNamespace
+
 import pytest
 
 from harness.errors import UsageError
 from harness.options import with_defaults
 from harness.plugins import TargetSettings
 from targets.apache_hive import ApacheHiveTarget
+from targets.apache_hive.kdc import METASTORE, PASSWORD, keytab, principal
 from targets.apache_hive.tokens import Token, read_hadoop, read_text
+from targets.hive import api
+from targets.hive.wire import ChannelError
 from tests.hive.deploy import Deployed, deploy
 from workloads.hms_tokens import FORGED, RENEWER, STRANGER
 
-REAL = [
-    *(pytest.mark.slow, pytest.mark.hive, pytest.mark.kdc, pytest.mark.process),
-    *(pytest.mark.postgres, pytest.mark.xdist_group("hive")),
-]
+REAL = [pytest.mark.slow, pytest.mark.hive, pytest.mark.kdc, pytest.mark.xdist_group("hive")]
+PROCESS = [*REAL, pytest.mark.process, pytest.mark.postgres]
 
 
-@pytest.mark.parametrize("store", [pytest.param(store, marks=REAL) for store in ("memory", "db")])
-def test_a_token_is_good_elsewhere_only_where_the_store_is_shared(store):
+@pytest.mark.parametrize(
+    ("store", "environment"),
+    [
+        pytest.param("memory", "process", marks=PROCESS),
+        pytest.param("db", "process", marks=PROCESS),
+        pytest.param("zookeeper", "process", marks=[*PROCESS, pytest.mark.zookeeper]),
+        pytest.param("zookeeper", "docker", marks=[*REAL, pytest.mark.docker]),
+    ],
+)
+def test_a_token_is_good_elsewhere_only_where_the_store_is_shared(store, environment):
     async def body(hms: Deployed):
         client = hms.new_client()
 
@@ -28,7 +44,7 @@ def test_a_token_is_good_elsewhere_only_where_the_store_is_shared(store):
         issuer = int(client._address.node[-1]) - 1
         refused, good = {"result": "invalid-token"}, {"result": "ok", "owner": "alice"}
         assert await verify(token, issuer) == good
-        assert await verify(token, issuer + 1) == (good if store == "db" else refused)
+        assert await verify(token, issuer + 1) == (refused if store == "memory" else good)
         forged = token[:-1] + ("1" if token[-1] == "0" else "0")
         assert await verify(forged, issuer) == refused
         assert await verify(FORGED, issuer) == refused
@@ -42,7 +58,7 @@ def test_a_token_is_good_elsewhere_only_where_the_store_is_shared(store):
 
     deploy(
         body,
-        environment="process",
+        environment=environment,
         target=ApacheHiveTarget(),
         kdc=True,
         token_store=store,
@@ -64,17 +80,69 @@ def test_what_ends_in_the_middle_is_no_token(text):
 
 
 @pytest.mark.hive
+def test_tokens_without_a_kdc_are_refused():
+    target = ApacheHiveTarget()
+    given = with_defaults("target", target.name, target.options, {"token_store": "db"})
+    settings = TargetSettings(profile="strict", bugs=(), options=given, environment="process")
+    with pytest.raises(UsageError, match="--kdc"):
+        target.nodes(settings)
+
+
+@pytest.mark.kdc
+def test_the_keytab_is_that_of_the_password(tmp_path):
+    path = tmp_path / "keytab"
+    path.write_bytes(base64.b64decode(keytab()))
+    ktutil = shutil.which("ktutil", path="/usr/bin:/bin")
+    keys = "aes256-cts-hmac-sha1-96"
+    said = subprocess.run(
+        [ktutil],
+        input=f"addent -password -p {principal(METASTORE)} -k 1 -e {keys}\n{PASSWORD}\n"
+        f"rkt {path}\nwkt {tmp_path / 'both'}\n",
+        text=True,
+        capture_output=True,
+        check=True,
+        env={"KRB5_CONFIG": "/dev/null"},
+    )
+    both = (tmp_path / "both").read_bytes()
+    size = len(path.read_bytes()) - 2
+    assert len(both) == 2 + 2 * size, said
+    one, other = both[2 : 2 + size], both[2 + size :]
+    at = 36  # where it says when it was written
+    assert one[:at] + one[at + 4 :] == other[:at] + other[at + 4 :]
+
+
+@pytest.mark.kdc
 @pytest.mark.parametrize(
-    ("environment", "options"),
+    ("said", "verdict"),
     [
-        ("process", {"token_store": "db"}),
-        ("process", {"token_store": "zookeeper", "kdc": True}),
-        ("docker", {"kdc": True}),
+        (b"DIGEST-MD5: IO error acquiring password", api.INVALID_TOKEN),
+        (
+            b"DIGEST-MD5: digest response format violation. Mismatched response.",
+            api.INVALID_TOKEN,
+        ),
+        (b"DIGEST-MD5: Cannot perform callback to acquire password", None),
+        (b"Unsupported mechanism type DIGEST-MD5", None),
+        (None, None),
     ],
 )
-def test_what_is_not_there_is_refused(environment, options):
-    target = ApacheHiveTarget()
-    given = with_defaults("target", target.name, target.options, options)
-    settings = TargetSettings(profile="strict", bugs=(), options=given, environment=environment)
-    with pytest.raises(UsageError):
-        target.nodes(settings)
+def test_only_what_is_said_of_the_token_is_a_verdict_on_it(said, verdict):
+    from targets.apache_hive.sasl import KerberosDoor
+
+    async def serve(reader, writer):
+        await reader.readexactly(5 + len(b"DIGEST-MD5"))
+        if said is not None:
+            writer.write(b"\x03" + len(said).to_bytes(4) + said)
+            await writer.drain()
+        writer.close()
+
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        place = server.sockets[0].getsockname()
+        door = KerberosDoor(SimpleNamespace(endpoint=lambda address: place))
+        async with server:
+            with contextlib.suppress(ChannelError):
+                reply = await door.authenticate(("hms1", 9083), "00:00", 5.0)
+                return reply.error
+        return None
+
+    assert asyncio.run(main()) == verdict

@@ -49,22 +49,23 @@ class TokenWriter(Writer):
         self.begin(process, f, token=TOKEN, **value)
         self.end(process, OpType.INFO)
 
-    def snapshot(self):
-        return self.fact("snapshot", {"tokens": {"max_age_ms": MAX_AGE_MS, "renew_ms": RENEW_MS}})
+    def snapshot(self, **more):
+        times = {"max_age_ms": MAX_AGE_MS, "renew_ms": RENEW_MS, **more}
+        return self.fact("snapshot", {"tokens": times})
 
 
-def judge(*steps):
-    """What is said of a history that these steps write."""
+def judge(*steps, **more):
+    """What is said of a history that these steps write; `more` of the snapshot."""
     h = TokenWriter()
     for step in steps:
         step(h)
-    h.snapshot()
+    h.snapshot(**more)
     return TokensChecker().check(History(h.lines), None, time_limit_s=10.0)
 
 
-def rule(*steps):
+def rule(*steps, **more):
     """The rules that are broken, or the verdict."""
-    found = judge(*steps)
+    found = judge(*steps, **more)
     if found.verdict is not Verdict.INVALID:
         return found.verdict.value
     assert found.explanation
@@ -172,6 +173,31 @@ RENEWING = do("renew", process=7)
 )
 def test_a_renewal_under_way_is_named(steps, broken):
     assert rule(*steps) == broken
+
+
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        ((ISSUE, REFUSED_THERE), "stale"),
+        ((ISSUE, at(990), REFUSED_THERE), "stale"),
+        ((ISSUE, at(1010), REFUSED_THERE), "unshared"),
+        ((ISSUE, REFUSED), "refused"),
+        ((ISSUE, exited("hms1"), REFUSED), "stale"),  # its session is another one
+        ((ISSUE, at(3000), RENEW, REFUSED_THERE), "stale"),
+        ((ISSUE, at(3000), do("renew", "hms2"), REFUSED), "stale"),
+        ((ISSUE, at(3000), RENEW, at(4010), REFUSED_THERE), "unshared"),
+        ((ISSUE, at(3000), do("renew", "hms2"), at(4010), REFUSED), "refused"),
+        ((ISSUE, do("renew", "hms2", bad="access-control")), "access"),
+        ((ISSUE, CANCEL, THERE), "stale"),
+        ((ISSUE, CANCEL, USE), "cancelled"),
+        ((ISSUE, CANCEL, at(1010), THERE), "cancelled"),
+        ((ISSUE, CANCEL, do("renew", "hms2"), at(3000), USE), "stale"),  # it was added again
+        ((ISSUE, within(RENEWING, REFUSED_THERE)), "renew-gap"),
+        ((ISSUE, at(6600), THERE), "expired"),
+    ],
+)
+def test_a_store_that_answers_from_the_past_is_named(steps, broken):
+    assert rule(*steps, stale_ms=1000) == broken
 
 
 EITHER = (USE, REFUSED)

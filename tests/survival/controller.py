@@ -13,13 +13,16 @@ SLICES = "shape leader to members slice=64B"
 NEMESES = {
     "kudu": ("partition-leader", "kill-leader", "pause-leader", SLICES),
     "hive": ("partition-metastore", "kill-random", "pause-database", "power-cut-database"),
+    "apache-hive": ("kill-random", "pause-random"),
 }
+OPTIONS = {"apache-hive": {"kdc": True}}
 environment = load_plugin("environments", sys.argv[1])
 target = load_plugin("targets", sys.argv[5])
 case = Case(
     seed=int(sys.argv[2]),
     target=target.name,
     workload=getattr(target, "workload", "ddl"),
+    target_options=OPTIONS.get(target.name, {}),
     nemeses=NEMESES[target.name],
     interval_s=4.0,
     duration_s=2.0,

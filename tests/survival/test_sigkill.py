@@ -140,3 +140,14 @@ def test_killed_beside_a_postgresql(number, tmp_path):
 @pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
 def test_killed_beside_a_postgresql_in_a_container(number, tmp_path):
     survive("docker", number, tmp_path, [docker_of, processes_of, mounts_of], "hive")
+
+
+@pytest.mark.process
+@pytest.mark.postgres
+@pytest.mark.hive
+@pytest.mark.kdc
+@pytest.mark.slow
+@pytest.mark.xdist_group("process")
+@pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
+def test_killed_beside_real_metastores_and_a_kdc(number, tmp_path):
+    survive("process", number, tmp_path, [processes_of, servers_of], "apache-hive")

@@ -14,7 +14,7 @@ from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort
 
-__all__ = ["CLIENT_ENVIRONMENT", "CLIENT_PORT", "IMAGE", "JAR", "ensemble_nodes"]
+__all__ = ["CLIENT_ENVIRONMENT", "CLIENT_PORT", "IMAGE", "JAR", "SILENCE_S", "ensemble_nodes"]
 
 CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
@@ -24,8 +24,12 @@ CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
 IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
 JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
+_TICK_MS: Final = 500
+SILENCE_S: Final = 20 * _TICK_MS / 1000
+"""The longest session: a client that hears nothing leaves its server before, and a server that does
+not hear its leader leaves its clients. So no answer lacks what is older."""
 _CONFIGURATION: Final = f"""
-tickTime=500
+tickTime={_TICK_MS}
 initLimit=20
 syncLimit=6
 dataDir={{data}}/zookeeper
