@@ -15,8 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from harness.cluster import Variant
-from harness.declaration import BASE
+from harness.cluster import BASE, Variant
 from harness.env import Address
 from harness.plugins import Restart
 
