@@ -29,7 +29,7 @@ KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
 """The service that all metastores are: Hadoop wants a name and a host, which nobody resolves."""
 PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
-IMAGE: Final = "{package:targets.apache_hive}/kerberos"
+IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"
 _KEYS: Final = "aes256-cts-hmac-sha1-96"
 _KEY_TYPE: Final = 18
