@@ -10,12 +10,17 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
+from targets.hive.api import MetastoreError
 from targets.hive.zookeeper.ensemble import ensemble_nodes
 from targets.hive.zookeeper.kazoo import KazooZooKeeper
-from targets.hive.zookeeper.protocol import ZooKeeperError
+from targets.hive.zookeeper.protocol import BadVersionError, ConnectionLossError, Znode
 from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 PORT = 2181
+PATIENCE_S = 300.0
+"""An election that fails is begun again ten seconds later, and on a crowded machine some do."""
+LEASE_S = 3 * PATIENCE_S
+"""No fault heals by itself while somebody waits."""
 
 
 @dataclasses.dataclass
@@ -28,13 +33,34 @@ class ZooKeepers:
 
 async def answers(session):
     """Wait until it serves (again)."""
-    async with asyncio.timeout(60):
+
+    async def serves():
+        await session.fence()
+        await session.children("/")
+
+    await answered(serves)
+
+
+async def answered(call):
+    """What a call says that may be done twice: any answer may be lost on a crowded machine."""
+    async with asyncio.timeout(PATIENCE_S):
         while True:
-            with contextlib.suppress(ZooKeeperError):
-                await session.fence()
-                await session.children("/")
-                return
+            with contextlib.suppress(ConnectionLossError, MetastoreError):
+                return await call()
             await asyncio.sleep(0.1)
+
+
+async def written(session, path, number):
+    """Set a znode for the `number`th time, and once, whether the answer comes or not."""
+    wanted = Znode(b"%d" % number, number)
+
+    async def is_there():
+        with contextlib.suppress(BadVersionError):  # it was done
+            await session.set(path, wanted.data, number - 1)
+        await session.fence()
+        assert await session.get(path) == wanted
+
+    await answered(is_there)
 
 
 def with_node(body, *, environment="sim", seed=1):

@@ -42,6 +42,9 @@ admin.enableServer=false
 _HEAP_MIB: Final = 64
 _LOG_KIB: Final = 1024
 """What a log of transactions takes at first; by default 64 MiB."""
+_WITHOUT_SNAPSHOT: Final = "-Dzookeeper.snapshot.trust.empty=true"
+"""A server syncs its log, but not its first snapshot, and would not start with the log alone after
+a power cut. Here no log is ever removed, so that there is nothing that it lacks."""
 
 
 def ensemble_nodes(names: Sequence[str]) -> list[NodeSpec]:
@@ -72,6 +75,7 @@ def _node(number: int, names: Sequence[str]) -> NodeSpec:
                 "-Dzookeeper.jmx.log4j.disable=true",
             ),
             f"-Dzookeeper.preAllocSize={_LOG_KIB}",
+            _WITHOUT_SNAPSHOT,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             "{files}/zoo.cfg",
         ),
