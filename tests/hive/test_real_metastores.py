@@ -6,11 +6,9 @@ import json
 import pytest
 
 from harness.cli import main
-from harness.errors import EXIT_INVALID, EXIT_VALID, UsageError
+from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.faults.operations import restore
 from harness.ops import OpType
-from harness.options import with_defaults
-from harness.plugins import TargetSettings
 from targets.apache_hive import ApacheHiveTarget
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_membership import both_of_the_first_list_go
@@ -174,12 +172,3 @@ def test_where_one_client_changes_tables_readers_see_what_is_strict(tmp_path):
     found = every["hms-events"]
     assert found["verdict"] == "valid", found
     assert found["details"]["looked"]["missed"] > 50
-
-
-@pytest.mark.parametrize("given_ms", [1500, 1])
-def test_real_metastores_count_the_age_of_events_in_seconds(given_ms):
-    target = ApacheHiveTarget()
-    given = with_defaults("target", target.name, target.options, {"event_ttl_ms": given_ms})
-    settings = TargetSettings(profile="hive4", bugs=(), options=given, environment="process")
-    with pytest.raises(UsageError, match="whole seconds"):
-        target.nodes(settings)
