@@ -32,7 +32,7 @@ from targets.hive.zookeeper.ensemble import SILENCE_S
 __all__ = ["ApacheHiveSystem"]
 
 _ASK_S: Final = 5.0
-_START_S: Final = 25.0
+_START_S: Final = 50.0
 """How long an administrator waits for one that is to be added: Java takes its time."""
 _DEFAULT: Final = "default"
 _NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
