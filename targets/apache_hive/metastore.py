@@ -1,6 +1,8 @@
 """A metastore as a node: Hive's own class on Java 17, with its configuration as data.
 
 Two places stand on the class path: the cache of this machine, and where the image has the same.
+One that is idle is another program on the same port, which hangs up on everybody: to clients that
+is a metastore which is not there, as links accept before they have dialled.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from pathlib import Path  # determinism: no part of a node
 from typing import Final
 from xml.sax.saxutils import escape
 
-from harness.cluster import NodeSpec, ReadyPort
+import msgspec
+
+from harness.cluster import NodeSpec, ReadyPort, Variant
 from targets.apache_hive.kdc import (
     KDC_NODE,
     KDC_PORT,
@@ -19,11 +23,19 @@ from targets.apache_hive.kdc import (
     keytab,
     principal,
 )
+from targets.hive.members import IDLE, SERVING
 from targets.hive.sql.postgres import DATABASE, USER
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT, Layout
 from targets.hive.tokens.kinds import StoreKind
 
-__all__ = ["IMAGE_PLACE", "metastore_node", "security_settings"]
+__all__ = [
+    "IMAGE_PLACE",
+    "as_member",
+    "as_spare",
+    "event_settings",
+    "metastore_node",
+    "security_settings",
+]
 
 IMAGE_PLACE: Final = "/opt/apache-hive"
 _OPENED: Final = (
@@ -39,6 +51,14 @@ _CHECK_JAVA: Final = (
     """java -version 2>&1; exit 1; }"""
 )
 _START_S: Final = 120.0
+_CLEAN_EVERY_S: Final = 1
+_HANG_UP: Final = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    server.accept()[0].close()
+"""
+_IDLE: Final = ("python3", "-I", "-c", _HANG_UP, "{host}", f"{{port:{METASTORE_PORT}}}")
 _KEYTAB: Final = "{data}/hive.keytab"
 _MAKE_KEYTAB: Final = ("sh", "-c", f"base64 -d {{files}}/hive.keytab.base64 > {_KEYTAB}")
 _KERBEROS: Final = (
@@ -71,6 +91,15 @@ def _settings() -> Mapping[str, str]:
         ),
         # Without: whoever reads the notification log must be a proxy user of Hadoop's.
         "hive.metastore.event.db.notification.api.auth": "false",
+    }
+
+
+def event_settings(ttl_s: int) -> Mapping[str, str]:
+    """What a metastore is told of old events. Hive cleans every two hours by default."""
+    listener = "hive.metastore.event.db.listener"
+    return {
+        f"{listener}.timetolive": f"{ttl_s}s",
+        f"{listener}.clean.interval": f"{_CLEAN_EVERY_S}s",
     }
 
 
@@ -113,8 +142,23 @@ def _site(settings: Mapping[str, str]) -> str:
     return "\n".join(["<configuration>", *lines, "</configuration>", ""])
 
 
+def as_member(metastore: NodeSpec) -> NodeSpec:
+    """The same, which may be idle for a while."""
+    return msgspec.structs.replace(metastore, variants={IDLE: Variant(command=_IDLE)})
+
+
+def as_spare(metastore: NodeSpec) -> NodeSpec:
+    """The same, which is idle and may serve for a while."""
+    serving = Variant(command=metastore.command)
+    return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
+
+
 def metastore_node(
-    name: str, after: tuple[str, ...], place: Path, security: Mapping[str, str] | None = None
+    name: str,
+    after: tuple[str, ...],
+    place: Path,
+    events: Mapping[str, str],
+    security: Mapping[str, str] | None = None,
 ) -> NodeSpec:
     """One metastore, which starts once `after` are ready: each writes to an empty database first.
 
@@ -131,7 +175,7 @@ def metastore_node(
         ports=(METASTORE_PORT,),
         dockerfile=str(place),
         files={
-            "metastore-site.xml": _site({**_settings(), **(security or {})}),
+            "metastore-site.xml": _site({**_settings(), **events, **(security or {})}),
             **(_secure_files() if secure else {}),
         },
         setup=(("sh", "-c", _CHECK_JAVA), *((_MAKE_KEYTAB,) if secure else ())),

@@ -17,13 +17,23 @@ from targets.hive import api
 from targets.hive.bugs import Bug
 from targets.hive.client import MetastoreClient
 from targets.hive.client.connection import Connect
-from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, ZOOKEEPER, Layout
+from targets.hive.members import ADD, REMOVE, Members
+from targets.hive.system import (
+    DATABASE,
+    DATABASE_NODE,
+    SERVICE,
+    ZOOKEEPER,
+    Layout,
+    snapshot_of,
+)
 from targets.hive.wire import ChannelError
 from targets.hive.zookeeper.ensemble import SILENCE_S
 
 __all__ = ["ApacheHiveSystem"]
 
 _ASK_S: Final = 5.0
+_START_S: Final = 50.0
+"""How long an administrator waits for one that is to be added: Java takes its time."""
 _DEFAULT: Final = "default"
 _NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
 """Well written, so that it is looked for in the store."""
@@ -45,33 +55,39 @@ class ApacheHiveSystem:
         self._kdc = (KDC_NODE,) if kdc else ()
         self._others = (DATABASE_NODE, *self._kdc, *self._zookeepers)
         self._has_databases = False
+        self._members = Members(layout.metastores, layout.spares, self._serves, start_s=_START_S)
+        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
+        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
         """A client with a connection of its own, like a process of its own.
 
         Whatever the profile promises, these metastores know no request ids.
         """
+        layout, members = self._layout, self._members
         return MetastoreClient(
             self._env,
-            self._layout.metastores,
-            self._layout.client,
+            members.listed,
+            layout.client,
             process=process,
-            bugs=self._layout.bugs | {Bug.NO_REQUEST_IDS},
+            bugs=layout.bugs | {Bug.NO_REQUEST_IDS},
             connect=self._door,
+            listed=(lambda: members.listed) if layout.spares else None,
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """What all need, and any metastore: clients have time for that and another one."""
-        names = [address.node for address in self._layout.metastores]
+        names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
-        alive = await asyncio.gather(*map(self._is_alive, self._layout.metastores))
+        listed = self._members.listed
+        alive = await asyncio.gather(*map(self._is_alive, listed))
         active = {node: NodeRole("follower") for node in alive if node is not None}
         leads = {DATABASE_NODE: NodeRole("leader")} if await self._rows() is not None else {}
-        every = tuple(address.node for address in self._layout.metastores)
+        every = tuple(address.node for address in listed)
         groups = {
             SERVICE: Roles({**active, **leads}, (*every, *self._others)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
@@ -106,22 +122,15 @@ class ApacheHiveSystem:
 
     async def snapshot(self) -> dict[str, Any]:
         """As the bundled metastores' (`targets.hive.system`)."""
-        shown = await self._ask_all(api.GetTableMeta())
-        rows = await self._rows()
-        return {
-            "rows": rows,
-            "at": None if rows is None else {"event": rows["next_event"] - 1},
-            "metastores": {
-                name: None if tables is None else [".".join(table) for table in tables]
-                for name, tables in shown.items()
-            },
-            "failover_s": self._layout.client.failover_s(len(self._layout.metastores)),
-            "tokens": {
-                "max_age_ms": self._layout.token_times.max_age_ms,
-                "renew_ms": self._layout.token_times.renew_ms,
-                **({"stale_ms": SILENCE_S * 1000} if self._zookeepers else {}),
-            },
-        }
+        found = await snapshot_of(
+            self._layout,
+            self._members.listed,
+            dump=self._rows,
+            show=lambda: self._ask_all(api.GetTableMeta()),
+        )
+        if self._zookeepers:
+            found["tokens"]["stale_ms"] = SILENCE_S * 1000
+        return found
 
     async def _rows(self) -> dict[str, Any] | None:
         return await read_rows(self._env, timeout_s=_ASK_S)
@@ -138,7 +147,7 @@ class ApacheHiveSystem:
 
     async def _without_tokens(self) -> list[str]:
         """What is said of metastores that cannot tell that this is no token."""
-        every = self._layout.metastores
+        every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
         )
@@ -148,15 +157,20 @@ class ApacheHiveSystem:
             if reply is None or reply.error != api.INVALID_TOKEN
         ]
 
+    async def _serves(self, address: Address) -> bool:
+        """Whether it reaches the database, and so may be listed."""
+        reply = await self._reply(address, api.GetCurrentEventId())
+        return reply is not None and not reply.error
+
     async def _made(self, database: str) -> bool:
         """Whether it is there now."""
-        address = self._layout.metastores[0]
+        address = self._members.listed[0]
         reply = await self._reply(address, api.CreateDatabase(database))
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
         """What each metastore answers; `None` for those that do not."""
-        every = self._layout.metastores
+        every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {
             address.node: None if reply is None or reply.error else reply.result

@@ -15,7 +15,13 @@ from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettin
 from targets.apache_hive.artefacts import VERSION, require
 from targets.apache_hive.database import database_node
 from targets.apache_hive.kdc import KDC_NODE, kdc_node
-from targets.apache_hive.metastore import metastore_node, security_settings
+from targets.apache_hive.metastore import (
+    as_member,
+    as_spare,
+    event_settings,
+    metastore_node,
+    security_settings,
+)
 from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
 from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.target import HiveTarget
@@ -31,8 +37,9 @@ __all__ = ["ApacheHiveTarget"]
 _OPTIONS: Final = (
     *("metastores", "selection", "socket-timeout-ms", "connect-timeout-ms", "connect-retries"),
     *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
+    *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
-"""Options of the bundled metastores that are about clients, who are the same here."""
+"""Options of the bundled metastores that mean the same here."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java takes its time, and a metastore that lost to another one waits before it tries again."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
@@ -100,6 +107,8 @@ class ApacheHiveTarget:
     usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
     groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
     nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
+    operations: ClassVar[tuple[str, ...]] = HiveTarget.operations
+    variant_of: ClassVar[Mapping[str, str]] = HiveTarget.variant_of
     options: ClassVar[tuple[Option, ...]] = (
         *(
             msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
@@ -121,29 +130,32 @@ class ApacheHiveTarget:
             )
         place = require()
         layout = _layout(settings)
-        names = [address.node for address in layout.metastores]
+        names = [address.node for address in (*layout.metastores, *layout.spares)]
         before = [DATABASE_NODE, *names]
         database = database_node(place)
+        events = event_settings(_event_ttl_s(settings))
         if not settings.options["kdc"]:
             if settings.options["token_store"]:
                 raise UsageError(
                     f"--token-store is {settings.options['token_store']!r}, but there are no "
                     "tokens without Kerberos; add --kdc, or leave it out"
                 )
-            return [
-                *(metastore_node(n, (b,), place) for n, b in zip(names, before, strict=False)),
-                database,
+            metastores = [
+                metastore_node(name, (after,), place, events)
+                for name, after in zip(names, before, strict=False)
             ]
+            return [*_members(layout, metastores), database]
         _require_kerberos()
         from targets.apache_hive.sasl import USERS
 
         zookeepers = [address.node for address in layout.zookeepers]
         security = security_settings(layout)
         metastores = [
-            metastore_node(name, (after, KDC_NODE, *zookeepers), place, security)
+            metastore_node(name, (after, KDC_NODE, *zookeepers), place, events, security)
             for name, after in zip(names, before, strict=False)
         ]
-        return [*metastores, database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
+        others = [database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
+        return [*_members(layout, metastores), *others]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """What the profile does not promise, and what is not there."""
@@ -164,6 +176,26 @@ class ApacheHiveTarget:
 
         settings = deployment.settings
         return ApacheHiveSystem(deployment.env, _layout(settings), kdc=settings.options["kdc"])
+
+
+def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
+    """The same, spares as such; where there are some any may come and go."""
+    if not layout.spares:
+        return [*metastores]
+    count = len(layout.metastores)
+    return [*map(as_member, metastores[:count]), *map(as_spare, metastores[count:])]
+
+
+def _event_ttl_s(settings: TargetSettings) -> int:
+    """In seconds, as Hive keeps times of events; raises `UsageError` for a part of one."""
+    given_ms: int = settings.options["event_ttl_ms"]
+    seconds, rest = divmod(given_ms, 1000)
+    if rest:
+        raise UsageError(
+            f"--event-ttl-ms is {given_ms}, but real metastores count in whole seconds; give "
+            f"{seconds * 1000 or 1000} or {seconds * 1000 + 1000}"
+        )
+    return seconds
 
 
 def _require_kerberos() -> None:

@@ -42,12 +42,17 @@ class Members:
         first: Sequence[Address],
         spares: Sequence[Address],
         answers: Callable[[Address], Awaitable[bool]],
+        *,
+        start_s: float = START_S,
     ) -> None:
-        """At the beginning `first` serve and are listed; `answers`: whether one serves now."""
+        """At the beginning `first` serve and are listed; `answers`: whether one serves now.
+
+        One that does not within `start_s` is not added.
+        """
         self._first = tuple(first)
         self._nodes = {address.node: address for address in (*first, *spares)}
         self._serves = {address.node: address in self._first for address in (*first, *spares)}
-        self._answers = answers
+        self._answers, self._start_s = answers, start_s
         self._turn = asyncio.Lock()
         self.listed = self._first
 
@@ -64,7 +69,7 @@ class Members:
         if not (self._serves[name] or await self._run_as(name, restart, serves=True)):
             return False
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(self._start_s):
                 while not await self._answers(address):  # noqa: ASYNC110 - a remote fact
                     await asyncio.sleep(POLL_S)
         except TimeoutError:

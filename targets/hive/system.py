@@ -38,6 +38,7 @@ __all__ = [
     "ZOOKEEPER",
     "HiveSystem",
     "Layout",
+    "snapshot_of",
 ]
 
 R = TypeVar("R")
@@ -242,42 +243,13 @@ class HiveSystem:
     converged = ready
 
     async def snapshot(self) -> dict[str, Any]:
-        """The rows of the database, what each metastore shows, and the clients' bound.
-
-        Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
-        still be carried out. Where that does not end, nothing is said of what they show.
-        """
-        rows, shown = await self._dump(), {}
-        for _ in range(LOOKS_MAX):
-            before = rows
-            shown = await self._ask_all(api.GetTableMeta())
-            rows = await self._dump()
-            if rows == before:
-                break
-        else:
-            shown = dict.fromkeys(shown)
-        bound_s, every = self._layout.client.failover_s, self._members.listed
-        spares = self._layout.spares
-        more = {
-            "members": [address.node for address in every],
-            "failover_by_uris_s": [
-                bound_s(n + 1) for n in range(len(self._layout.metastores) + len(spares))
-            ],
-        }
-        return {
-            "rows": rows,
-            "at": None if rows is None else {"event": rows["next_event"] - 1},
-            "metastores": {
-                name: None if tables is None else [".".join(table) for table in tables]
-                for name, tables in shown.items()
-            },
-            "failover_s": bound_s(len(every)),
-            **(more if spares else {}),
-            "tokens": {
-                "max_age_ms": self._layout.token_times.max_age_ms,
-                "renew_ms": self._layout.token_times.renew_ms,
-            },
-        }
+        """The rows of the database, what each metastore shows, and the clients' bound."""
+        return await snapshot_of(
+            self._layout,
+            self._members.listed,
+            dump=self._dump,
+            show=lambda: self._ask_all(api.GetTableMeta()),
+        )
 
     async def _dump(self) -> dict[str, Any] | None:
         """What the database holds, of one moment; `None` where it does not answer."""
@@ -322,6 +294,48 @@ class HiveSystem:
             return None
         channel.close()
         return _reply.decode(raw)
+
+
+async def snapshot_of(
+    layout: Layout,
+    listed: Sequence[Address],
+    *,
+    dump: Callable[[], Awaitable[dict[str, Any] | None]],
+    show: Callable[[], Awaitable[dict[str, Any]]],
+) -> dict[str, Any]:
+    """The rows of the database (`dump`), what each metastore shows, and the clients' bound.
+
+    Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
+    still be carried out. Where that does not end, nothing is said of what they show.
+    """
+    rows, shown = await dump(), {}
+    for _ in range(LOOKS_MAX):
+        before = rows
+        shown = await show()
+        rows = await dump()
+        if rows == before:
+            break
+    else:
+        shown = dict.fromkeys(shown)
+    bound_s, spares = layout.client.failover_s, layout.spares
+    more = {
+        "members": [address.node for address in listed],
+        "failover_by_uris_s": [bound_s(n + 1) for n in range(len(layout.metastores) + len(spares))],
+    }
+    return {
+        "rows": rows,
+        "at": None if rows is None else {"event": rows["next_event"] - 1},
+        "metastores": {
+            name: None if tables is None else [".".join(table) for table in tables]
+            for name, tables in shown.items()
+        },
+        "failover_s": bound_s(len(listed)),
+        **(more if spares else {}),
+        "tokens": {
+            "max_age_ms": layout.token_times.max_age_ms,
+            "renew_ms": layout.token_times.renew_ms,
+        },
+    }
 
 
 async def _sequence(session: Session) -> Row:

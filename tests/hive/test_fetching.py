@@ -14,6 +14,8 @@ from harness.cli.case_options import (
     target_case_from,
 )
 from harness.cli.parser import Parser
+from harness.declaration import BASE
+from harness.deployment import as_variant
 from harness.errors import InfrastructureError, UsageError
 from harness.options import with_defaults
 from harness.planning import plan_case
@@ -21,6 +23,7 @@ from harness.plugins import TargetSettings
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
 from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
 from targets.hive import HiveTarget
+from targets.hive.members import IDLE, SERVING
 
 SCHEMA = "scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 MAVEN = """#!/bin/sh
@@ -175,6 +178,44 @@ def test_tokens_are_refused_for_want_of_kerberos(maven):
     parsed = parse_case_options(Parser(prog="t"), words)
     with pytest.raises(UsageError, match="need Kerberos"):
         plan_case(case_from(parsed, 1), None)
+
+
+def deployed(**given):
+    """The metastores of a deployment, by name."""
+    target = ApacheHiveTarget()
+    options = with_defaults("target", target.name, target.options, given)
+    settings = TargetSettings(profile="hive4", bugs=(), options=options, environment="process")
+    return {node.name: node for node in target.nodes(settings) if node.role == "hms"}
+
+
+def test_spares_are_idle_at_first_and_any_may_come_and_go_where_there_are_some(maven):
+    del maven
+    fetching.fetch(print)
+    usual, nodes = deployed(), deployed(spare_metastores=1)
+    assert [*usual] == ["hms1", "hms2"]
+    assert not any(node.variants for node in usual.values())
+    assert [*nodes] == ["hms1", "hms2", "hms3"]
+    serves = usual["hms1"].command
+    forms = {
+        name: {form: as_variant(node, form).command for form in (BASE, *node.variants)}
+        for name, node in nodes.items()
+    }
+    idle = nodes["hms3"].command
+    member = {BASE: serves, IDLE: idle}
+    assert forms == {"hms1": member, "hms2": member, "hms3": {BASE: idle, SERVING: serves}}
+    assert "HiveMetaStore" in " ".join(serves)
+    assert "HiveMetaStore" not in " ".join(idle)
+
+
+def test_real_metastores_count_the_age_of_events_in_whole_seconds(maven):
+    del maven
+    fetching.fetch(print)
+    for given_ms in (1, 1500):
+        with pytest.raises(UsageError, match="whole seconds"):
+            deployed(event_ttl_ms=given_ms)
+    site = deployed(event_ttl_ms=2000)["hms1"].files["metastore-site.xml"]
+    name = "hive.metastore.event.db.listener.timetolive"
+    assert f"<name>{name}</name><value>2s</value>" in site
 
 
 def test_strict_permits_nothing_and_clients_are_the_bundled_ones():

@@ -69,7 +69,7 @@ async def both_of_the_first_list_go(hms: Deployed):
     assert (await hms.do(client, "list")).node == "hms1"  # who is connected stays
     assert await remove(hms, "hms1") == "remove-metastore: hms1"
     done = await hms.do(client, "alter", "db1.x", nonce="b")
-    assert (done.type, done.node) == (OpType.OK, "hms2")
+    assert (done.type, done.node) == (OpType.OK, "hms2"), done
     half = done.value["uris"], done.value["listed"]
     assert await remove(hms, "hms2") == "remove-metastore: hms2"
     gone = await hms.do(client, "get", "db1.x")
@@ -210,7 +210,7 @@ async def test_answers_under_way_are_lost_and_sent_again(hms: Deployed):
     await remove(hms, "hms1")
     await hms.cluster.resume("db")
     done = await asked
-    assert (done.type, done.node) == (OpType.OK, "hms2")
+    assert (done.type, done.node) == (OpType.OK, "hms2"), done
     assert done.attempts[0].node == "hms1"
 
 

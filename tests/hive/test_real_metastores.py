@@ -7,9 +7,11 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.faults.operations import restore
 from harness.ops import OpType
 from targets.apache_hive import ApacheHiveTarget
 from tests.hive.deploy import Deployed, deploy
+from tests.hive.test_membership import both_of_the_first_list_go
 from tests.hive.test_metastores import every_operation
 
 pytestmark = [pytest.mark.slow, pytest.mark.hive, pytest.mark.xdist_group("hive")]
@@ -17,8 +19,17 @@ PROCESS = [pytest.mark.process, pytest.mark.postgres]
 ROUNDS = 25
 
 
-def with_metastores(body, environment="process"):
-    deploy(body, environment=environment, profile="hive4", target=ApacheHiveTarget())
+def with_metastores(body, environment="process", **options):
+    target = ApacheHiveTarget()
+    deploy(body, environment=environment, profile="hive4", target=target, **options)
+
+
+def judged(folder, code, *words):
+    """What the checkers say of a run that ends with one of these codes, by name."""
+    words = ["run", "--env", "process", "--target", "apache-hive", *words]
+    assert main([*words, "--store", str(folder), "--name", "t"]) in code
+    results = json.loads((folder / "t" / "latest" / "results.json").read_bytes())
+    return {each["checker"]: each for each in results["checkers"]}
 
 
 @pytest.mark.parametrize(
@@ -79,17 +90,90 @@ def test_of_two_drops_at_once_both_are_often_acknowledged():
 def test_a_run_without_any_fault_finds_drops_that_are_acknowledged_twice(
     profile, code, verdict, tmp_path
 ):
-    words = ["run", "--env", "process", "--target", "apache-hive", "--profile", profile]
-    words += ["--nemesis", "none", "--time-limit", "20", "--store", str(tmp_path), "--name", "t"]
-    assert main(words) == code
-    results = json.loads((tmp_path / "t" / "latest" / "results.json").read_bytes())
-    found = {each["checker"]: each for each in results["checkers"]}
-    judged = found["linearizable-hms"]
-    assert judged["verdict"] == verdict
+    words = ("--profile", profile, "--nemesis", "none", "--time-limit", "20")
+    found = judged(tmp_path, {code}, *words)
+    ordered = found["linearizable-hms"]
+    assert ordered["verdict"] == verdict
     assert found["hms-invariants"]["verdict"] == "valid"
     if verdict == "permitted":
-        assert judged["details"]["permitted"]["drop-twice"] >= 1
+        assert ordered["details"]["permitted"]["drop-twice"] >= 1
         return
-    both = [line for line in judged["explanation"] if " dropped " in line]
-    assert len({line.split(" dropped ")[1].split()[0] for line in both}) == 1, judged["explanation"]
+    both = [line for line in ordered["explanation"] if " dropped " in line]
+    names = {line.split(" dropped ")[1].split()[0] for line in both}
+    assert len(names) == 1, ordered["explanation"]
     assert len(both) >= 2
+
+
+async def too_slow_a_reader_is_told(hms: Deployed):
+    """With a time to live of a second."""
+    reader, writer = hms.new_client(), hms.new_client()
+    await hms.ok(reader, "poll")
+    await hms.ok(writer, "create", "db1.z")
+    async with asyncio.timeout(60):
+        while (await hms.system.snapshot())["rows"]["events"]:  # noqa: ASYNC110 - it polls
+            await asyncio.sleep(0.2)
+    polled = await hms.ok(reader, "poll")
+    async with asyncio.timeout(60):
+        while "missing" not in polled:  # the cleaner may have been sooner than the reader
+            assert (polled["after"], polled["events"]) == (0, [])
+            await hms.ok(writer, "alter", "db1.z")
+            polled = await hms.ok(reader, "poll")
+    assert (polled["after"], polled["events"], polled["missing"]) == (0, [], 1)
+    assert polled["to"] >= 2
+    assert (await hms.ok(reader, "poll"))["after"] == polled["to"]
+    await hms.ok(writer, "drop", "db1.z")
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param("process", marks=PROCESS),
+        pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.nightly]),
+    ],
+)
+def test_old_events_are_removed_and_metastores_come_and_go(environment):
+    async def body(hms: Deployed):
+        await too_slow_a_reader_is_told(hms)
+        half, gone = await both_of_the_first_list_go(hms)
+        assert half == (["hms1", "hms2"], ["hms2"])
+        assert gone.type is OpType.FAIL
+        assert gone.error.startswith("NO_METASTORE: hms1, hms2 is all that this client knows of")
+        shown = await hms.system.snapshot()
+        assert shown["members"] == [*shown["metastores"]] == ["hms3"]
+        await restore(hms.cluster, hms.system)
+        await hms.until_ready()
+        shown = await hms.system.snapshot()
+        assert shown["members"] == [*shown["metastores"]] == ["hms1", "hms2"]
+        assert [*shown["metastores"].values()] == [["db1.x"]] * 2
+
+    options = {"spare_metastores": 1, "event_ttl_ms": 1000, "selection": "sequential"}
+    patience = {"connect_timeout_ms": 10_000, "socket_timeout_ms": 10_000}
+    with_metastores(body, environment, **options, **patience)
+
+
+@pytest.mark.process
+@pytest.mark.postgres
+@pytest.mark.nightly
+def test_readers_fall_behind_the_cleaner_and_fail_over_and_miss_nothing(tmp_path):
+    words = ("--workload", "hms-events", "--event-ttl-ms", "1000", "--time-limit", "60")
+    faults = ("--nemesis", "kill-metastore,pause-metastore", "--interval", "12")
+    found = judged(tmp_path, {EXIT_VALID}, *words, *faults)
+    details = found["hms-events"]["details"]
+    assert details["told_to_start_anew"] > 0
+    assert {*details.get("by_invariant", ())} <= {"replay", "twice", "times"}
+    assert min(details["looked"][rule] for rule in ("anew", "kept", "missed", "once")) > 5
+    assert found["hms-failover"]["details"]["failovers"] > 0
+
+
+@pytest.mark.process
+@pytest.mark.postgres
+@pytest.mark.nightly
+def test_where_one_client_changes_tables_readers_see_what_is_strict(tmp_path):
+    words = ("--workload", "hms-events", "--profile", "strict", "--time-limit", "20")
+    alone = ("--nemesis", "none", "--concurrency", "10", "--readers", "90")
+    once = ("--failure-retries", "0")
+    # A get may still be torn, which is no matter of events.
+    every = judged(tmp_path, {EXIT_VALID, EXIT_INVALID}, *words, *alone, *once)
+    found = every["hms-events"]
+    assert found["verdict"] == "valid", found
+    assert found["details"]["looked"]["missed"] > 50
