@@ -63,6 +63,8 @@ ROLE_VARIABLE: Final = "HARNESS_PROCESS"
 _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 90.0
+_AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""How soon a command that failed at the end is run again."""
 _READ_BYTES: Final = 65536
 AFTER_LEASE_S: Final = 1.0
 """The deadline comes this long after a lease: the warden acts only where the driver did not."""
@@ -196,14 +198,18 @@ class _Book:
             yield key, undo
 
 
-def _undo(key: str, undo: Undo) -> None:
-    """Perform and report; a failure must not keep the others from being undone."""
+def _undo(key: str, undo: Undo) -> bool:
+    """Perform and report; a failure must not keep the others from being undone.
+
+    `False` where a command failed, which may work a moment later.
+    """
     try:
         _perform(undo)
     except Exception as error:  # noqa: BLE001 - reported; the rest still has to be undone
         _report(f"could not undo {key}: {error!r}")
-    else:
-        _report(f"undid {key}: {undo}")
+        return not isinstance(error, subprocess.CalledProcessError)
+    _report(f"undid {key}: {undo}")
+    return True
 
 
 def _report(text: str) -> None:
@@ -234,9 +240,15 @@ def serve(descriptor: int) -> None:
                     _report(f"ignored the line {line[:200]!r}: {error}")
         for key, undo in book.expired(time.monotonic()):
             _undo(key, undo)
-    for key, undo in book.remaining():
-        _undo(key, undo)
+    left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
+    # Children of a killed server or of its set-up write a little longer, into folders that are
+    # being removed, and a half-removed one is nobody's whom `clean` knows.
+    for wait_s in _AGAIN_S:
+        if not left:
+            break
+        time.sleep(wait_s)
+        left = [(key, undo) for key, undo in left if not _undo(key, undo)]
 
 
 def _sweep(run_id: str | None, controller: str | None) -> None:

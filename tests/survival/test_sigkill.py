@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -56,6 +57,11 @@ def servers_of(run_id):
     return [process for process in all_processes() if works_there(process)]
 
 
+def folders_of(run_id):
+    """Folders of the run's nodes: whoever was killed last may have written into one."""
+    return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
+
+
 def mounts_of(run_id):
     """Disks of ours for the run's nodes."""
     return [str(path) for path, _ in mounts() if run_id in str(path)]
@@ -95,7 +101,7 @@ def survive(environment, number, tmp_path, looks, name="kudu", *, latest_s=15.0)
     run_id = f"survival-{environment}-{os.getpid()}-{number}"
     moment_s = random.Random(f"{number}-{name}-{environment}").uniform(1.0, latest_s)
     told = kill_at(moment_s, environment, number, tmp_path, run_id, name)
-    for look in looks:
+    for look in (*looks, folders_of):
         assert wait_until_gone(run_id, look) == []
     folder = tmp_path / "survival" / run_id
     if told:
