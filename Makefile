@@ -65,14 +65,17 @@ $(TEST_STAMP): $(NATIVE_STAMP) requirements-test.lock
 	$(PIP) install --require-hashes -r requirements-test.lock
 	touch $(TEST_STAMP)
 
-# Every package of the first lock stands in the second, in the same version.
+# A package that stands in several locks has the same version in all. The extra `kerberos` has a
+# lock of its own: gssapi is built from source, against headers that not everybody has.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 lock: pyproject.toml
 	$(PIP) install uv
-	$(COMPILE) --all-extras --group dev -o requirements-test.lock pyproject.toml
+	$(COMPILE) $(patsubst %,--extra %,docker hive lake report spark) --group dev \
+		-o requirements-test.lock pyproject.toml
 	$(COMPILE) --extra docker --extra hive --extra report --group build -c requirements-test.lock \
 		-o requirements.lock pyproject.toml
+	$(COMPILE) --extra kerberos -c requirements-test.lock -o requirements-kerberos.lock pyproject.toml
 
 # All but `report_masters`, which wants a store to report on.
 BENCHES := checkers edn elle fuzz generator kudu_simulation page raft_schedules report serve simulation soak

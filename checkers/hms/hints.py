@@ -25,7 +25,8 @@ __all__ = ["hinted", "logged_twice"]
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
     """The operations as the final log has them; `None` where it is not whole, or contradicts them.
 
-    Rows of the log are as `harness.vocabularies.hms.Poll` answers them.
+    Changes that it has once have their `place` in it, by which `OrderedMetastore` goes. Rows of the
+    log are as `harness.vocabularies.hms.Poll` answers them.
     """
     events = _whole_log(history)
     if events is None:
@@ -80,9 +81,11 @@ def _between(
     """Changes take effect after what has a lower id, and before what has a higher one."""
     infinity = float("inf")
     latest = -infinity
-    for _, place in places:
-        latest = max(latest, operations[place].call)
-        operations[place] = replace(operations[place], call=latest)
+    for number, (_, place) in enumerate(places, start=1):
+        operation = operations[place]
+        latest = max(latest, operation.call)
+        numbered = operation.input._replace(place=number)
+        operations[place] = replace(operation, call=latest, input=numbered)
     earliest = infinity
     for _, place in reversed(places):
         operation = operations[place]

@@ -35,6 +35,7 @@ from checkers.linearizability.models.metastore import (
     Metastore,
     MetastoreInput,
     MetastoreOperation,
+    OrderedMetastore,
 )
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import (
@@ -53,7 +54,9 @@ __all__ = ["EXPLAINING", "HmsLinearizable"]
 
 CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
-"""Of time and steps, for the search with hints."""
+"""Of time and steps, for a search with hints."""
+ORDERED_SHARE: Final = 0.02
+"""Of steps, for the one before it in the order of the log: it needs few, or finds nothing."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
@@ -103,17 +106,27 @@ class HmsLinearizable:
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
     ) -> CheckOutcome | None:
-        """An order that the log of events leads to; `None` where it leads to none."""
+        """An order that the log of events leads to; `None` where it leads to none.
+
+        The order of the log itself is tried first: of changes whose answers were lost and that
+        came all at once, as from behind a pause, any other search tries every subset.
+        """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
         operations = hinted(converted, history)
         if not operations:
             return None
-        limits = replace(self._limits, steps=max(1, int(self._limits.steps * HINTED_SHARE)))
-        found = check_operations(
-            Metastore(), operations, timeout_s=timeout_s, limits=limits, explained=False
-        )
-        return found if found.result is Result.OK else None
+        for model, share in ((OrderedMetastore(), ORDERED_SHARE), (Metastore(), HINTED_SHARE)):
+            found = check_operations(
+                model,
+                operations,
+                timeout_s=timeout_s,
+                limits=replace(self._limits, steps=max(1, int(self._limits.steps * share))),
+                explained=False,
+            )
+            if found.result is Result.OK:
+                return found
+        return None
 
     def _under_permits(
         self, history: History, strict: CheckResult, converted: MetastoreHistory, end_s: float

@@ -1,6 +1,7 @@
 """The checker of linearizability: good and bad histories, permits, and a brute-force oracle."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +10,13 @@ from hypothesis import strategies as st
 from checkers.hms.hints import hinted
 from checkers.hms.linearizable import EXPLAINING, HmsLinearizable
 from checkers.hms.reading import metastore_history
-from checkers.linearizability import UNKNOWN
-from checkers.linearizability.models.metastore import Metastore
+from checkers.linearizability import UNKNOWN, Limits, Operation, Result, check_operations
+from checkers.linearizability.models.metastore import (
+    Metastore,
+    MetastoreInput,
+    MetastoreOutput,
+    OrderedMetastore,
+)
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import (
@@ -473,6 +479,7 @@ def test_lost_changes_are_placed_as_the_log_has_them():
     assert found[seen].return_time == found[last].return_time
     assert found[last].call == last
     assert found[drop].is_unknown
+    assert [one.input.place for one in found.values()] == [1, 2, 0, 3]
     h.snapshot([["d.x", 1, "a"]], rows[1:], 5)  # cleaned: nothing can be told from it
     cleaned = History(h.lines)
     assert hinted(metastore_history(cleaned), cleaned) is None
@@ -496,6 +503,78 @@ def test_what_the_log_has_twice_has_no_place_in_it_and_is_not_left_out():
     found = {one.id: one for one in hinted(metastore_history(history), history)}
     assert found[twice] == before[twice]
     assert [*found] == [*before]
+
+
+def lost_at_once(count, order):
+    """Creates whose answers were lost, all under way while each becomes visible; and their log."""
+    h = HmsWriter()
+    numbers = range(count)
+    for number in numbers:
+        h.gone(number + 1, "create", f"d.t{number:02}", f"c{number}")
+    for seen in (3, 7, count):
+        h.listed(0, *sorted(f"d.t{number:02}" for number in numbers[:seen]))
+    h.done(0, "create", "d.last", "z")
+    names = [(f"d.t{number:02}", f"c{number}") for number in order]
+    rows = [event(n, "CREATE", None, one) for n, one in enumerate(names, start=1)]
+    rows.append(event(count + 1, "CREATE", None, ("d.last", "z")))
+    h.snapshot([], rows, count + 2)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("order", "wanted"), [(range(20), Verdict.VALID), (range(19, -1, -1), Verdict.UNKNOWN)]
+)
+def test_the_order_of_the_log_spares_a_search_of_all_subsets(order, wanted):
+    checker = HmsLinearizable(limits=Limits(steps=100_000))
+    h = lost_at_once(20, order)
+    assert checker.check(History(h.lines), None, time_limit_s=60.0).verdict is wanted
+
+
+def test_a_wrong_order_in_the_log_convicts_nobody():
+    assert verdict(lost_at_once(8, range(7, -1, -1))) is Verdict.VALID
+
+
+def in_order(operations, state=(0, ()), done=frozenset()):
+    """Whether an order of all that returned is legal, by trying every one."""
+    rest = [one for one in operations if one.id not in done]
+    seen = [one for one in rest if not one.is_unknown]
+    if not seen:
+        return True
+    first = min(one.return_time for one in seen)
+    last, tables = state
+    for one in rest:
+        if one.call > first or one.input.place not in {0, last + 1}:
+            continue
+        said = one.output if one.input.place else one.said
+        legal, after = Metastore().step(tables, one.input, said)
+        if legal and in_order(operations, (one.input.place or last, after), done | {one.id}):
+            return True
+    return False
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(histories(), st.data())
+def test_changes_that_have_a_place_are_done_in_that_order(made, data):
+    h, _ = made
+    operations = [*metastore_history(History(h.lines)).operations]
+    changes = [one for one in operations if not Metastore().read_only(one.input, one.said)]
+    placed = data.draw(st.lists(st.sampled_from(changes), unique_by=id)) if changes else []
+    for number, change in enumerate(placed, start=1):
+        at = operations.index(change)
+        given_ = change.input._replace(place=number)
+        operations[at] = replace(change, input=given_, output=MetastoreOutput("ok"))
+    found = check_operations(OrderedMetastore(), operations, explained=False)
+    assert found.result is (Result.OK if in_order(operations) else Result.ILLEGAL)
+
+
+def test_a_place_is_behind_those_of_other_names():
+    def create(number, name, return_time):
+        change = MetastoreInput("create", name, place=number)
+        return Operation(number, change, number, MetastoreOutput("ok"), return_time, number)
+
+    found = check_operations(OrderedMetastore(), [create(1, "d.x", None), create(2, "d.y", 3)])
+    assert found.witness == ((1, 2),)
 
 
 @pytest.mark.slow

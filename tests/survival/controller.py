@@ -9,32 +9,45 @@ from harness.registry import load_plugin
 from harness.run import conduct
 from harness.store import RunFolder
 
-SLICES = "shape leader to members slice=64B"
-NEMESES = {
-    "kudu": ("partition-leader", "kill-leader", "pause-leader", SLICES),
-    "hive": ("partition-metastore", "kill-random", "pause-database", "power-cut-database"),
-    "apache-hive": ("kill-random", "pause-random"),
+CASES = {
+    "kudu": {
+        "target": "kudu",
+        "nemeses": (
+            "partition-leader",
+            "kill-leader",
+            "pause-leader",
+            "shape leader to members slice=64B",
+        ),
+    },
+    "hive": {
+        "target": "hive",
+        "workload": "hms-ddl",
+        "nemeses": ("partition-metastore", "kill-random", "pause-database", "power-cut-database"),
+    },
+    "hive-zookeeper": {
+        "target": "hive",
+        "workload": "hms-tokens",
+        "target_options": {"token_store": "zookeeper"},
+        "nemeses": ("kill-zookeeper", "pause-zookeeper", "partition-zookeeper", "kill-metastore"),
+    },
+    "apache-hive-kdc": {
+        "target": "apache-hive",
+        "workload": "hms-tokens",
+        "target_options": {"kdc": True},
+        "nemeses": ("kill-random", "pause-random"),
+    },
 }
-OPTIONS = {"apache-hive": {"kdc": True}}
-environment = load_plugin("environments", sys.argv[1])
-target = load_plugin("targets", sys.argv[5])
-case = Case(
-    seed=int(sys.argv[2]),
-    target=target.name,
-    workload=getattr(target, "workload", "ddl"),
-    target_options=OPTIONS.get(target.name, {}),
-    nemeses=NEMESES[target.name],
-    interval_s=4.0,
-    duration_s=2.0,
-    time_limit_s=120.0,
-)
+
+environment_name, seed, store, run_id, name = sys.argv[1:]
+environment = load_plugin("environments", environment_name)
+case = Case(seed=int(seed), interval_s=4.0, duration_s=2.0, time_limit_s=120.0, **CASES[name])
 plan = plan_case(case, environment)
-folder = RunFolder(Path(sys.argv[3]), "survival", sys.argv[4])
+folder = RunFolder(Path(store), "survival", run_id)
 folder.write_case(plan.case)
 conduct(
     plan,
     environment,
-    run_id=sys.argv[4],
+    run_id=run_id,
     folder=folder,
     listener=lambda op: print(op.index, flush=True),
 )

@@ -61,11 +61,11 @@ def mounts_of(run_id):
     return [str(path) for path, _ in mounts() if run_id in str(path)]
 
 
-def kill_at(moment_s, environment, seed, store, run_id, target):
+def kill_at(moment_s, environment, seed, store, run_id, name):
     """Start a harness, kill it `moment_s` after its start, return the ops it said it recorded."""
     program = str(Path(__file__).with_name("controller.py"))
     controller = subprocess.Popen(
-        [sys.executable, program, environment, str(seed), str(store), run_id, target],
+        [sys.executable, program, environment, str(seed), str(store), run_id, name],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -90,11 +90,11 @@ def wait_until_gone(run_id, look):
     return look(run_id)
 
 
-def survive(environment, number, tmp_path, looks, target="kudu"):
-    """One kill, at a moment drawn from the run's number, and all that must hold after it."""
+def survive(environment, number, tmp_path, looks, name="kudu", *, latest_s=15.0):
+    """One kill of a case, at a moment drawn for its number, and all that must hold after it."""
     run_id = f"survival-{environment}-{os.getpid()}-{number}"
-    moment_s = 1.0 + 14.0 * random.Random(number).random()
-    told = kill_at(moment_s, environment, number, tmp_path, run_id, target)
+    moment_s = random.Random(f"{number}-{name}-{environment}").uniform(1.0, latest_s)
+    told = kill_at(moment_s, environment, number, tmp_path, run_id, name)
     for look in looks:
         assert wait_until_gone(run_id, look) == []
     folder = tmp_path / "survival" / run_id
@@ -144,10 +144,43 @@ def test_killed_beside_a_postgresql_in_a_container(number, tmp_path):
 
 @pytest.mark.process
 @pytest.mark.postgres
+@pytest.mark.zookeeper
+@pytest.mark.slow
+@pytest.mark.xdist_group("process")
+@pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
+def test_killed_beside_a_zookeeper(number, tmp_path):
+    survive("process", number, tmp_path, [processes_of, servers_of], "hive-zookeeper")
+
+
+@pytest.mark.docker
+@pytest.mark.postgres
+@pytest.mark.zookeeper
+@pytest.mark.nightly
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("number", range(KILLS))
+def test_killed_beside_a_zookeeper_in_containers(number, tmp_path):
+    looks = [docker_of, processes_of]
+    survive("docker", number, tmp_path, looks, "hive-zookeeper", latest_s=30.0)
+
+
+@pytest.mark.process
+@pytest.mark.postgres
 @pytest.mark.hive
 @pytest.mark.kdc
 @pytest.mark.slow
 @pytest.mark.xdist_group("process")
 @pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
 def test_killed_beside_real_metastores_and_a_kdc(number, tmp_path):
-    survive("process", number, tmp_path, [processes_of, servers_of], "apache-hive")
+    survive("process", number, tmp_path, [processes_of, servers_of], "apache-hive-kdc")
+
+
+@pytest.mark.docker
+@pytest.mark.postgres
+@pytest.mark.hive
+@pytest.mark.kdc
+@pytest.mark.nightly
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("number", range(KILLS))
+def test_killed_beside_real_metastores_and_a_kdc_in_containers(number, tmp_path):
+    looks = [docker_of, processes_of]
+    survive("docker", number, tmp_path, looks, "apache-hive-kdc", latest_s=60.0)

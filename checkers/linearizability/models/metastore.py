@@ -4,7 +4,8 @@ Tables are written whole, so that a table is its last change: creates, alters an
 their nonce, and gets show it. A rename onto its own name is an alter.
 
 `LaxMetastore` is what changes of Hive's own may do: a drop that overlaps another may find nothing,
-and a change that overlaps a rename may be one of the table under its new name.
+and a change that overlaps a rename may be one of the table under its new name. `OrderedMetastore`
+has changes in an order that is known beforehand.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ from typing import Any, Final, NamedTuple
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
-__all__ = ["OBSERVED", "LaxMetastore", "Metastore", "MetastoreInput", "MetastoreOutput"]
+__all__ = [
+    "OBSERVED",
+    "LaxMetastore",
+    "Metastore",
+    "MetastoreInput",
+    "MetastoreOutput",
+    "OrderedMetastore",
+]
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
 """Refusals that say what was there."""
+_PLACE: Final = ""
+"""No table's name."""
 
 
 class MetastoreInput(NamedTuple):
     """`f` is create, alter, rename, drop, get or list.
 
     A lax drop may be `idle` where nothing is there; a lax change may be one of the table under one
-    of `others`.
+    of `others`. A `place` is the number of a change among those whose order is known, from 1.
     """
 
     f: str
@@ -34,6 +44,7 @@ class MetastoreInput(NamedTuple):
     nonce: str = ""
     idle: bool = False
     others: tuple[str, ...] = ()
+    place: int = 0
 
 
 class MetastoreOutput(NamedTuple):
@@ -190,6 +201,42 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
     ) -> str:
         """For people."""
         return self._strict.describe_operation(input_, output)
+
+
+class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
+    """The same, where changes that have a place are done one after another, and none is left out.
+
+    Beside the tables the state is the last place.
+    """
+
+    def __init__(self) -> None:
+        self._strict = Metastore()
+
+    def init(self) -> tuple[int, State]:
+        """No table, and no place."""
+        return 0, self._strict.init()
+
+    def step(
+        self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
+    ) -> tuple[bool, tuple[int, State]]:
+        """What has a place was done, whether anybody saw it or not."""
+        last, tables = state
+        if not input_.place:
+            legal, after = self._strict.step(tables, input_, output)
+            return legal, (last, after)
+        changed = _after(tables, input_) if input_.place == last + 1 else None
+        if changed is None:
+            return output is UNKNOWN, state
+        return True, (input_.place, changed)
+
+    def read_only(self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /) -> bool:
+        """Reads and refusals."""
+        return self._strict.read_only(input_, output)
+
+    def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
+        """As without an order, and the last place."""
+        names = self._strict.footprint(input_)
+        return names | {_PLACE} if names is not None and input_.place else names
 
 
 # --- one name ------------------------------------------------------------------------------------
