@@ -154,7 +154,7 @@ def test_old_events_are_removed_and_metastores_come_and_go(environment):
 @pytest.mark.process
 @pytest.mark.postgres
 @pytest.mark.nightly
-def test_readers_fall_behind_the_cleaner_and_fail_over_and_miss_nothing(tmp_path):
+def test_readers_fall_behind_the_cleaner_and_miss_nothing_else_under_faults(tmp_path):
     words = ("--workload", "hms-events", "--event-ttl-ms", "1000", "--time-limit", "60")
     faults = ("--nemesis", "kill-metastore,pause-metastore", "--interval", "12")
     found = judged(tmp_path, {EXIT_VALID}, *words, *faults)
@@ -162,7 +162,6 @@ def test_readers_fall_behind_the_cleaner_and_fail_over_and_miss_nothing(tmp_path
     assert details["told_to_start_anew"] > 0
     assert {*details.get("by_invariant", ())} <= {"replay", "twice", "times"}
     assert min(details["looked"][rule] for rule in ("anew", "kept", "missed", "once")) > 5
-    assert found["hms-failover"]["details"]["failovers"] > 0
 
 
 @pytest.mark.process
