@@ -17,11 +17,19 @@ from tests.hive.test_metastores import every_operation
 pytestmark = [pytest.mark.slow, pytest.mark.hive, pytest.mark.xdist_group("hive")]
 PROCESS = [pytest.mark.process, pytest.mark.postgres]
 ROUNDS = 25
+PATIENCE = {"connect_timeout_ms": 10_000, "socket_timeout_ms": 10_000}
+"""With a crowded machine, on which Java needs seconds for what it does for the first time."""
 
 
 def with_metastores(body, environment="process", **options):
-    target = ApacheHiveTarget()
-    deploy(body, environment=environment, profile="hive4", target=target, **options)
+    deploy(
+        body,
+        environment=environment,
+        profile="hive4",
+        target=ApacheHiveTarget(),
+        **PATIENCE,
+        **options,
+    )
 
 
 def judged(folder, code, *words):
@@ -147,8 +155,7 @@ def test_old_events_are_removed_and_metastores_come_and_go(environment):
         assert [*shown["metastores"].values()] == [["db1.x"]] * 2
 
     options = {"spare_metastores": 1, "event_ttl_ms": 1000, "selection": "sequential"}
-    patience = {"connect_timeout_ms": 10_000, "socket_timeout_ms": 10_000}
-    with_metastores(body, environment, **options, **patience)
+    with_metastores(body, environment, **options)
 
 
 @pytest.mark.process
