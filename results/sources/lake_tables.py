@@ -6,19 +6,24 @@ Which results count stands in the table `chosen` (run, result, batch); what coul
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
+from results.lake.trouble import troubles
 from results.schema import COLUMNS, FACT_TABLES
 from results.sources.readable import source_of
 
 if TYPE_CHECKING:
+    from results.lake.files import FileRef
+    from results.lake.place import Place
     from results.lake.snapshot import Snapshot
 
 __all__ = ["write_tables"]
 
+_CHUNK: Final = 1 << 20
 _RUNS: Final = """
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
@@ -68,9 +73,9 @@ def write_tables(
 ) -> dict[str, tuple[Path, ...]]:
     """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
 
-    With `all_chosen` there is no result in `found` that is not chosen, which saves the join; where
-    files of a folder need none, they are the tables themselves, of a range with the rows of other
-    runs. `whole`: nothing is missing.
+    With `all_chosen` there is no result in `found` that is not chosen, which saves the join; files
+    that need none are the tables themselves, of a range with the rows of other runs. Those of an
+    object store are copied as they are. `whole`: nothing is missing.
     """
     import pyarrow.parquet as pq
 
@@ -80,8 +85,10 @@ def write_tables(
     for name in ("verdicts", *FACT_TABLES):
         kept = name == "verdicts" or (facts and name in FACTS_KEPT)
         as_they_are = all_chosen and kept and (whole or name != "verdicts")
-        if as_they_are and found is not None and found.place.local and found.files(name):
-            paths[name] = tuple(Path(file.uri) for file in found.files(name))
+        if as_they_are and found is not None and found.files(name):
+            paths[name] = tuple(
+                _at_hand(found.place, name, file, folder) for file in found.files(name)
+            )
             continue
         path = folder / f"{name}.parquet"
         paths[name] = (path,)
@@ -98,6 +105,21 @@ def write_tables(
         else:
             sql.execute(f"COPY ({text}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)").fetchall()
     return paths
+
+
+def _at_hand(place: Place, table: str, file: FileRef, folder: Path) -> Path:
+    """Where a file can be read again and again; to copy it costs less than to read it once."""
+    if place.local:
+        return Path(file.uri)
+    path = folder / table / file.name
+    path.parent.mkdir(exist_ok=True)
+    with (
+        troubles(file.uri),
+        place.files.open_input_stream(f"{table}/{file.name}") as source,
+        path.open("wb") as copy,
+    ):
+        shutil.copyfileobj(source, copy, _CHUNK)
+    return path
 
 
 def _rows(sql: Any, found: Snapshot, name: str, *, all_chosen: bool) -> str:

@@ -61,7 +61,7 @@ def readable(uri: str) -> Iterator[None]:
         text = " ".join(str(error).split())
         if isinstance(refused := said_of(error, uri), RefusedError):
             raise refused from error
-        torn = isinstance(error, duckdb.InvalidInputException) and f"{uri}/" in text
+        torn = isinstance(error, duckdb.InvalidInputException) and ".parquet" in text
         if not (lost or torn or "reading the stream" in text):
             raise
         raise InfrastructureError(

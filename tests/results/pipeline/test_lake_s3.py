@@ -5,8 +5,11 @@ import json
 import pytest
 
 from harness.cli import main
+from harness.errors import InfrastructureError
 from harness.ops import History
 from results.ingest_verb import main as ingest_verb
+from results.lake.place import Place
+from results.report_lake import report_lake
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 from tests.results.pipeline.stores import keyed_history, put_run, register_ops
 
@@ -36,6 +39,17 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
         ours, first = told(uri, "--executor", "pool", "--jobs", "1")
         _, second = told(uri)
         assert refused_by(endpoint) > 0
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+        place = Place(f"{uri}/results")
+        for file in place.listed("verdicts"):
+            with place.files.open_input_stream(f"verdicts/{file.name}") as whole:
+                rows = whole.read()
+            with place.files.open_output_stream(f"verdicts/{file.name}") as torn:
+                torn.write(rows[:-400] + b"torn" * 100)
+        with pytest.raises(InfrastructureError) as raised:
+            report_lake(uri, output=tmp_path / "torn")
+        assert uri in str(raised.value)
+        assert "\n" not in str(raised.value)
     theirs, _ = told(str(store), "--executor", "inline")
     assert ours == theirs
     assert first["results_new"] == second["results_known"] > 0
