@@ -148,45 +148,37 @@ def test_killed_beside_a_postgresql_in_a_container(number, tmp_path):
     survive("docker", number, tmp_path, [docker_of, processes_of, mounts_of], "hive")
 
 
-@pytest.mark.process
-@pytest.mark.postgres
-@pytest.mark.zookeeper
-@pytest.mark.slow
-@pytest.mark.xdist_group("process")
-@pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
-def test_killed_beside_a_zookeeper(number, tmp_path):
-    survive("process", number, tmp_path, [processes_of, servers_of], "hive-zookeeper")
-
-
-@pytest.mark.docker
-@pytest.mark.postgres
-@pytest.mark.zookeeper
-@pytest.mark.nightly
-@pytest.mark.xdist_group("docker")
-@pytest.mark.parametrize("number", range(KILLS))
-def test_killed_beside_a_zookeeper_in_containers(number, tmp_path):
-    looks = [docker_of, processes_of]
-    survive("docker", number, tmp_path, looks, "hive-zookeeper", latest_s=30.0)
+ZOOKEEPER = pytest.mark.zookeeper
+KDC = [pytest.mark.hive, pytest.mark.kdc]
 
 
 @pytest.mark.process
 @pytest.mark.postgres
-@pytest.mark.hive
-@pytest.mark.kdc
 @pytest.mark.slow
 @pytest.mark.xdist_group("process")
 @pytest.mark.parametrize("number", range(max(1, KILLS // 4)))
-def test_killed_beside_real_metastores_and_a_kdc(number, tmp_path):
-    survive("process", number, tmp_path, [processes_of, servers_of], "apache-hive-kdc")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("hive-zookeeper", marks=ZOOKEEPER),
+        pytest.param("apache-hive-kdc", marks=KDC),
+    ],
+)
+def test_killed_beside_where_tokens_are(name, number, tmp_path):
+    survive("process", number, tmp_path, [processes_of, servers_of], name)
 
 
 @pytest.mark.docker
 @pytest.mark.postgres
-@pytest.mark.hive
-@pytest.mark.kdc
 @pytest.mark.nightly
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("number", range(KILLS))
-def test_killed_beside_real_metastores_and_a_kdc_in_containers(number, tmp_path):
-    looks = [docker_of, processes_of]
-    survive("docker", number, tmp_path, looks, "apache-hive-kdc", latest_s=60.0)
+@pytest.mark.parametrize(
+    ("name", "latest_s"),
+    [
+        pytest.param("hive-zookeeper", 30.0, marks=ZOOKEEPER),
+        pytest.param("apache-hive-kdc", 60.0, marks=KDC),
+    ],
+)
+def test_killed_beside_where_tokens_are_in_containers(name, latest_s, number, tmp_path):
+    survive("docker", number, tmp_path, [docker_of, processes_of], name, latest_s=latest_s)
