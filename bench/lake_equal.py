@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 
 from harness.checking import CHECK_TIME_LIMIT_S
 from results.budgets import Budget
+from results.engines import DuckEngine
 from results.lake.folders import FOLDERS
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.pipeline import check
-from results.schema import schema
+from results.report.making import register
 from results.sources.lake import LakeSource
 
 __all__ = [
@@ -90,16 +91,9 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     source = LakeSource(lake.snapshot(), budgets=(budget, budget.larger()))
     with contextlib.closing(source):
         checked = check(source, executor="inline")
-        found = {
-            # A lake's own files, which are read where nothing in them is left out, have more.
-            name: rows_of(
-                pa.concat_tables(
-                    [pq.read_table(path, columns=schema(name).names) for path in paths]
-                )
-            )
-            for name, paths in checked.tables.items()
-            if paths
-        }
+        with contextlib.closing(DuckEngine()) as engine:
+            register(engine, checked)
+            found = {name: rows_of(engine.sql(f"SELECT * FROM {name}")) for name in checked.tables}
     return {**found, LEFT: collections.Counter({str(checked.results_new): 1})}
 
 

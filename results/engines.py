@@ -105,8 +105,8 @@ class SqlEngine(abc.ABC):
     name: str
 
     @abc.abstractmethod
-    def register(self, table: str, paths: Sequence[Path]) -> None:
-        """Make files of one schema a table."""
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
+        """Make files of one schema a table, of the rows `here` that a condition is true of."""
 
     @abc.abstractmethod
     def sql(self, text: str) -> pa.Table:
@@ -237,7 +237,7 @@ class DuckEngine(SqlEngine):
                 SELECT * FROM read_parquet(
                     [{files}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM "{empty}"
-            ) WHERE {where}
+            ) here WHERE {where}
             """  # noqa: S608
         )
 
@@ -279,14 +279,14 @@ class SparkEngine(SqlEngine):
         self._views: list[str] = []
         self._cached: list[Any] = []
 
-    def register(self, table: str, paths: Sequence[Path]) -> None:
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
         """A temporary view over the files."""
         columns = ddl(schema(table))
         if paths:
             frame = self._session.read.schema(columns).parquet(*(str(path) for path in paths))
         else:
             frame = self._session.createDataFrame([], columns)
-        self._view(table, frame)
+        self._view(table, frame.alias("here").where(where))
 
     def sql(self, text: str) -> pa.Table:
         """The answer of a query."""

@@ -53,6 +53,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: tuple[RunInfo, ...] = ()  # of a store; those of a lake stay there
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.schema`
+    counting: dict[str, str] = {}  # which of their rows count, see `Gathered`
     problems: tuple[Problem, ...]  # at most `store_scan.PROBLEMS_MAX`
     problems_total: int
     results_known: int
@@ -144,6 +145,7 @@ def check(
         choice.close()
     return Checked(
         tables=gathered.tables,
+        counting=gathered.counting,
         problems=source.problems.kept,
         problems_total=source.problems.total,
         results_known=job.known,

@@ -9,15 +9,14 @@ two merges of the same files one is abandoned, and `vacuum` removes what it wrot
 
 from __future__ import annotations
 
-import heapq
+import collections
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.errors import InternalError, UsageError, listed
-from results.lake.files import FileRef, Partition, merged_name
+from results.lake.files import KEY, FileRef, Partition, merged_name
 from results.lake.lake import Lake
-from results.lake.reading import runs_of_file
+from results.lake.reading import batches_of
 from results.lake.snapshot import Snapshot
 from results.lake.writing import ParquetFile, new_id
 
@@ -118,7 +117,7 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
         merge = new_id()
         name = merged_name(snapshot.version, merge)
         addition = ParquetFile(lake.place, table, name, schema).write(
-            _parts(lake, table, group), group[0].partition
+            _parts(lake, group), group[0].partition
         )
         if addition.rows != sum(file.rows for file in group):
             raise InternalError(
@@ -153,18 +152,16 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
     return all(file.name in files for file in group)
 
 
-def _parts(lake: Lake, table: str, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+def _parts(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     """The rows of these files in the order of their runs, some at a time, in today's columns.
 
     Readers count on that order (`results.lake.reading`), also across the parts.
     """
     import pyarrow as pa
 
-    schema, last = lake.schemas[table], max(file.last_run for file in group)
-    streams = [runs_of_file(lake.place, table, file.name, schema, "", last) for file in group]
     parts: list[pa.Table] = []
     size = 0
-    for _, rows in heapq.merge(*streams, key=itemgetter(0)):
+    for rows in merged_rows(lake, group):
         parts.append(rows)
         size += rows.nbytes
         if size >= PART_BYTES:
@@ -172,3 +169,66 @@ def _parts(lake: Lake, table: str, group: Sequence[FileRef]) -> Iterator[pa.Tabl
             parts, size = [], 0
     if parts:
         yield pa.concat_tables(parts).combine_chunks()
+
+
+def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+    """The same in pieces; of a run the rows of one file after those of the other.
+
+    A file is opened when its first run has its turn: as a rule few are open at once.
+    """
+    import pyarrow as pa
+
+    ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
+    opened: list[_Rows] = []
+    while ahead or opened:
+        # Of runs below the bound, nothing is to come from the files that are open.
+        bound = min((rows.last for rows in opened if rows.last is not None), default=None)
+        if ahead and (not opened or bound is None or ahead[0].first_run < bound):
+            opened.append(_Rows(lake, ahead.popleft()))
+            continue
+        taken = [rows.take(bound) for rows in opened]
+        taken = [rows for rows in taken if len(rows)]
+        opened = [rows for rows in opened if not rows.ended]
+        if taken:
+            found = pa.concat_tables(taken)
+            yield found.sort_by(KEY) if len(taken) > 1 else found  # stable
+
+
+class _Rows:
+    """What is left of a file: some rows of it, of which those of the last run may go on."""
+
+    def __init__(self, lake: Lake, file: FileRef) -> None:
+        self._batches = batches_of(lake.place, file.table, file.name, lake.schemas[file.table])
+        self._rows = lake.schemas[file.table].empty_table()
+        self.last: str | None = ""
+        """The run that may go on; `None`: all that is left of the file is here."""
+        self._read()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return self.last is None and not len(self._rows)
+
+    def take(self, bound: str | None) -> pa.Table:
+        """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
+        import pyarrow.compute as pc
+
+        # Rows are in the order of their runs: as many as are below the bound are the first ones.
+        count = len(self._rows)
+        if bound is not None and count:
+            runs = self._rows[KEY]
+            count = pc.sum(pc.less(runs, bound)).as_py() if runs[0].as_py() < bound else 0
+        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
+        if bound is not None and self.last == bound:
+            self._read()
+        return taken
+
+    def _read(self) -> None:
+        import pyarrow as pa
+
+        more = next(self._batches, None)
+        if more is None:
+            self.last = None
+            return
+        self._rows = pa.concat_tables([self._rows, more])
+        self.last = self._rows[KEY][-1].as_py()

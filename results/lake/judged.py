@@ -16,10 +16,14 @@ others, and then the newest (`judged_at`). The rows of the others say the same, 
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from harness.errors import InfrastructureError, UsageError
+from results.lake.compaction import SMALL_BYTES
 from results.lake.files import MAIN, Partition
 from results.lake.lake import Lake
 from results.lake.log import Addition
@@ -44,6 +48,8 @@ __all__ = [
 RESULTS: Final = "results"
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
+SMALL_FILES_MAX: Final = 16
+"""Of a table's partition, after a report; each costs those that follow a request and a copy."""
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "of what it is the result")
 
@@ -113,6 +119,23 @@ class ResultLake(Lake):
         found = cls.open_as_found(place.uri, version=RESULTS_VERSION, storage_options=place.options)
         assert isinstance(found, ResultLake)
         return found
+
+    def tidy(self) -> bool:
+        """Merge files where appends made many of them; whether there were.
+
+        What cannot be merged now waits for the next report: it does no harm but to its time.
+        """
+        small = collections.Counter(
+            (table, file.partition)
+            for table in self.schemas
+            for file in self.files(table)
+            if file.size_bytes < SMALL_BYTES
+        )
+        crowded = {partition for (_, partition), n in small.items() if n > SMALL_FILES_MAX}
+        if crowded:
+            with contextlib.suppress(UsageError, InfrastructureError):
+                self.compact(partitions=crowded)
+        return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
         """None: whatever is known of a run, more may be."""

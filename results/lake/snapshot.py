@@ -94,6 +94,16 @@ class Snapshot:
         }
         return dataclasses.replace(self, tables=tables, between=(first, end))
 
+    def of_label(self, label: str | None) -> Snapshot:
+        """The files of a label alone, by which a lake is partitioned; all where it is `None`."""
+        if label is None:
+            return self
+        tables = {
+            name: tuple(file for file in files if file.partition[1] == label)
+            for name, files in self.tables.items()
+        }
+        return dataclasses.replace(self, tables=tables)
+
     def within(self, column: str) -> str:
         """In SQL, that a row is of the range."""
         if self.between is None:

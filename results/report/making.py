@@ -118,4 +118,4 @@ def _opened(asked: Asked, checked: Checked) -> Iterator[Engine]:
 def register(engine: SqlEngine, checked: Checked) -> None:
     """Have an engine know the tables of a report."""
     for name in COLUMNS:
-        engine.register(name, checked.tables.get(name, ()))
+        engine.register(name, checked.tables.get(name, ()), checked.counting.get(name, "true"))

@@ -38,6 +38,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     """The tables of a report; none of them where some results were damaged and are to be remade."""
 
     tables: dict[str, tuple[Path, ...]]  # columns besides those of the schema do no harm
+    counting: dict[str, str] = {}  # in SQL, which rows `here` of such a table count; else: all
     unsettled: int  # results that are unknown for want of time, memory or a worker
     unjudged: int = 0  # runs of which there is no result at all, and so no row
     damaged: int = 0

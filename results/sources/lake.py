@@ -68,7 +68,8 @@ class LakeSource:
         """
         self.problems = Problems()
         self.place = snapshot.place
-        self._snapshot = snapshot
+        self._snapshot = snapshot = snapshot.of_label(label)
+        self._label = label
         self.results = f"{self.place.uri}/{RESULTS}"
         self._budgets = budgets
         self._facts = facts
@@ -76,6 +77,7 @@ class LakeSource:
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
         self._found = results  # the results, when they were read last
         self._given = results is not None
+        self._appended = False  # whether workers did
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
         """The first few runs that lack what could be had, and how many do, once it is gathered."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
@@ -100,7 +102,7 @@ class LakeSource:
         """Know what the lake has now."""
         if not self._given:
             results = ResultLake.beside(self.place.uri, self.place.options)
-            self._found = None if results is None else results.snapshot()
+            self._found = None if results is None else results.snapshot().of_label(self._label)
         self._ledger.read_known(self._found)
 
     @property
@@ -168,7 +170,7 @@ class LakeSource:
 
     def begin(self, *, limit_memory: bool) -> LakeConfig:
         """See `Source`."""
-        ResultLake.beside(self.place.uri, self.place.options, create=True)
+        self._result_lake()
         return LakeConfig(
             uri=self.place.uri,
             scratch=str(self._scratch),
@@ -177,9 +179,15 @@ class LakeSource:
             limit_memory=limit_memory,
         )
 
+    def _result_lake(self) -> ResultLake:
+        found = ResultLake.beside(self.place.uri, self.place.options, create=True)
+        assert found is not None
+        return found
+
     def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
         """See `Source`; the units are all that the last plan had."""
         del units, config
+        self._appended = True
         self._ledger.note_tried()
         shutil.rmtree(self._scratch / "started", ignore_errors=True)
 
@@ -191,6 +199,8 @@ class LakeSource:
 
     def gather(self) -> Gathered:
         """See `Source`; the files lie in a folder that goes with `close`."""
+        if self._appended and self._result_lake().tidy():
+            self.read_known()
         self._ledger.choose()
         self._name_missing()
         folder = self._scratch / "tables"
@@ -198,21 +208,15 @@ class LakeSource:
         folder.mkdir()
         self._ledger.connection.register("stand_ins", self._stand_ins())
         with readable(self.place.uri):
-            tables = write_tables(
-                self._ledger.connection,
-                self._snapshot,
-                self._found,
-                folder,
-                facts=self._facts,
-                all_chosen=self._ledger.all_chosen(),
-                whole=not self._ledger.number("SELECT count(*) FROM missing"),
+            tables, counting = write_tables(
+                self._ledger, self._snapshot, self._found, folder, facts=self._facts
             )
         unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
         unjudged = self._ledger.number(
             "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
         )
         self._ledger.forget()
-        return Gathered(tables=tables, unsettled=unsettled, unjudged=unjudged)
+        return Gathered(tables=tables, counting=counting, unsettled=unsettled, unjudged=unjudged)
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from results.engines import quoted
 from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
 from results.lake.trouble import troubles
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from results.lake.files import FileRef
     from results.lake.place import Place
     from results.lake.snapshot import Snapshot
+    from results.sources.ledger import Ledger
 
 __all__ = ["write_tables"]
 
@@ -54,57 +56,78 @@ _TRAITS: Final = """
         FROM {source} WHERE run IN (SELECT run FROM chosen)
     ) WHERE texts <> ''
 """
+_OF_CHOSEN: Final = "result_id IN (SELECT result_id FROM chosen)"
 _OF_TRAITS: Final = ("run", "nemeses", "bugs")
-_CHOSEN: Final = """
-    SEMI JOIN chosen c ON c.run = j.run AND c.result_id = j.result_id AND c.batch = j.batch
-"""
-_CHOSEN_BY: Final = ("run", "result_id", "batch")
 
 
 def write_tables(
-    sql: Any,
-    lake: Snapshot,
-    found: Snapshot | None,
-    folder: Path,
-    *,
-    facts: bool,
-    all_chosen: bool,
-    whole: bool,
-) -> dict[str, tuple[Path, ...]]:
-    """Write them with a DuckDB connection that has the tables named above, and `stand_ins`.
+    ledger: Ledger, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
+) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
+    """The files of each table, and which of their rows count, see `Gathered`.
 
-    With `all_chosen` there is no result in `found` that is not chosen, which saves the join; files
-    that need none are the tables themselves, of a range with the rows of other runs. Those of an
-    object store are copied as they are. `whole`: nothing is missing.
+    Results are the files of the lake as they are, of a range with the rows of other runs, those of
+    an object store copied. The ledger has the tables named above, and `stand_ins`.
     """
     import pyarrow.parquet as pq
 
     from results.schema import schema
 
     paths: dict[str, tuple[Path, ...]] = {}
+    counting: dict[str, str] = {}
+    chosen = found is not None and ledger.number("SELECT count(*) FROM chosen")
+    where = _counting(ledger, found, folder / "beyond.parquet") if found and chosen else ""
     for name in ("verdicts", *FACT_TABLES):
+        own = folder / f"{name}.parquet"
         kept = name == "verdicts" or (facts and name in FACTS_KEPT)
-        as_they_are = all_chosen and kept and (whole or name != "verdicts")
-        if as_they_are and found is not None and found.files(name):
-            paths[name] = tuple(
-                _at_hand(found.place, name, file, folder) for file in found.files(name)
-            )
-            continue
-        path = folder / f"{name}.parquet"
-        paths[name] = (path,)
-        text = None
-        if name == "verdicts":
-            text = _verdicts(sql, found, all_chosen=all_chosen)
+        if found and chosen and kept and (files := found.files(name)):
+            paths[name] = tuple(_at_hand(found.place, name, file, folder) for file in files)
+            counting[name] = where
+        if name == "verdicts" and ledger.number("SELECT count(*) FROM missing"):
+            _copy(ledger, _stand_ins(), own)
+            paths[name] = (*paths.get(name, ()), own)
+            if name in counting:
+                counting[name] = f"(here.result_id = '' OR ({where}))"
         elif facts and name in {"runs", "traits"}:
-            own, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
-            text = own.format(source=source_of(sql, lake, MAIN, columns))  # chosen: of the range
-        elif facts and name in FACTS_KEPT and found is not None:
-            text = _rows(sql, found, name, all_chosen=all_chosen)
-        if text is None:
-            pq.write_table(schema(name).empty_table(), path)
-        else:
-            sql.execute(f"COPY ({text}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)").fetchall()
-    return paths
+            text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
+            source = source_of(ledger.connection, lake, MAIN, columns)
+            _copy(ledger, text.format(source=source), own)  # chosen are runs of the range alone
+            paths[name] = (own,)
+        if not paths.get(name):
+            pq.write_table(schema(name).empty_table(), own)
+            paths[name] = (own,)
+    return paths, counting
+
+
+def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
+    """In SQL, which rows `here` of the files of results count.
+
+    As a rule their ids tell. What has the same ids and does not count, as of two reports that found
+    the same, is listed in a file at `beyond`.
+    """
+    parts = ["true"]
+    if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
+        ids = ledger.rows("SELECT DISTINCT result_id FROM chosen ORDER BY ALL")
+        parts.append(f"here.result_id IN ({', '.join(quoted(one) for (one,) in ids)})")
+    listed = ledger.number(f"SELECT sum(results) FROM listed WHERE {_OF_CHOSEN}")  # noqa: S608
+    if listed != ledger.number("SELECT count(*) FROM chosen"):
+        source = source_of(ledger.connection, found, MAIN, ["run", "batch", "results"])
+        ledger.rows(
+            f"""
+            COPY (
+                SELECT run, result_id, batch
+                FROM (
+                    SELECT run, batch, unnest(results) AS result_id
+                    FROM {source} WHERE {found.within("run")}
+                )
+                ANTI JOIN chosen USING (run, result_id, batch)
+                WHERE {_OF_CHOSEN}
+            ) TO {quoted(str(beyond))} (FORMAT parquet)
+            """  # noqa: S608
+        )
+        same = " AND ".join(f"b.{name} = here.{name}" for name in ("run", "result_id", "batch"))
+        table = f"read_parquet({quoted(str(beyond))})"
+        parts.append(f"NOT EXISTS (SELECT 1 FROM {table} b WHERE {same})")  # noqa: S608
+    return " AND ".join(parts)
 
 
 def _at_hand(place: Place, table: str, file: FileRef, folder: Path) -> Path:
@@ -122,23 +145,15 @@ def _at_hand(place: Place, table: str, file: FileRef, folder: Path) -> Path:
     return path
 
 
-def _rows(sql: Any, found: Snapshot, name: str, *, all_chosen: bool) -> str:
-    """The rows of a table that belong to chosen results."""
-    columns = ", ".join(f'j."{column}"' for column, _, _ in COLUMNS[name])
-    chosen = "" if all_chosen else _CHOSEN
-    read = dict.fromkeys([*_CHOSEN_BY, *(column for column, _, _ in COLUMNS[name])])
-    source = source_of(sql, found, name, [*read])
-    return f"SELECT {columns} FROM {source} j {chosen} WHERE {found.within('j.run')}"  # noqa: S608
+def _copy(ledger: Ledger, text: str, path: Path) -> None:
+    ledger.rows(f"COPY ({text}) TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
-def _verdicts(sql: Any, found: Snapshot | None, *, all_chosen: bool) -> str:
-    """Those that were found, and of runs that were judged those that stand in for the others."""
+def _stand_ins() -> str:
+    """Rows that stand in for the verdicts that were not found, of runs that have some result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     own = ", ".join(f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns)
-    stand_ins = f"""
+    return f"""
         SELECT {own} FROM missing m JOIN stand_ins s ON s.checker = m.checker
         WHERE m.n IN (SELECT n FROM chosen)
     """  # noqa: S608
-    if found is None:
-        return stand_ins
-    return f"{_rows(sql, found, 'verdicts', all_chosen=all_chosen)} UNION ALL {stand_ins}"

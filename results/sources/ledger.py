@@ -8,6 +8,7 @@ A DuckDB in memory, in which runs and ids of results are numbers:
 | wants   | a result that the runs of a part are to have: ids by level of budget         |
 | gone    | a checker that the runs of a part want and that cannot be had                |
 | ids     | an id of results and its number `c`                                          |
+| listed  | how many results the lake has under which id, wanted or not                  |
 | known   | a result `c` of a run `n` that the lake has, in a batch                      |
 | todo    | one that it lacks, at the level of budget whose turn it is                   |
 | tried   | one that had its chance in this report                                       |
@@ -65,7 +66,6 @@ class Ledger:
             }
         )
         self.ids: list[str] = []
-        self._listed = 0  # results that the lake has, of any id
         self.rowless_runs = 0  # that rows of results are gone of
         self._rowless: list[Rowless] | None = None  # of those that were there first
         self.rows("SET TimeZone = 'UTC'")
@@ -170,6 +170,7 @@ class Ledger:
     def read_known(self, found: Snapshot | None) -> None:
         """The table `known`, from the lake's results as they are now."""
         if found is None:
+            self.rows("CREATE OR REPLACE TABLE listed (result_id VARCHAR, results BIGINT)")
             self.rows(
                 "CREATE OR REPLACE TABLE known (n INTEGER, c INTEGER, batch VARCHAR, judged_at "
                 "TIMESTAMPTZ, unsettled BOOLEAN, limited BOOLEAN, ignored BOOLEAN)"
@@ -177,8 +178,12 @@ class Ledger:
             return
         within = found.within("run")
         source = source_of(self.connection, found, MAIN, ["run", "results"])
-        self._listed = self.number(
-            f"SELECT CAST(sum(len(results)) AS BIGINT) FROM {source} WHERE {within}"  # noqa: S608
+        self.rows(
+            f"""
+            CREATE OR REPLACE TABLE listed AS
+            SELECT result_id, count(*) AS results
+            FROM (SELECT unnest(results) AS result_id FROM {source} WHERE {within}) GROUP BY ALL
+            """  # noqa: S608
         )
         source = source_of(self.connection, found, MAIN, OF_RESULTS)
         self.rows(
@@ -371,13 +376,9 @@ class Ledger:
             """
         )
 
-    def all_chosen(self) -> bool:
-        """Whether the lake has no result but those that count."""
-        return self._listed == self.number("SELECT count(*) FROM chosen")
-
     def forget(self) -> None:
         """Let go of what was only to find out what counts; it is read again where it is needed."""
-        for name in ("known", "todo", "chosen", "missing"):
+        for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 
     def close(self) -> None:

@@ -235,7 +235,8 @@ def _gathered(lake: Snapshot, source: LakeSource) -> Iterator[tuple[DuckEngine, 
     gathered = source.gather()
     with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
         for name, paths in gathered.tables.items():
-            engine.register(name, paths, lake.within("run"))
+            where = f"{lake.within('here.run')} AND {gathered.counting.get(name, 'true')}"
+            engine.register(name, paths, where)
         yield engine, gathered
 
 

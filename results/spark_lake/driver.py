@@ -37,7 +37,6 @@ from results.spark import (
     raise_if_interrupted,
 )
 from results.spark_lake.asking import RunsOfKind, Told, ToldEngine, kinds, rows_of, tell
-from results.spark_lake.frames import of_label
 from results.spark_lake.judging import DONE_DDL, Job, TaskDone, judge_rows
 from results.spark_lake.planning import Todo, plan_tasks
 from results.spark_lake.ranges import Asking, Files, given_options
@@ -78,7 +77,7 @@ class SparkLake:
         self.problems = Problems()
         self._spark = spark
         self._lake = lake
-        self._snapshot = of_label(snapshot, label)
+        self._snapshot = snapshot.of_label(label)
         self._budgets = tuple(budgets)
         self._jobs = jobs
         self._slots: int | None = None
@@ -185,6 +184,8 @@ class SparkLake:
             above += 1
             if above == len(self._budgets) or not any(done.limited for done in ended):
                 break
+        if tasks:
+            self._results.tidy()
         return Checked(
             tables={},
             problems=self.problems.kept,
@@ -214,7 +215,7 @@ class SparkLake:
 
     def _found(self) -> Snapshot:
         """The results as they are now, of the runs that are looked at."""
-        return of_label(self._results.snapshot(), self._label)
+        return self._results.snapshot().of_label(self._label)
 
     def _submit(self, todo: Todo, progress: Callable[[Progress], None] | None) -> list[TaskDone]:
         place = self._lake.place

@@ -15,7 +15,6 @@ that a file of an older schema lacks are null.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from results.lake.snapshot import Snapshot
 
-__all__ = ["THROUGH", "lake_frame", "lake_views", "of_label"]
+__all__ = ["THROUGH", "lake_frame", "lake_views"]
 
 THROUGH: Final = ("auto", "hadoop", "pyarrow")
 TASKS_MAX: Final = 64
@@ -66,17 +65,6 @@ def lake_frame(
         paths = [_hadoop_path(file, local=local) for file in files]
         return spark.read.schema(ddl(schema)).parquet(*paths)
     return _through_pyarrow(spark, snapshot.place, files, schema)
-
-
-def of_label(snapshot: Snapshot, label: str | None) -> Snapshot:
-    """The files of a label alone, by which a lake is partitioned; all where it is `None`."""
-    if label is None:
-        return snapshot
-    tables = {
-        table: tuple(file for file in files if file.partition[1] == label)
-        for table, files in snapshot.tables.items()
-    }
-    return dataclasses.replace(snapshot, tables=tables)
 
 
 def lake_views(

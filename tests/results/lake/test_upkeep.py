@@ -2,7 +2,9 @@
 
 import dataclasses
 import datetime as dt
+import random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,7 +13,8 @@ from harness.errors import UsageError
 from results.lake import compaction, reading
 from results.lake import lake as lake_module
 from results.lake.compaction import compact, planned
-from results.lake.files import FileRef, batch_of
+from results.lake.files import KEY, MAIN, FileRef, batch_of
+from results.lake.judged import ResultLake, result_schema
 from results.lake.writing import ParquetFile
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, operations_of, rows
 
@@ -82,6 +85,36 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
         runs = pq.read_table(file.uri)["run"].to_pylist()
         assert runs == sorted(runs)
     assert contents(lake) == set(RUNS)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 8_192])
+@pytest.mark.parametrize("seed", range(6))
+def test_merged_rows_are_all_rows_by_run_and_of_a_run_those_of_earlier_files_first(
+    tmp_path, monkeypatch, rows_at_once, seed
+):
+    """As sorting them says: files overlap by chance, and several have rows of the same run."""
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", rows_at_once)
+    draw = random.Random(seed)
+    results = ResultLake.beside(str(tmp_path / "lake"), {}, create=True)
+    layout, main = result_schema("infos"), result_schema(MAIN)
+    for append in range(draw.randint(2, 5)):
+        first, last = sorted(draw.choices(range(9), k=2))
+        runs = sorted(f"r{draw.randint(first, last)}" for _ in range(draw.randint(1, 20)))
+        columns = {name: pa.nulls(len(runs), layout.field(name).type) for name in layout.names}
+        columns[KEY] = pa.array(runs)
+        columns["result_id"] = pa.array([f"{append}-{number}" for number in range(len(runs))])
+        whole = pa.table(columns, schema=layout)
+        listed = {name: pa.nulls(len(set(runs)), main.field(name).type) for name in main.names}
+        listed[KEY] = pa.array(sorted(set(runs)))
+        results.append({MAIN: pa.table(listed, schema=main), "infos": whole})
+    group = sorted(results.files("infos"), key=lambda file: (file.first_run, file.name))
+    found = [row for part in compaction.merged_rows(results, group)
+             for row in part.to_pylist()]  # fmt: skip
+    every = [row for file in group for row in pq.read_table(file.uri).to_pylist()]
+    names = (KEY, "result_id")
+    assert [[row[name] for name in names] for row in found] == [
+        [row[name] for name in names] for row in sorted(every, key=lambda row: row[KEY])
+    ]
 
 
 def file_of(number, size_bytes, partition=("kudu", "nightly", None)):

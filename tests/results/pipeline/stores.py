@@ -1,5 +1,6 @@
 """Small stores for tests: plain runs, keyed runs, and every kind of poison."""
 
+import contextlib
 import random
 
 import msgspec
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 
 from harness.case import Case
 from harness.ops import HARNESS, History, Op, OpType
+from results.engines import DuckEngine
 from results.schema import schema
 from tests.run_folders import keep_run
 
@@ -99,11 +101,10 @@ def rows_of(checked, *, without=("wall_ns", "cpu_ns")):
 
 
 def table_in(checked, name):
-    """One table of what was found, with the columns that it is to have: files may have more."""
-    paths, columns = checked.tables[name], schema(name).names
-    return pa.concat_tables(
-        [pq.read_table(path, columns=columns, partitioning=None) for path in paths]
-    )
+    """One table of what was found: its columns, and the rows that count; files may have more."""
+    with contextlib.closing(DuckEngine()) as engine:
+        engine.register(name, checked.tables[name], checked.counting.get(name, "true"))
+        return engine.sql(f"SELECT * FROM {name}").cast(schema(name))
 
 
 def verdicts(checked):

@@ -2,20 +2,21 @@
 
 import contextlib
 import gc
+import shutil
 
 import msgspec
 import pytest
 
 from checkers.linearizable import RegisterLinearizable
 from harness.case import Case
-from harness.errors import UsageError
+from harness.errors import InfrastructureError, UsageError
 from harness.ops import History
 from harness.store import RunFolder
 from harness.store.oplog import OpLog
 from results import units
 from results.budgets import Budget
 from results.ingest_verb import main as ingest_verb
-from results.lake import SCHEMA_VERSION, schemas
+from results.lake import SCHEMA_VERSION, judged, schemas
 from results.lake.judged import ResultLake
 from results.lake.lake import Lake
 from results.lake.verb import main as lake_verb
@@ -39,6 +40,7 @@ from tests.results.pipeline.stores import (
 pytestmark = pytest.mark.lake
 
 SMALL = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
+OTHER = Budget(cpu_s=299.0, steps=20_000, configurations=1_000)
 
 
 def mixed_store(store):
@@ -214,6 +216,64 @@ def test_two_reports_that_find_the_same_count_once(tmp_path):
     checked, rows = report(uri)
     assert (checked.units, len(rows["verdicts"])) == (0, 12)
     assert len(rows["verdicts"]) == len(set(rows["verdicts"]))
+
+
+def counted(uri, **given):
+    """The tables without anything that is of one report, and whether all files count as they are.
+
+    Whatever else the lake knows of the runs is not to change them.
+    """
+    with opened(uri, **given) as source:
+        checked = check(source, executor="inline")
+        return plain_tables(checked), {*checked.counting.values()} <= {"true"}
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(tmp_path, compacted):
+    store = mixed_store(tmp_path / "store")
+    put_run(store, "n", "odd", History(register_ops(7)), checkers=("nobody",))
+    uri = ingested(store, tmp_path / "lake")
+    copy = shutil.copytree(uri, tmp_path / "copy")
+    alone, _ = counted(copy)
+    assert any("nobody" in row for row in alone["verdicts"])
+    of_label, _ = counted(copy, label="v1")
+    assert 0 < len(of_label["runs"]) < len(alone["runs"])
+
+    counted(uri, budget=OTHER)
+    with opened(uri) as one, opened(uri) as two:
+        for source, plan in [(source, source.plan()) for source in (one, two)]:
+            list(lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False)))
+    if compacted:
+        ResultLake.beside(str(uri), {}).compact()
+    assert counted(uri) == (alone, False)
+    assert counted(uri, label="v1") == (of_label, False)
+    assert counted(uri, budget=OTHER)[0] == alone
+
+
+def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 2)
+    uri = plain_lake(tmp_path)
+    before = counted(uri)
+    results = ResultLake.beside(str(uri), {})
+    assert {len(results.files(name)) for name in results.schemas} <= {0, 1}
+    assert counted(uri) == before
+
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
+    state = {name: results.files(name) for name in results.schemas}
+    counted(uri)  # appends nothing, so writes nothing
+    assert {name: results.files(name) for name in results.schemas} == state
+
+
+def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise InfrastructureError("the disk is full")
+
+    uri = plain_lake(tmp_path)
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
+    monkeypatch.setattr(ResultLake, "compact", refuse)
+    checked, rows = report(uri)
+    assert (checked.problems, len(rows["runs"])) == ((), 3)
 
 
 def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):

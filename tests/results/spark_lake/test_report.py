@@ -164,6 +164,12 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     assert checked.results_new == GONE
     assert same_tables == tables
     assert same_answers == answers
+    # What is known of another budget changes nothing.
+    other = LakeSource(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
+    with contextlib.closing(other):
+        assert check(other, executor="inline").results_new > GONE
+    _, same_tables, same_answers = on_spark(there)
+    assert (same_tables, same_answers) == (tables, answers)
     work = spark_lake(there, label="new")
     assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
     assert work.check().results_new == 0
