@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.errors import InternalError, UsageError, listed
 from results.lake.files import KEY, FileRef, Partition, merged_name
 from results.lake.lake import Lake
-from results.lake.reading import batches_of
+from results.lake.reading import ROWS_AT_ONCE, conforming
 from results.lake.snapshot import Snapshot
+from results.lake.trouble import troubles
 from results.lake.writing import ParquetFile, new_id
 
 if TYPE_CHECKING:
@@ -186,11 +187,10 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
             continue
-        taken = [rows.take(bound) for rows in opened]
-        taken = [rows for rows in taken if len(rows)]
+        taken = [part for part in (rows.take(bound) for rows in opened) if part]
         opened = [rows for rows in opened if not rows.ended]
         if taken:
-            found = pa.concat_tables(taken)
+            found = pa.concat_tables([rows for part in taken for rows in part])
             yield found.sort_by(KEY) if len(taken) > 1 else found  # stable
 
 
@@ -198,8 +198,8 @@ class _Rows:
     """What is left of a file: some rows of it, of which those of the last run may go on."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
-        self._batches = batches_of(lake.place, file.table, file.name, lake.schemas[file.table])
-        self._rows = lake.schemas[file.table].empty_table()
+        self._batches = _batches(lake, file)
+        self._parts: list[pa.Table] = []
         self.last: str | None = ""
         """The run that may go on; `None`: all that is left of the file is here."""
         self._read()
@@ -207,28 +207,42 @@ class _Rows:
     @property
     def ended(self) -> bool:
         """Whether nothing is left."""
-        return self.last is None and not len(self._rows)
+        return self.last is None and not self._parts
 
-    def take(self, bound: str | None) -> pa.Table:
+    def take(self, bound: str | None) -> list[pa.Table]:
         """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
         import pyarrow.compute as pc
 
-        # Rows are in the order of their runs: as many as are below the bound are the first ones.
-        count = len(self._rows)
-        if bound is not None and count:
-            runs = self._rows[KEY]
-            count = pc.sum(pc.less(runs, bound)).as_py() if runs[0].as_py() < bound else 0
-        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
+        taken, left = [], []
+        for rows in self._parts:
+            # Rows are in the order of their runs: those below the bound are the first ones.
+            count = len(rows)
+            if bound is not None:
+                runs = rows[KEY]
+                count = pc.sum(pc.less(runs, bound)).as_py() if runs[0].as_py() < bound else 0
+            taken += [rows.slice(0, count)] if count else []
+            left += [rows.slice(count)] if count < len(rows) else []
+        self._parts = left
         if bound is not None and self.last == bound:
             self._read()
         return taken
 
     def _read(self) -> None:
-        import pyarrow as pa
-
         more = next(self._batches, None)
         if more is None:
             self.last = None
-            return
-        self._rows = pa.concat_tables([self._rows, more])
-        self.last = self._rows[KEY][-1].as_py()
+        else:
+            self._parts.append(more)
+            self.last = more[KEY][-1].as_py()
+
+
+def _batches(lake: Lake, file: FileRef) -> Iterator[pa.Table]:
+    """The rows of a file in their order, some at a time, in today's columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = f"{file.table}/{file.name}"
+    with troubles(file.uri), lake.place.files.open_input_file(path) as source:
+        for rows in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE):
+            if len(rows):
+                yield pa.Table.from_batches([conforming(rows, lake.schemas[file.table])])

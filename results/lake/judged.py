@@ -22,7 +22,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import HarnessError
 from results.lake.compaction import SMALL_BYTES
 from results.lake.files import MAIN, Partition
 from results.lake.lake import Lake
@@ -50,6 +50,7 @@ RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
 """Of a table's partition, after a report; each costs those that follow a request and a copy."""
+HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "of what it is the result")
 
@@ -120,21 +121,26 @@ class ResultLake(Lake):
         assert isinstance(found, ResultLake)
         return found
 
-    def tidy(self) -> bool:
-        """Merge files where appends made many of them; whether there were.
+    def tidy(self, label: str | None) -> bool:
+        """Merge files of a label (`None`: all) where appends made many; whether there were.
 
-        What cannot be merged now waits for the next report: it does no harm but to its time.
+        What cannot be merged now waits for the next report: it does no harm but to its time. So
+        nothing is waited for, and damage is for the report to name.
         """
         small = collections.Counter(
             (table, file.partition)
-            for table in self.schemas
-            for file in self.files(table)
+            for table, files in self.snapshot().of_label(label).tables.items()
+            for file in files
             if file.size_bytes < SMALL_BYTES
         )
         crowded = {partition for (_, partition), n in small.items() if n > SMALL_FILES_MAX}
-        if crowded:
-            with contextlib.suppress(UsageError, InfrastructureError):
-                self.compact(partitions=crowded)
+        patience, self.patience = self.patience, HASTE
+        try:
+            for partition in sorted(crowded, key=repr):
+                with contextlib.suppress(HarnessError):
+                    self.compact(partitions=[partition])
+        finally:
+            self.patience = patience
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:

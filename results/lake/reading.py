@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from results.lake.place import Place
 
-__all__ = ["batches_of", "conforming", "runs_in", "runs_of_file", "spans_of"]
+__all__ = ["conforming", "runs_in", "runs_of_file", "spans_of"]
 
 ROWS_AT_ONCE: Final = 8_192
 
@@ -80,45 +80,29 @@ def runs_of_file(
 ) -> Iterator[Part]:
     """The runs of a file from `first` to `last` in their order, each with all its rows."""
     import pyarrow as pa
-
-    waiting: list[pa.Table] = []
-    current: str | None = None
-    for rows in batches_of(place, table, name, schema, (first, last)):
-        for run, begin, end in spans_of(rows[KEY]):
-            if run != current:
-                if waiting and current is not None:
-                    yield current, pa.concat_tables(waiting)
-                waiting, current = [], run
-                if run > last:
-                    return
-            if run >= first:
-                waiting.append(rows.slice(begin, end - begin))
-    if waiting and current is not None:
-        yield current, pa.concat_tables(waiting)
-
-
-def batches_of(
-    place: Place,
-    table: str,
-    name: str,
-    schema: pa.Schema,
-    between: tuple[str, str] | None = None,
-) -> Iterator[pa.Table]:
-    """The rows of a file in their order, some at a time, in today's columns.
-
-    They are all, or those of the row groups that may have runs `between` two, and others.
-    """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
         parquet = pq.ParquetFile(source)
-        groups = None if between is None else _groups(parquet, *between)
-        if groups == []:
+        groups = _groups(parquet, first, last)
+        waiting: list[pa.Table] = []
+        current: str | None = None
+        if not groups:
             return
         for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=groups):
-            yield pa.Table.from_batches([conforming(batch, schema)])
+            rows = pa.Table.from_batches([conforming(batch, schema)])
+            for run, begin, end in spans_of(rows[KEY]):
+                if run != current:
+                    if waiting and current is not None:
+                        yield current, pa.concat_tables(waiting)
+                    waiting, current = [], run
+                    if run > last:
+                        return
+                if run >= first:
+                    waiting.append(rows.slice(begin, end - begin))
+        if waiting and current is not None:
+            yield current, pa.concat_tables(waiting)
 
 
 def _groups(parquet: Any, first: str, last: str) -> list[int]:

@@ -199,7 +199,7 @@ class LakeSource:
 
     def gather(self) -> Gathered:
         """See `Source`; the files lie in a folder that goes with `close`."""
-        if self._appended and self._result_lake().tidy():
+        if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._ledger.choose()
         self._name_missing()

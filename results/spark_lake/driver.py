@@ -185,7 +185,7 @@ class SparkLake:
             if above == len(self._budgets) or not any(done.limited for done in ended):
                 break
         if tasks:
-            self._results.tidy()
+            self._results.tidy(self._label)
         return Checked(
             tables={},
             problems=self.problems.kept,

@@ -9,7 +9,7 @@ import pytest
 
 from checkers.linearizable import RegisterLinearizable
 from harness.case import Case
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History
 from harness.store import RunFolder
 from harness.store.oplog import OpLog
@@ -265,9 +265,10 @@ def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
     assert {name: results.files(name) for name in results.schemas} == state
 
 
-def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [InfrastructureError, InternalError, UsageError])
+def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch, error):
     def refuse(*_, **__):
-        raise InfrastructureError("the disk is full")
+        raise error("of what cannot be merged")
 
     uri = plain_lake(tmp_path)
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
