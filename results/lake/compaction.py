@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.errors import InternalError, UsageError, listed
 from results.lake.files import KEY, FileRef, Partition, merged_name
 from results.lake.lake import Lake
-from results.lake.reading import ROWS_AT_ONCE, conforming
+from results.lake.reading import batches_of
 from results.lake.snapshot import Snapshot
-from results.lake.trouble import troubles
 from results.lake.writing import ParquetFile, new_id
 
 if TYPE_CHECKING:
@@ -198,7 +197,9 @@ class _Rows:
     """What is left of a file: some rows of it, of which those of the last run may go on."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
-        self._batches = _batches(lake, file)
+        self._batches = batches_of(
+            lake.place, file.table, file.name, lake.schemas[file.table], "", file.last_run
+        )
         self._parts: list[pa.Table] = []
         self.last: str | None = ""
         """The run that may go on; `None`: all that is left of the file is here."""
@@ -234,15 +235,3 @@ class _Rows:
         else:
             self._parts.append(more)
             self.last = more[KEY][-1].as_py()
-
-
-def _batches(lake: Lake, file: FileRef) -> Iterator[pa.Table]:
-    """The rows of a file in their order, some at a time, in today's columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = f"{file.table}/{file.name}"
-    with troubles(file.uri), lake.place.files.open_input_file(path) as source:
-        for rows in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE):
-            if len(rows):
-                yield pa.Table.from_batches([conforming(rows, lake.schemas[file.table])])
