@@ -25,7 +25,7 @@ from results.packing import BINS_A_CORE
 from results.sources import Gathered, Plan
 from results.sources.lake_tables import write_tables
 from results.sources.ledger import Ledger
-from results.sources.readable import readable
+from results.sources.readable import at_hand, readable
 from results.sources.store import LOST
 from results.sources.wants import Kind, Wants, wants_of
 from results.store_scan import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
@@ -103,6 +103,8 @@ class LakeSource:
         if not self._given:
             results = ResultLake.beside(self.place.uri, self.place.options)
             self._found = None if results is None else results.snapshot().of_label(self._label)
+        if self._found is not None:
+            self._found = at_hand(self._found, self._scratch / "results")
         self._ledger.read_known(self._found)
 
     @property

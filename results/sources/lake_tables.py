@@ -6,26 +6,21 @@ Which results count stands in the table `chosen` (run, result, batch); what coul
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from results.engines import quoted
 from results.lake.files import MAIN
 from results.lake.judged import FACTS_KEPT
-from results.lake.trouble import troubles
 from results.schema import COLUMNS, FACT_TABLES
 from results.sources.readable import source_of
 
 if TYPE_CHECKING:
-    from results.lake.files import FileRef
-    from results.lake.place import Place
     from results.lake.snapshot import Snapshot
     from results.sources.ledger import Ledger
 
 __all__ = ["write_tables"]
 
-_CHUNK: Final = 1 << 20
 _RUNS: Final = """
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
@@ -65,8 +60,8 @@ def write_tables(
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
     """The files of each table, and which of their rows count, see `Gathered`.
 
-    Results are the files of the lake as they are, of a range with the rows of other runs, those of
-    an object store copied. The ledger has the tables named above, and `stand_ins`.
+    Results are their files as they are, of a range with the rows of other runs. The ledger has the
+    tables named above, and `stand_ins`.
     """
     import pyarrow.parquet as pq
 
@@ -80,7 +75,7 @@ def write_tables(
         own = folder / f"{name}.parquet"
         kept = name == "verdicts" or (facts and name in FACTS_KEPT)
         if found and chosen and kept and (files := found.files(name)):
-            paths[name] = tuple(_at_hand(found.place, name, file, folder) for file in files)
+            paths[name] = tuple(Path(file.uri) for file in files)
             counting[name] = where
         if name == "verdicts" and ledger.number("SELECT count(*) FROM missing"):
             _copy(ledger, _stand_ins(), own)
@@ -128,21 +123,6 @@ def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
         table = f"read_parquet({quoted(str(beyond))})"
         parts.append(f"NOT EXISTS (SELECT 1 FROM {table} b WHERE {same})")  # noqa: S608
     return " AND ".join(parts)
-
-
-def _at_hand(place: Place, table: str, file: FileRef, folder: Path) -> Path:
-    """Where a file can be read again and again; to copy it costs less than to read it once."""
-    if place.local:
-        return Path(file.uri)
-    path = folder / table / file.name
-    path.parent.mkdir(exist_ok=True)
-    with (
-        troubles(file.uri),
-        place.files.open_input_stream(f"{table}/{file.name}") as source,
-        path.open("wb") as copy,
-    ):
-        shutil.copyfileobj(source, copy, _CHUNK)
-    return path
 
 
 def _copy(ledger: Ledger, text: str, path: Path) -> None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import shutil
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, clipped
 from results.engines import quoted
 from results.lake.judged import RESULTS
-from results.lake.trouble import said_of
+from results.lake.place import Place
+from results.lake.trouble import said_of, troubles
 from results.rights import RefusedError
 
 if TYPE_CHECKING:
+    from results.lake.files import FileRef
     from results.lake.snapshot import Snapshot
 
-__all__ = ["readable", "source_of"]
+__all__ = ["at_hand", "readable", "source_of"]
 
 BATCH_ROWS: Final = 1 << 14
+CHUNK: Final = 1 << 20
+AT_ONCE: Final = 8
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
@@ -44,6 +52,40 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
     )
     sql.register(name, scanner.to_reader())
     return name
+
+
+def at_hand(found: Snapshot, folder: Path) -> Snapshot:
+    """The same files on this machine: those of an object store are copied into a folder, once.
+
+    To copy a file takes less than to read it once from there. Others in the folder are removed.
+    Raises as the store does.
+    """
+    place = found.place
+    if place.local:
+        return found
+
+    def copied(file: FileRef) -> FileRef:
+        path = folder / file.table / file.name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            with (
+                troubles(file.uri),
+                place.files.open_input_stream(f"{file.table}/{file.name}") as source,
+                part.open("wb") as copy,
+            ):
+                shutil.copyfileobj(source, copy, CHUNK)
+            part.rename(path)
+        return dataclasses.replace(file, uri=str(path))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        copies = {name: pool.map(copied, files) for name, files in found.tables.items()}
+        tables = {name: tuple(files) for name, files in copies.items()}
+    kept = {file.uri for files in tables.values() for file in files}
+    for path in folder.glob("*/*"):
+        if str(path) not in kept:
+            path.unlink()
+    return dataclasses.replace(found, tables=tables, place=Place(str(folder)))
 
 
 @contextlib.contextmanager

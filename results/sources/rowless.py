@@ -64,7 +64,7 @@ def rowless(lake: Snapshot, found: Snapshot, ids: Sequence[str] | None = None) -
         ]
         return " UNION ALL ".join(rows) or "SELECT CAST(0 AS UBIGINT) AS h WHERE false"
 
-    with tempfile.TemporaryDirectory(prefix="harness-") as spilled, readable(found.place.uri):
+    with tempfile.TemporaryDirectory(prefix="harness-") as spilled, readable(lake.place.uri):
         config: Any = {"temp_directory": spilled, "memory_limit": MEMORY_MAX}
         with contextlib.closing(duckdb.connect(config=config)) as sql:
             # Whatever has rows is listed: where there are as many of both, they are the same.
