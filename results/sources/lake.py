@@ -85,7 +85,7 @@ class LakeSource:
             for file in snapshot.files(table):
                 self._files.setdefault(file.partition, {}).setdefault(table, []).append(file)
         self._ledger = Ledger(snapshot, self.problems, self._scratch)
-        self._ledger.read_runs(label)
+        self._ledger.read_runs()
         self._ledger.read_wants(
             wanted
             or functools.partial(

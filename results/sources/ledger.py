@@ -95,8 +95,8 @@ class Ledger:
 
     # What there is -------------------------------------------------------------------------------
 
-    def read_runs(self, label: str | None) -> None:
-        """The table `these`: all runs, or those of a label."""
+    def read_runs(self) -> None:
+        """The table `these`: all runs."""
         batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
@@ -113,10 +113,10 @@ class Ledger:
                        lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                            * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
                 FROM {source}
-                WHERE (CAST(? AS VARCHAR) IS NULL OR label = ?) AND {self._snapshot.within("run")}
+                WHERE {self._snapshot.within("run")}
             )
             """,  # noqa: S608
-            [base, cost_of(1, 1) - base, label, label],
+            [base, cost_of(1, 1) - base],
         )
         text = "has no run.json: it was cut short"
         self.complain("unfinished", text, "SELECT run FROM these WHERE NOT finished")
