@@ -111,6 +111,16 @@ class Snapshot:
         first, end = (None if run is None else run.replace("'", "''") for run in self.between)
         return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
 
+    def in_range(self) -> ds.Expression | None:
+        """The same for Arrow, which fetches no group of rows that has none of the range."""
+        import pyarrow.dataset as ds
+
+        if self.between is None:
+            return None
+        first, end = self.between
+        begun = ds.field(KEY) >= first
+        return begun if end is None else begun & (ds.field(KEY) < end)
+
     def files(self, table: str) -> list[FileRef]:
         """The files whose rows are visible, in the order of their names."""
         return list(self.tables[table])

@@ -48,8 +48,9 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
             ))
         """  # noqa: S608
     scanner = found.dataset(table).scanner(
-        [*columns], batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
-    )
+        [*columns], filter=found.in_range(), batch_size=BATCH_ROWS, batch_readahead=2,
+        fragment_readahead=1,
+    )  # fmt: skip
     sql.register(name, scanner.to_reader())
     return name
 

@@ -1,9 +1,11 @@
 """What tasks tell of ranges of runs adds up to what one machine says; no Spark is asked here."""
 
+import contextlib
 import itertools
 import shutil
 from types import SimpleNamespace
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -77,6 +79,21 @@ def told(what, *starts):
 @pytest.fixture(scope="module")
 def runs(judged):
     return sorted(row["run"] for row in judged[1][1]["runs"])
+
+
+def test_a_range_has_the_same_runs_in_sql_and_in_arrow(judged, runs):
+    whole = opened(judged[0]).snapshot()
+    middle = (runs[1], runs[-2])
+    for first, end in (("", middle[0]), middle, (middle[1], None)):
+        part = whole.cut(first, end)
+        found = part.dataset("runs").to_table(["run"], filter=part.in_range())
+        own = [run for run in runs if first <= run and (end is None or run < end)]
+        assert sorted(found["run"].to_pylist()) == own
+        with contextlib.closing(duckdb.connect()) as sql:
+            sql.register("runs", whole.dataset("runs").to_table(["run"]))
+            rows = sql.execute(f"SELECT run FROM runs WHERE {part.within('run')} ORDER BY run")
+            assert [run for (run,) in rows.fetchall()] == own
+    assert whole.in_range() is None
 
 
 @pytest.mark.parametrize("cuts", [0, 1, 3, 99])
