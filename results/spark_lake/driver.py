@@ -88,6 +88,7 @@ class SparkLake:
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
+        self._begin = Files.of(self._found())  # the results as they were in the beginning
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
@@ -127,7 +128,7 @@ class SparkLake:
 
     def _kinds(self) -> list[RunsOfKind]:
         """The first job. Workers on this machine alone are asked what they lack where it fails."""
-        asking = self._asking()
+        asking = self._asking(self._begin)
         try:
             return kinds(self._spark, asking, slots=self._readers())
         except Exception as error:
@@ -151,7 +152,7 @@ class SparkLake:
         """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         tasks = away_ns = left = above = 0
-        told = self._tell(settled=True)
+        told = self._tell(self._asking(self._begin)._replace(settled=True))
         known = self.makeable - told.account.left
         self._add(told.account.rowless, told.account.rowless_total)
         if not told.account.left:
@@ -242,7 +243,7 @@ class SparkLake:
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
         """An engine that answers questions, and what is still to be said of `checked`."""
-        engine, account = self._told or self._tell()
+        engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         told = msgspec.structs.replace(
             checked,
@@ -253,8 +254,7 @@ class SparkLake:
         )
         return told, engine
 
-    def _tell(self, *, settled: bool = False) -> Told:
-        asking = self._asking()._replace(settled=settled)
+    def _tell(self, asking: Asking) -> Told:
         with self._reading():
             return tell(self._spark, asking, slots=self._readers())
 
@@ -262,10 +262,11 @@ class SparkLake:
         """A table of the report (`results.schema`) as a DataFrame."""
         return rows_of(self._spark, self._asking(), name, slots=self._readers())
 
-    def _asking(self) -> Asking:
+    def _asking(self, results: Files | None = None) -> Asking:
+        """The results are those of now, unless they are given."""
         return Asking(
             lake=Files.of(self._snapshot),
-            results=Files.of(self._found()),
+            results=results or Files.of(self._found()),
             options=given_options(self._lake.place),
             budgets=self._budgets,
             wants=self._wants,
