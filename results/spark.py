@@ -40,6 +40,7 @@ from harness.java import check_java as check_java_for
 from results.spark_address import check_reachable
 from results.spark_classes import FRUGAL
 from results.spark_classes import options as class_options
+from results.spark_daemon import settings as daemon_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,6 +176,7 @@ def _settings(master: str) -> dict[str, str]:
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
         }
+        settings |= daemon_settings()
     return settings
 
 

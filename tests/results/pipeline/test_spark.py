@@ -80,6 +80,46 @@ def test_local(store, expected):
     assert_same(found, expected)
 
 
+@spark_test
+def test_workers_of_this_machine_import_together_what_all_need():
+    """Their parent has it before they are there."""
+
+    def tell(batches):
+        import sys
+
+        before = "duckdb" in sys.modules
+
+        import os
+        from pathlib import Path
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+        said = [before and "results.spark_daemon" in parent]
+        yield pa.RecordBatch.from_pydict({"said": said})
+
+    frame = spark.get_spark("local[2]").range(0, 4, 1, 2)
+    assert frame.mapInArrow(tell, "`said` BOOLEAN").toArrow()["said"].to_pylist() == [True, True]
+
+
+def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
+    """Nobody finds us there by luck: not from this folder, nor by this process's paths."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    bare = str(bare_python(tmp_path / "bare"))
+    module = "spark.python.daemon.module"
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert spark._settings("local[2,3]")[module] == "results.spark_daemon"
+    assert module not in spark._settings("spark://there:7077")
+    monkeypatch.setenv("PYSPARK_PYTHON", bare)
+    assert module not in spark._settings("local[2,3]")
+    monkeypatch.setattr(sys, "executable", bare)
+    assert module not in spark._settings("local[2,3]")
+
+
 @pytest.fixture
 def daemons(tmp_path):
     """Starts Spark's own programs from the pip package, and ends them."""
@@ -242,7 +282,7 @@ def test_nothing_is_used_that_connect_lacks():
     assert found == []
 
 
-def test_only_one_module_imports_pyspark():
+def test_only_sessions_and_the_parent_of_workers_import_pyspark():
     pattern = re.compile(r"^\s*(import|from)\s+pyspark\b", re.MULTILINE)
     for_types = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
     found = {
@@ -250,7 +290,7 @@ def test_only_one_module_imports_pyspark():
         for path in [*ROOT.glob("results/**/*.py"), *ROOT.glob("harness/**/*.py")]
         if pattern.search(for_types.sub("", path.read_text()))
     }
-    assert found == {"results/spark.py"}
+    assert found == {"results/spark.py", "results/spark_daemon.py"}
 
 
 SENT = """
