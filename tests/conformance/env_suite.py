@@ -46,7 +46,7 @@ from tests.waiting import LIMIT_S, until
 PORT = 7000
 UNUSED_PORT = 7001
 PAGES_PORT = 8000
-TURNS, TURNS_MAX = 5000, 40_000  # at 2 to 20 µs each
+TURNS, TURNS_MAX = 5000, 160_000  # at 2 to 20 µs each
 ONE, OTHER = map(client_end, range(2))
 SILENCE_S = 0.5  # long enough to believe that nothing will come
 LEASE_S = 60.0
@@ -837,9 +837,10 @@ async def check_slow_processor(session: Session) -> None:
     async def took_ns() -> int:
         return int(await tell(session.env, "a", {"do": "turns", "count": count}))
 
-    # In real worlds the first hundredth of a s is for free, which is long for a fast processor.
-    while (usual_ns := min([await took_ns() for _ in range(5)])) < 60_000_000:
-        if count == TURNS_MAX:
+    # In real worlds the first hundredth of a s is for free. That has to be little also where others
+    # have the machine meanwhile, and half of the time taken here is theirs.
+    while (usual_ns := min([await took_ns() for _ in range(5)])) < 200_000_000:
+        if count == TURNS_MAX or usual_ns == 0:  # in a simulation turns may take no time
             break
         count *= 2
 
