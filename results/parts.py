@@ -166,7 +166,7 @@ FIRST_OF_EACH: Final = """
     WHERE run IN (SELECT min(run) FROM part_judged GROUP BY part, population)
 """
 NUMBERS: Final = """
-    SELECT DISTINCT p.part, p.population AS own, j.population
+    SELECT p.part, p.population AS own, j.population
     FROM part_judged p JOIN judged j ON j.run = p.run
 """
 NUMBERED: Final = """

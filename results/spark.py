@@ -126,7 +126,11 @@ def cores_here() -> int:
     Its workers run this very interpreter, and have what we have.
     """
     local = _LOCAL.fullmatch(_started_at.get("url", ""))
-    return _cores(local) if local and os.environ.get("PYSPARK_PYTHON") == sys.executable else 0
+    return _cores(local) if local and _own_python() else 0
+
+
+def _own_python() -> bool:
+    return os.environ.get("PYSPARK_PYTHON") == sys.executable
 
 
 def java_without_classes() -> str:
@@ -176,7 +180,8 @@ def _settings(master: str) -> dict[str, str]:
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
         }
-        settings |= daemon_settings()
+        if _own_python():
+            settings |= daemon_settings()
     return settings
 
 

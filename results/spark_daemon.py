@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import subprocess
 import sys
 from typing import Final
@@ -23,12 +22,10 @@ needs one that is missing says so."""
 
 
 def settings() -> dict[str, str]:
-    """Of a session of this machine; none where its workers' Python does not find this module.
+    """Of a session of this machine whose workers run this Python.
 
-    It finds it if it is this one, and needs no path that only this process knows.
+    None where that does not find this module without a path that only this process knows.
     """
-    if os.environ.get("PYSPARK_PYTHON") != sys.executable:
-        return {}
     look = f"import importlib.util as u; raise SystemExit(u.find_spec({NAME!r}) is None)"
     found = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
     return {} if found.returncode else {"spark.python.daemon.module": NAME}

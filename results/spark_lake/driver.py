@@ -88,7 +88,7 @@ class SparkLake:
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
         self._results = results
-        self._begin = Files.of(self._found())  # the results as they were in the beginning
+        self._begin: Files | None = Files.of(self._found())  # results, for the first two jobs
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
@@ -153,6 +153,7 @@ class SparkLake:
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         tasks = away_ns = left = above = 0
         told = self._tell(self._asking(self._begin)._replace(settled=True))
+        self._begin = None
         known = self.makeable - told.account.left
         self._add(told.account.rowless, told.account.rowless_total)
         if not told.account.left:

@@ -5,14 +5,13 @@ import itertools
 import shutil
 from types import SimpleNamespace
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from results.aggregate import aggregate
-from results.engines import Extent
+from results.engines import DuckEngine, Extent
 from results.lake.files import FileRef
 from results.lake.judged import ResultLake
 from results.manifest import Registry
@@ -89,10 +88,10 @@ def test_a_range_has_the_same_runs_in_sql_and_in_arrow(judged, runs):
         found = part.dataset("runs").to_table(["run"], filter=part.in_range())
         own = [run for run in runs if first <= run and (end is None or run < end)]
         assert sorted(found["run"].to_pylist()) == own
-        with contextlib.closing(duckdb.connect()) as sql:
-            sql.register("runs", whole.dataset("runs").to_table(["run"]))
-            rows = sql.execute(f"SELECT run FROM runs WHERE {part.within('run')} ORDER BY run")
-            assert [run for (run,) in rows.fetchall()] == own
+        with contextlib.closing(DuckEngine()) as engine:
+            engine.take("runs", whole.dataset("runs").to_table(["run"]))
+            rows = engine.sql(f"SELECT run FROM runs WHERE {part.within('run')} ORDER BY run")
+            assert rows["run"].to_pylist() == own
     assert whole.in_range() is None
 
 
