@@ -13,6 +13,7 @@ key, verdicts and findings are not among them: a run may be moved, labelled or j
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -161,6 +162,7 @@ def gathered(made: Sequence[Made]) -> dict[str, tuple[Any, list[pa.Array]]]:
     pieces: dict[tuple[str, str], list[Any]] = {
         (table, field.name): [None] * len(made) for table in TABLES for field in _fields(table)
     }
+    textual = _text_columns()
     texts, base = [], 0
     for number, each in enumerate(made):
         columns = each.batch.columns
@@ -172,8 +174,7 @@ def gathered(made: Sequence[Made]) -> dict[str, tuple[Any, list[pa.Array]]]:
         at = code_at = 0
         for table, name in each.layout.columns:
             n = each.layout.rows[table]
-            kind = schema(table).field(name).type
-            if pa.types.is_string(kind):
+            if (table, name) in textual:
                 piece = codes[code_at : code_at + n]
                 code_at += n
             elif (other := others.get(f"{table}.{name}")) is not None:
@@ -209,8 +210,13 @@ def _joined(pieces: list[Any], rows: list[int], kind: pa.DataType, texts: pa.Arr
             ]
         )
         return texts.take(pa.array(codes, mask=codes < 0))
-    if all(isinstance(piece, np.ndarray) or not n for piece, n in zip(pieces, rows, strict=True)):
-        return pa.array(np.concatenate([piece for piece in pieces if piece is not None])).cast(kind)
+    if all(piece is None or isinstance(piece, np.ndarray) for piece in pieces):
+        found = [
+            np.zeros(n, np.int64) if piece is None else piece
+            for piece, n in zip(pieces, rows, strict=True)
+        ]
+        lacking = np.repeat([piece is None for piece in pieces], rows)
+        return pa.array(np.concatenate(found), mask=lacking if lacking.any() else None).cast(kind)
     return pa.concat_arrays(
         [
             pa.nulls(n, kind)
@@ -225,6 +231,18 @@ def _joined(pieces: list[Any], rows: list[int], kind: pa.DataType, texts: pa.Arr
 
 def _fields(table: str) -> list[pa.Field]:
     return [*schema(table)][len(PARTITION) + 1 :]
+
+
+@functools.cache
+def _text_columns() -> frozenset[tuple[str, str]]:
+    import pyarrow as pa
+
+    return frozenset(
+        (table, field.name)
+        for table in TABLES
+        for field in _fields(table)
+        if pa.types.is_string(field.type)
+    )
 
 
 def _listed(column: pa.Array) -> pa.Array:
