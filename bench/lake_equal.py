@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import io
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 from harness.checking import CHECK_TIME_LIMIT_S
 from results.budgets import Budget
 from results.engines import DuckEngine
-from results.lake.folders import FOLDERS
+from results.lake.folders import ARCHIVE, FOLDERS
 from results.lake.lake import Lake
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.pipeline import check
@@ -110,14 +112,19 @@ def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
 
     place = opened(uri, options).place
     found: collections.Counter[str] = collections.Counter()
+    kept: dict[str, bytes] = {}
     for info in place.files.get_file_info(fs.FileSelector(FOLDERS, recursive=True)):
         if info.type == fs.FileType.File:
-            name = KEY.sub("", info.path)
-            content = b""
-            if any(part in name for part in IN_FOLDERS):
-                with place.files.open_input_stream(info.path) as source:
-                    content = source.read()
-            found[f"{name} {content!r}"] += 1
+            with place.files.open_input_stream(info.path) as source:
+                kept[info.path] = source.read()
+            if info.base_name == ARCHIVE:
+                with zipfile.ZipFile(io.BytesIO(kept.pop(info.path))) as archive:
+                    folder = info.path.rpartition("/")[0]
+                    kept |= {f"{folder}/{name}": archive.read(name) for name in archive.namelist()}
+    for path, content in kept.items():
+        name = KEY.sub("", path)
+        said = content if any(part in name for part in IN_FOLDERS) else b""
+        found[f"{name} {said!r}"] += 1
     return {FOLDERS: found}
 
 

@@ -63,7 +63,7 @@ def soak_words(seeds: int, time_limit_s: float) -> list[str]:
     return [
         *("harness", "soak", "--seeds", f"1..{seeds}", "--name", "n", "--label", "v1"),
         *("--workload", "ddl", "--nemesis", "any", "--draw", "3", "--bug", BUG),
-        *("--time-limit", f"{time_limit_s:g}", "--artefacts", "100", "--json"),
+        *("--time-limit", f"{time_limit_s:g}", "--artefacts", str(seeds), "--json"),
     ]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -83,13 +83,13 @@ class _Group:
 def ingest(
     store: Path,
     lake: Sink,
-    write: Callable[[str, bytes], None],
+    write: Callable[[str, Mapping[str, bytes]], None],
     *,
     unfinished: bool = False,
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append what `lake` does not have; `write` puts files of runs that are not valid beside it.
+    """Append what `lake` does not have; `write` keeps folders of runs that are not valid.
 
     Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
     for. Raises `UsageError` where there is no store, and what the lake raises.
@@ -107,7 +107,7 @@ def ingest(
 def ingest_folders(
     folders: Iterator[tuple[str, str, Path]],
     lake: Sink,
-    write: Callable[[str, bytes], None],
+    write: Callable[[str, Mapping[str, bytes]], None],
     *,
     problems: Problems,
     unfinished: bool = False,
@@ -133,14 +133,14 @@ def ingest_folders(
                 if source is None:
                     found.known += 1
                     continue
-                files = {} if _holds(about) else files_of(source.key, folder)
+                files = {} if _holds(about) else files_of(folder)
             except (HarnessError, OSError) as error:
                 problems.add(Problem(f"{name}/{run}", "history", str(error)))
                 continue
             if not _holds(about):
-                source = msgspec.structs.replace(source, folder=folder_of(source.key))
-            for path, content in files.items():
-                write(path, content)
+                kept = folder_of(source.key)
+                source = msgspec.structs.replace(source, folder=kept)
+                write(kept, files)
             known.add(source.key)  # a store may hold it twice
             work.add(source)
         work.finish()

@@ -28,7 +28,7 @@ from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder
 from harness.store.folder import check_name
 from results.lake.files import BATCH, KEY, MAIN
-from results.lake.folders import BYTES_MAX, FOLDERS, folder_of
+from results.lake.folders import ARCHIVE, BYTES_MAX, FOLDERS, folder_of, unpack
 from results.lake.judged import RUN_BATCH, ResultLake
 from results.lake.lake import Lake
 from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
@@ -227,6 +227,8 @@ class LakeLibrary(Library):
             if not (to / path).exists():
                 (to / path).parent.mkdir(parents=True, exist_ok=True)
                 self._copy(row, path, to / path)
+            if path == ARCHIVE:
+                unpack(to)
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
         """The files below a prefix whose names can stand in an address."""
