@@ -37,7 +37,7 @@ LOOSE: Final = frozenset({"report.html", "trace.json"})
 FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
 _TORN: Final = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
     FileExistsError, NotADirectoryError,  # a file in the way of a folder
 )  # fmt: skip
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log", MADE})
@@ -99,7 +99,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
 def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The same with what no address leads to in one archive, whose bytes follow from theirs."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
             if name not in LOOSE:
                 archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 1)
