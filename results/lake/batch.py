@@ -17,8 +17,8 @@ from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.lake.attempted import outcome_of
 from results.lake.event_values import Answers, event_values
+from results.lake.heads import heads_of, with_head
 from results.lake.noted import Noted, noted_of, situations
-from results.lake.schema import schema
 from results.lake.source import Source
 from results.lake.typed import ANSWERS, ASKS
 from results.operations import TYPES, is_no, turns, type_codes
@@ -28,38 +28,13 @@ if TYPE_CHECKING:
 
     from results.intervals import Flags, Ints
 
-__all__ = ["Batch", "heads_of", "with_head"]
+__all__ = ["Batch"]
 
 _SEALED: Final = (
     *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),
 )
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
-
-
-def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
-    """What every row of these runs begins with: the partition and the run."""
-    import pyarrow as pa
-
-    columns = zip(
-        *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
-        strict=True,
-    )
-    return tuple(
-        pa.array(values, field.type) for values, field in zip(columns, schema("runs"), strict=False)
-    )
-
-
-def with_head(
-    name: str, heads: Sequence[pa.Array], run: Ints, arrays: Sequence[pa.Array]
-) -> pa.Table:
-    """The columns of a table with those of `heads` before them; `run` says whose each row is."""
-    import pyarrow as pa
-
-    rows = pa.array(run)
-    return pa.Table.from_arrays(
-        [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
-    )
 
 
 class Batch:

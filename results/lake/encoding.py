@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from results.lake.files import BATCH, statistics
+from results.lake.files import BATCH, coded_schema, statistics
 from results.lake.layout import parquet_options
 
 if TYPE_CHECKING:
@@ -35,16 +35,20 @@ class Encoded(NamedTuple):
 class Encoder:
     """Writes rows into a file, row group by row group."""
 
-    def __init__(self, sink: Any, schema: pa.Schema) -> None:
-        """`schema` is that of the stored rows, with their batch."""
+    def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
+        """`schema` is that of the stored rows, with their batch.
+
+        Rows that are `coded` come as `results.lake.files.coded_schema` of it; no reader sees that.
+        """
         import pyarrow.parquet as pq
 
         self._schema = schema
         self._footers: list[Any] = []
         self._writer = pq.ParquetWriter(
             sink,
-            schema,
+            coded_schema(schema) if coded else schema,
             metadata_collector=self._footers,
+            store_schema=not coded,  # else readers of Arrow would get dictionaries
             **parquet_options(schema),
         )
 

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["BATCH", "KEY", "MAIN", "PARTITION", "FileRef", "Partition", "statistics"]
+__all__ = [
+    "BATCH",
+    "KEY",
+    "MAIN",
+    "PARTITION",
+    "FileRef",
+    "Partition",
+    "coded_schema",
+    "statistics",
+]
 
 MAIN: Final = "runs"
 KEY: Final = "run"
@@ -96,6 +105,24 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
     }
+
+
+def coded_schema(schema: pa.Schema) -> pa.Schema:
+    """The same with the texts that all rows of a run have alike, such as its key, as dictionaries.
+
+    In a file they are dictionaries anyway: rows need not have each text written out before.
+    """
+    import pyarrow as pa
+
+    code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
+    return pa.schema(
+        [
+            pa.field(each.name, code)
+            if each.name in alike and pa.types.is_string(each.type)
+            else each
+            for each in schema
+        ]
+    )
 
 
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:

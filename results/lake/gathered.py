@@ -2,8 +2,8 @@
 
 Rows in memory are ten to thirty times as large as in a file. So runs that wait for an append are
 encoded as they come, a row group at a time, and what is held is what will be uploaded: an append
-of files of 64 MB takes little more memory than these. No run spans two row groups unless it is
-larger than one.
+of files of 64 MB takes little more memory than these. No run spans two row groups, unless runs that
+come at once have more rows than one.
 
 The files carry the batch of the append, which is therefore drawn here. Where an append has to begin
 again under another one (another writer had some of the runs first), they are decoded once.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from harness.errors import InternalError
 from results.lake.encoding import GROUP_ROWS, Encoded, Encoder
-from results.lake.files import Partition
+from results.lake.files import Partition, coded_schema
 from results.lake.writing import accept, new_id, stored, stored_schema
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class _File:
     def add(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
+        if self._waiting and self._rows + rows.num_rows > GROUP_ROWS:
+            self._encode()
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
@@ -58,8 +60,8 @@ class _File:
         import pyarrow as pa
 
         if self._encoder is None:
-            self._encoder = Encoder(self._sink, self._schema)
-        self._encoder.write(pa.concat_tables(self._waiting))
+            self._encoder = Encoder(self._sink, self._schema, coded=True)
+        self._encoder.write(pa.concat_tables(self._waiting).unify_dictionaries())
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     @property
@@ -89,7 +91,7 @@ class Gathered:
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`schemas` are those of a lake's tables."""
-        self.schemas = schemas
+        self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
         self._batch = new_id()
         self._appended = False
         self.partitions: dict[str, Partition] = {}
@@ -99,7 +101,7 @@ class Gathered:
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
         """Take whole runs behind those that it has; raises as `results.lake.writing.accept`."""
-        tables, partitions = accept(rows, self.schemas)
+        tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are gathered twice, or after they were appended")
         if len({*self.partitions.values(), *partitions.values()}) > 1:

@@ -34,7 +34,7 @@ __all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20
-RUNS_AT_ONCE: Final = 128
+RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 17
 BYTES_AT_ONCE: Final = 32 << 20
 UNFINISHED: Final = "unfinished"
@@ -70,14 +70,14 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = self.bytes = 0  # of the sources
+        self.lines = self.bytes = self.waiting_bytes = 0  # of the sources
         self.gathered = Gathered(schemas())
         self.gathered_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         """About how much memory waits here."""
-        return self.gathered_bytes + self.bytes
+        return self.gathered_bytes + self.waiting_bytes
 
 
 def ingest(
@@ -172,6 +172,17 @@ def _no_cycles() -> Iterator[None]:
             gc.enable()
 
 
+def _alone(source: Source) -> dict[str, pa.Table]:
+    """The rows of one run: of its history, where those made before cannot be read."""
+    try:
+        return tables_of([source], coded=True)
+    except HistoryError:
+        if source.made is None:
+            raise
+        again = read_source(source.made.folder, source.about)
+        return tables_of([msgspec.structs.replace(again, folder=source.folder)])
+
+
 def _partition(about: About) -> Partition:
     return about.case.target, about.label, about.day
 
@@ -202,6 +213,7 @@ class _Work:
         group.sources.append(source)
         group.lines += source.lines
         group.bytes += source.size_bytes
+        group.waiting_bytes += source.held_bytes
         if (
             len(group.sources) >= RUNS_AT_ONCE
             or group.lines >= LINES_AT_ONCE
@@ -220,7 +232,8 @@ class _Work:
 
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
-        sources, group.sources, group.lines, group.bytes = group.sources, [], 0, 0
+        sources, group.sources = group.sources, []
+        group.lines = group.bytes = group.waiting_bytes = 0
         # Those whose rows were made before, and the others, still in their order.
         alike = itertools.groupby(sources, key=lambda source: source.made is not None)
         for tables in [each for _, some in alike for each in self._tables([*some])]:
@@ -232,13 +245,13 @@ class _Work:
 
     def _tables(self, sources: list[Source]) -> list[dict[str, pa.Table]]:
         try:
-            return [tables_of(sources)]
+            return [tables_of(sources, coded=True)]
         except HarnessError:
             found = []
             for source in sources:
                 try:
-                    found.append(tables_of([source]))
-                except HistoryError as error:
+                    found.append(_alone(source))
+                except HarnessError as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
             return found

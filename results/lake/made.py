@@ -14,6 +14,7 @@ key, verdicts and findings are not among them: a run may be moved, labelled or j
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from harness.errors import HistoryError
 from results.lake.schema import PARTITION, SCHEMA_VERSION, schema
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ RAW_BYTES_MAX: Final = 16 << 20
 _HEADER: Final = struct.Struct("<8sIIIII64s")
 _MAGIC: Final = b"HRNSROWS"
 _TAIL_BYTES: Final = 4096
+_NUMBERS: Final = 0  # columns of the batch
+_CODES: Final = 1
+_TEXTS: Final = 2
 _SKIP: Final = len(_MAGIC) + 4  # behind the checksum, which is of all the rest
 
 
@@ -58,14 +63,15 @@ class Counted(msgspec.Struct, frozen=True):
 class _Layout(msgspec.Struct):
     counted: Counted
     rows: dict[str, int]  # of each table
-    columns: list[tuple[str, str]]  # table and name of those that are not all null
+    # A list of table and name of those that are not all null; `_plan` decodes each list once.
+    columns: msgspec.Raw
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The rows of one run as they were read."""
+    """The rows of one run as they lie in its folder, and how many bytes they are unpacked."""
 
-    layout: _Layout
-    batch: Any  # a pyarrow.RecordBatch
+    folder: Path
+    packed: memoryview
     size_bytes: int
 
 
@@ -105,7 +111,11 @@ def encoded(
                 numbers.append(column.to_numpy().astype(np.int64))
             else:
                 others[f"{table}.{field.name}"] = _listed(column)
-    layout = _Layout(counted, {table: tables[table].num_rows for table in TABLES}, columns)
+    layout = _Layout(
+        counted,
+        {table: tables[table].num_rows for table in TABLES},
+        msgspec.Raw(msgspec.json.encode(columns)),
+    )
     first = [
         _listed(pa.array(np.concatenate(numbers))),
         _listed(pa.array(np.concatenate(codes))),
@@ -131,8 +141,6 @@ def encoded(
 
 def read_made(folder: Path, digest: str) -> Made | None:
     """The rows of a run's folder; `None` where there are none that belong to this history."""
-    import pyarrow as pa
-
     try:
         content = (folder / MADE).read_bytes()
         if len(content) < _HEADER.size:
@@ -144,56 +152,122 @@ def read_made(folder: Path, digest: str) -> Made | None:
             return None
         if _tail(folder / "history.parquet") != tail:
             return None
-        raw = pa.Codec("zstd").decompress(memoryview(content)[_HEADER.size :], size)
-        with pa.ipc.open_stream(raw) as stream:
-            batch = stream.read_next_batch()
-        layout = msgspec.json.decode(batch.schema.metadata[b"layout"], type=_Layout)
-    except (OSError, ValueError, KeyError, pa.ArrowException, msgspec.MsgspecError):
+    except OSError:
         return None
-    return Made(layout, batch, size)
+    return Made(folder, memoryview(content)[_HEADER.size :], size)
 
 
-def gathered(made: Sequence[Made]) -> dict[str, tuple[Any, list[pa.Array]]]:
-    """Of each table: of which run every row is, and its columns behind the head."""
+def _unpacked(made: Sequence[Made]) -> list[tuple[_Layout, pa.RecordBatch]]:
+    """Layout and batch of each, in their order."""
+    import pyarrow as pa
+
+    # Frames behind each other are unpacked at once: to begin costs nearly as much as to unpack.
+    sizes = [each.size_bytes for each in made]
+    raw = pa.Codec("zstd").decompress(b"".join(each.packed for each in made), sum(sizes))
+    found = []
+    for end, size in zip(itertools.accumulate(sizes), sizes, strict=True):
+        with pa.ipc.open_stream(raw.slice(end - size, size)) as stream:
+            batch = stream.read_next_batch()
+        metadata = batch.schema.metadata or {}
+        found.append((msgspec.json.decode(metadata[b"layout"], type=_Layout), batch))
+    return found
+
+
+def gathered(
+    made: Sequence[Made],
+) -> tuple[dict[str, tuple[Any, list[pa.Array]]], list[Counted]]:
+    """Of each table: of which run every row is, and its columns behind the head.
+
+    And what `runs` says of each run. Raises `HistoryError` where one of them is not as it was made.
+    """
+    import pyarrow as pa
+
+    try:
+        return _gathered(made)
+    except MemoryError:
+        raise
+    except (
+        *(OSError, ValueError, LookupError, StopIteration),
+        *(pa.ArrowException, msgspec.MsgspecError),
+    ) as error:
+        raise HistoryError(
+            f"{MADE} cannot be read, though its checksum is right: {error}"
+        ) from error
+
+
+def _gathered(
+    made: Sequence[Made],
+) -> tuple[dict[str, tuple[Any, list[pa.Array]]], list[Counted]]:
     import numpy as np
     import pyarrow as pa
 
-    rows = {table: [each.layout.rows[table] for each in made] for table in TABLES}
-    pieces: dict[tuple[str, str], list[Any]] = {
-        (table, field.name): [None] * len(made) for table in TABLES for field in _fields(table)
-    }
-    textual = _text_columns()
-    texts, base = [], 0
-    for number, each in enumerate(made):
-        columns = each.batch.columns
-        numbers, codes = (columns[place].flatten().to_numpy() for place in (0, 1))
-        texts.append(columns[2].flatten())
-        codes = np.where(codes < 0, -1, codes + base)
-        base += len(texts[-1])
-        others = dict(zip(each.batch.schema.names[3:], columns[3:], strict=True))
-        at = code_at = 0
-        for table, name in each.layout.columns:
-            n = each.layout.rows[table]
-            if (table, name) in textual:
+    unpacked = _unpacked(made)
+    rows = {table: [layout.rows[table] for layout, _ in unpacked] for table in TABLES}
+    own_texts = [batch.column(_TEXTS).values for _, batch in unpacked]
+    own_codes = [batch.column(_CODES).values.to_numpy() for _, batch in unpacked]
+    n_texts, n_codes = ([len(each) for each in some] for some in (own_texts, own_codes))
+    codes = np.concatenate(own_codes)
+    if (codes >= np.repeat(n_texts, n_codes)).any():
+        raise ValueError("a text that it does not have")
+    bases = np.repeat(np.cumsum([0, *n_texts[:-1]], dtype=np.int32), n_codes)
+    codes = np.where(codes < 0, np.int32(-1), codes + bases)
+    places = _places()
+    pieces: list[list[Any]] = [[None] * len(made) for _ in places]
+    end = 0
+    for number, (layout, batch) in enumerate(unpacked):
+        columns = batch.columns
+        numbers = columns[_NUMBERS].values.to_numpy()
+        at, code_at = 0, end
+        end += n_codes[number]
+        for place, table, kept in _plan(bytes(layout.columns), (*batch.schema.names,)):
+            n = layout.rows[table]
+            if kept == _CODES:
                 piece = codes[code_at : code_at + n]
                 code_at += n
-            elif (other := others.get(f"{table}.{name}")) is not None:
-                piece = other.flatten()
-            else:
+            elif kept == _NUMBERS:
                 piece = numbers[at : at + n]
                 at += n
-            pieces[table, name][number] = piece
-    dictionary = pa.concat_arrays(texts)
+            else:
+                piece = columns[kept].values
+                if len(piece) != n:
+                    raise ValueError(f"{len(piece)} values in {n} rows of {table}")
+            pieces[place][number] = piece
+        if (at, code_at) != (len(numbers), end):
+            raise ValueError("other rows than it says")
+    texts = pa.concat_arrays(own_texts)
     return {
         table: (
             np.repeat(np.arange(len(made)), rows[table]),
             [
-                _joined(pieces[table, field.name], rows[table], field.type, dictionary)
+                _joined(pieces[places[table, field.name][0]], rows[table], field.type, texts)
                 for field in _fields(table)
             ],
         )
         for table in TABLES
+    }, [layout.counted for layout, _ in unpacked]
+
+
+@functools.cache
+def _places() -> dict[tuple[str, str], tuple[int, bool]]:
+    """Which column of all tables this is, in their order, and whether it is text."""
+    import pyarrow as pa
+
+    fields = [(table, field) for table in TABLES for field in _fields(table)]
+    return {
+        (table, field.name): (place, pa.types.is_string(field.type))
+        for place, (table, field) in enumerate(fields)
     }
+
+
+@functools.lru_cache(maxsize=1_000)  # runs differ little in which columns they have
+def _plan(columns: bytes, names: tuple[str, ...]) -> list[tuple[int, str, int]]:
+    """Of each of a run's columns its place, its table, and which column of the batch has it."""
+    places = _places()
+    return [
+        (place, table, _CODES if text else names.index(own) if own in names else _NUMBERS)
+        for table, name in msgspec.json.decode(columns, type=list[tuple[str, str]])
+        for (place, text), own in [(places[table, name], f"{table}.{name}")]
+    ]
 
 
 def _joined(pieces: list[Any], rows: list[int], kind: pa.DataType, texts: pa.Array) -> pa.Array:
@@ -202,26 +276,21 @@ def _joined(pieces: list[Any], rows: list[int], kind: pa.DataType, texts: pa.Arr
 
     if all(piece is None for piece in pieces):
         return pa.nulls(sum(rows), kind)
-    if pa.types.is_string(kind):
-        codes = np.concatenate(
-            [
-                np.full(n, -1, np.int32) if piece is None else piece
-                for piece, n in zip(pieces, rows, strict=True)
-            ]
-        )
-        return texts.take(pa.array(codes, mask=codes < 0))
     if all(piece is None or isinstance(piece, np.ndarray) for piece in pieces):
-        found = [
-            np.zeros(n, np.int64) if piece is None else piece
-            for piece, n in zip(pieces, rows, strict=True)
-        ]
-        lacking = np.repeat([piece is None for piece in pieces], rows)
-        return pa.array(np.concatenate(found), mask=lacking if lacking.any() else None).cast(kind)
+        text = pa.types.is_string(kind)
+        lacking = np.full(max(rows), -1, np.int32) if text else np.zeros(max(rows), np.int64)
+        found = np.concatenate(
+            [lacking[:n] if piece is None else piece for piece, n in zip(pieces, rows, strict=True)]
+        )
+        if text:
+            return texts.take(pa.array(found, mask=found < 0))
+        mask = np.repeat([piece is None for piece in pieces], rows)
+        return pa.array(found, kind, mask=mask if mask.any() else None)
     return pa.concat_arrays(
         [
             pa.nulls(n, kind)
             if piece is None
-            else pa.array(piece).cast(kind)
+            else pa.array(piece, kind)
             if isinstance(piece, np.ndarray)
             else piece
             for piece, n in zip(pieces, rows, strict=True)
@@ -231,18 +300,6 @@ def _joined(pieces: list[Any], rows: list[int], kind: pa.DataType, texts: pa.Arr
 
 def _fields(table: str) -> list[pa.Field]:
     return [*schema(table)][len(PARTITION) + 1 :]
-
-
-@functools.cache
-def _text_columns() -> frozenset[tuple[str, str]]:
-    import pyarrow as pa
-
-    return frozenset(
-        (table, field.name)
-        for table in TABLES
-        for field in _fields(table)
-        if pa.types.is_string(field.type)
-    )
 
 
 def _listed(column: pa.Array) -> pa.Array:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HistoryError
 from harness.ops import History
-from results.lake.batch import Batch, heads_of, with_head
+from results.lake.batch import Batch
+from results.lake.heads import heads_of, with_head
 from results.lake.made import Counted, gathered
 from results.lake.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
 from results.lake.schema import PARTITION, schema
@@ -38,13 +39,15 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
     return tables_of([source_of(run, about)])
 
 
-def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """The rows of some runs, in their order; raises `HistoryError` if one of them is none."""
+def tables_of(sources: Sequence[Source], *, coded: bool = False) -> dict[str, pa.Table]:
+    """The rows of some runs, in their order; raises `HistoryError` if one of them is none.
+
+    `coded`: tables whose rows were made before have `results.lake.files.coded_schema`.
+    """
     heads = heads_of(sources)
     if all(source.made is not None for source in sources):
-        made = [source.made for source in sources if source.made is not None]
-        counts = [each.layout.counted for each in made]
-        rows = {name: with_head(name, heads, *columns) for name, columns in gathered(made).items()}
+        columns, counts = gathered([source.made for source in sources if source.made is not None])
+        rows = {name: with_head(name, heads, *columns[name], coded=coded) for name in columns}
     else:
         rows, counts = history_rows(sources)
     return {

@@ -66,14 +66,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """Of its history."""
-        return len(self.table) if self.made is None else self.made.layout.counted.lines
+        """Of its history; 0 where rows were made, whose bytes say how many there are."""
+        return 0 if self.table is None else len(self.table)
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """About what it takes once its rows are made of it."""
+        return self.held_bytes if self.made is None else self.made.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes in memory until then."""
         if self.made is not None:
-            return self.made.size_bytes
+            return len(self.made.packed)
         return int(self.table.get_total_buffer_size())
 
     @property

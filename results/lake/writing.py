@@ -90,11 +90,11 @@ def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    missing = [name for name in schema.names if name not in rows.column_names]
-    if missing or len(rows.column_names) > len(schema.names):
-        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
     if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
         return rows
+    missing = sorted({*schema.names} - {*rows.column_names})
+    if missing or len(rows.column_names) > len(schema.names):
+        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
     plain = pa.schema([pa.field(field.name, field.type) for field in schema])
     return rows.select(plain.names).cast(plain)
 
@@ -128,7 +128,11 @@ def stored(rows: pa.Table, batch: str) -> pa.Table:
     """Rows as they are stored: with their batch, by run."""
     import pyarrow as pa
 
-    batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
+    if pa.types.is_dictionary(rows.schema.field(KEY).type):
+        codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+        batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
+    else:
+        batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
     return in_order(rows.append_column(BATCH, batches))
 
 

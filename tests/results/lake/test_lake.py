@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import InfrastructureError, InternalError, UsageError
+from results.lake.files import coded_schema
 from results.lake.gathered import Gathered
 from results.lake.lake import Lake
 from results.lake.trouble import AgainError
@@ -320,6 +321,21 @@ def test_gathered_runs_are_of_one_partition_and_there_once():
     gathered.add(rows(["c"]))
     with pytest.raises(InternalError, match="out of order"):
         gathered.add(rows(["b"]))
+
+
+def test_codes_that_no_row_has_are_in_no_statistics(tmp_path):
+    lake, gathered = lake_at(tmp_path / "lake"), Gathered(SCHEMAS)
+    tables = rows(["a", "b", "c"])
+    coded = tables["operations"].cast(coded_schema(SCHEMAS["operations"]))
+    tables["operations"] = coded.filter(pc.equal(coded["run"], "b"))
+    assert len(tables["operations"]["run"].chunk(0).dictionary) == 3
+    gathered.add(tables)
+
+    lake.append(gathered)
+
+    (file,) = lake.files("operations")
+    assert (file.first_run, file.last_run) == ("b", "b")
+    assert pq.read_schema(file.uri).field("run").type == pa.string()
 
 
 def test_row_groups_are_written_on_the_way_and_hold_whole_runs(tmp_path, monkeypatch):

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from harness.case import Case
 from harness.cli import main
+from harness.errors import HistoryError
 from harness.ops import History, Op, OpType
 from harness.soak.seed import add_extras
 from harness.store import RunFolder, load_run
+from results.lake.folders import writer_to
+from results.lake.ingest import ingest
+from results.lake.lake import Lake
 from results.lake.made import MADE, MADE_VERSION
 from results.lake.rows import history_rows, tables_of
-from results.lake.schema import SCHEMA_VERSION
+from results.lake.schema import SCHEMA_VERSION, schemas
 from results.lake.sealing import LakeRows
 from results.lake.source import About, read_about, read_source, source_of
 from tests.run_folders import keep_run
@@ -83,6 +91,8 @@ def test_many_runs_together_are_as_each_alone(store: Path) -> None:
     for name, table in after.items():
         assert before[name].equals(table), name
         assert before[name].schema.equals(table.schema)
+    for name, table in tables_of(sources[0], coded=True).items():
+        assert table.cast(after[name].schema).equals(after[name]), name
 
 
 @pytest.fixture
@@ -116,6 +126,84 @@ def test_rows_do_not_stand_for_another_history_beside_them(store: Path, one: Pat
     (one / "history.parquet").unlink()
     with pytest.raises(Exception, match="neither"):
         read_source(one, rows=True)
+
+
+def changed(content: bytes, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> bytes:
+    """The frame of a file's rows with another batch in it."""
+    (size,) = struct.unpack_from("<I", content, 20)
+    with pa.ipc.open_stream(pa.Codec("zstd").decompress(content[HEADER:], size)) as stream:
+        batch = change(stream.read_next_batch())
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return framed(content, sink.getvalue())
+
+
+def framed(content: bytes, raw: Any) -> bytes:
+    """The file with these bytes unpacked, and a checksum that is right."""
+    packed = pa.Codec("zstd").compress(raw, asbytes=True)
+    content = content[:20] + struct.pack("<I", len(raw)) + content[24:HEADER] + packed
+    return content[:8] + zlib.crc32(content[12:]).to_bytes(4, "little") + content[12:]
+
+
+def with_layout(batch: pa.RecordBatch, change: Callable[[Any], None]) -> pa.RecordBatch:
+    layout = msgspec.json.decode(batch.schema.metadata[b"layout"])
+    change(layout)
+    return batch.replace_schema_metadata({"layout": msgspec.json.encode(layout)})
+
+
+def more_operations(layout: Any) -> None:
+    layout["rows"]["operations"] += 1
+
+
+FORGED = {
+    "nothing": lambda content: framed(content, b""),
+    "no batch": lambda content: framed(content, b"not Arrow"),
+    "no layout": lambda content: changed(content, lambda batch: batch.replace_schema_metadata({})),
+    "no columns": lambda content: changed(
+        content, lambda batch: with_layout(batch, lambda layout: layout.update(columns=1))
+    ),
+    "an unknown column": lambda content: changed(
+        content,
+        lambda batch: with_layout(batch, lambda layout: layout["columns"].append(["a", "b"])),
+    ),
+    "other rows": lambda content: changed(
+        content, lambda batch: with_layout(batch, more_operations)
+    ),
+    "a text too many": lambda content: changed(
+        content,
+        lambda batch: batch.set_column(2, "texts", pa.array([[]], pa.list_(pa.string()))),
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_of_rows_that_cannot_be_read_the_history_makes_others(
+    store: Path, tmp_path: Path, forged: Callable[[bytes], bytes]
+) -> None:
+    again = Path(shutil.copytree(store, tmp_path / "store", symlinks=True))
+    torn = folders(again)[0] / MADE
+    torn.write_bytes(forged(torn.read_bytes()))
+    source = read_source(torn.parent, rows=True)
+    assert source.made is not None
+    with pytest.raises(HistoryError):
+        tables_of([source])
+    found = {}
+    for name, place in (("sound", store), ("forged", again)):
+        lake = Lake.create_or_open(str(tmp_path / name), schemas=schemas(), version=SCHEMA_VERSION)
+        ingested, problems = ingest(place, lake, writer_to(lake))
+        assert (ingested.appended, problems.total) == (6, 0)
+        snapshot = lake.snapshot()
+        found[name] = {
+            table: snapshot.dataset(table)
+            .to_table()
+            .drop_columns(["batch"])
+            .sort_by(
+                [("run", "ascending"), *(("index", "ascending") for _ in range(table != "runs"))]
+            )
+            for table in ("runs", "operations", "attempts")
+        }
+    assert found["sound"] == found["forged"]
 
 
 def test_the_same_rows_are_made_again(one: Path) -> None:
