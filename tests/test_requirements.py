@@ -73,6 +73,8 @@ def test_doctor_on_no_pyspark(monkeypatch):
     assert SparkAndJava().look()[1].startswith("no PySpark; pip install 'catalog-harness[spark]'")
 
 
+# Where no engine answers, the Docker SDK leaves its socket open (`UnixHTTPConnection.connect`).
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_optional_tools_do_not_fail_doctor(monkeypatch, capsys):
     monkeypatch.setattr(SparkAndJava, "look", lambda _: (False, "nothing here"))
     monkeypatch.setenv("HARNESS_NATIVE", "0")
