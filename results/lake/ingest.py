@@ -251,7 +251,7 @@ class _Work:
             for source in sources:
                 try:
                     found.append(_alone(source))
-                except HarnessError as error:
+                except (HarnessError, OSError) as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
             return found

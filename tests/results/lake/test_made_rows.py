@@ -27,7 +27,7 @@ from results.lake.made import MADE, MADE_VERSION
 from results.lake.rows import history_rows, tables_of
 from results.lake.schema import SCHEMA_VERSION, schemas
 from results.lake.sealing import LakeRows
-from results.lake.source import About, read_about, read_source, source_of
+from results.lake.source import About, Source, read_about, read_source, source_of
 from tests.run_folders import keep_run
 
 HEADER = 92
@@ -204,6 +204,25 @@ def test_of_rows_that_cannot_be_read_the_history_makes_others(
             for table in ("runs", "operations", "attempts")
         }
     assert found["sound"] == found["forged"]
+
+
+def test_a_run_whose_folder_goes_meanwhile_is_named_and_the_others_go_in(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = Path(shutil.copytree(store, tmp_path / "store", symlinks=True))
+    torn = folders(again)[0] / MADE
+    torn.write_bytes(FORGED["nothing"](torn.read_bytes()))
+
+    def read(folder: Path, about: About, *, rows: bool = False) -> Source:
+        if not rows:
+            raise FileNotFoundError(str(folder))
+        return read_source(folder, about, rows=rows)
+
+    monkeypatch.setattr("results.lake.ingest.read_source", read)
+    lake = Lake.create_or_open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    found, problems = ingest(again, lake, writer_to(lake))
+    assert found.appended == 5
+    assert [problem.run for problem in problems.kept] == ["/".join(torn.parent.parts[-2:])]
 
 
 def test_the_same_rows_are_made_again(one: Path) -> None:
