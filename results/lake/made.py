@@ -184,7 +184,7 @@ def gathered(
 
     try:
         return _gathered(made)
-    except MemoryError:
+    except MemoryError:  # of Arrow it is an `ArrowException` as well, and no fault of the rows
         raise
     except (
         *(OSError, ValueError, LookupError, StopIteration),

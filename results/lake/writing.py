@@ -95,8 +95,8 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     missing = sorted({*schema.names} - {*rows.column_names})
     if missing or len(rows.column_names) > len(schema.names):
         raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
-    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
-    return rows.select(plain.names).cast(plain)
+    nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
+    return rows.select(nullable.names).cast(nullable)
 
 
 def by_partition(
