@@ -179,6 +179,7 @@ def _settings(master: str) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(_cores(local)),
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         }
         if _own_python():
             settings |= daemon_settings()

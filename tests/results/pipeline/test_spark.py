@@ -16,6 +16,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.installed import plugin_distributions
 from results import spark
 from results.pipeline import check_store
+from results.spark_daemon import without_archives
 from results.stored import RESULTS
 from tests.programs import run_program
 from tests.results.pipeline.stores import rows_of
@@ -82,17 +83,20 @@ def test_local(store, expected):
 
 @spark_test
 def test_workers_of_this_machine_import_together_what_all_need():
-    """Their parent has it before they are there."""
+    """Their parent has it before they are there, and from folders."""
 
     def tell(batches):
         import sys
 
-        before = "duckdb" in sys.modules
+        before = {"duckdb", "pandas"} <= sys.modules.keys()
 
         import os
         from pathlib import Path
 
         import pyarrow as pa
+        import pyspark
+
+        before = before and Path(pyspark.__file__).is_file()
 
         for _ in batches:
             pass
@@ -102,6 +106,17 @@ def test_workers_of_this_machine_import_together_what_all_need():
 
     frame = spark.get_spark("local[2]").range(0, 4, 1, 2)
     assert frame.mapInArrow(tell, "`said` BOOLEAN").toArrow()["said"].to_pylist() == [True, True]
+
+
+def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch):
+    lib = Path(pytest.importorskip("pyspark").__file__).parent / "python" / "lib"
+    own = [str(lib / name) for name in ("pyspark.zip", "py4j-src.zip")]
+    other = [str(tmp_path / "python" / "lib" / "pyspark.zip"), str(tmp_path / "sent.zip")]
+    path = [*own, *other, *sys.path]
+    assert without_archives(path) == [*other, *sys.path]
+    assert without_archives([*own, str(tmp_path)]) == [*own, str(tmp_path)]  # not installed
+    monkeypatch.setattr("results.spark_daemon.INSTALLED", ("pyspark", "no_such_package"))
+    assert without_archives(path) == path
 
 
 def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
