@@ -142,7 +142,8 @@ class Log:
 
     def fenced(self, name: str) -> bool:
         """Whether commits of this id must not happen, at the state that was read last."""
-        return self._delta.transaction_version(name) is not None
+        with troubles(self.uri):  # it reads the log
+            return self._delta.transaction_version(name) is not None
 
     def commit(
         self,

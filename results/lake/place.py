@@ -37,7 +37,8 @@ REMOTE: Final = ("s3", "gs", "abfs", "abfss")
 S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
-S3_ATTEMPTS_MAX: Final = 5
+S3_ATTEMPTS_MAX: Final = 8
+"""Waits between them double from 25 ms on: 3 s in all."""
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
@@ -113,7 +114,9 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
+            # Not the standard one: it has 100 retries for the life of a process, as Arrow never
+            # tells it of requests that went well, and from then on it asks nothing again.
+            retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
             allow_delayed_open=True,  # one request for a small file, where three would do as well
             **more,
         )

@@ -1,6 +1,7 @@
 """A lake on an S3 server: the same as on disks, also where one request in ten gets a 503."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import pytest
@@ -87,6 +88,23 @@ def test_two_writers_and_a_compaction_at_a_server_that_is_busy(endpoint):
         f"w{index}-{number}{end}" for index in range(2) for number in range(2) for end in ("", "x")
     }
     assert damage(lake) == []
+
+
+def test_a_server_that_was_busy_for_long_is_still_asked_again(endpoint):
+    with flaky_proxy(endpoint, seed=3) as proxy:
+        files = Place(f"s3://{BUCKET}/long", options_for(proxy)).files
+
+        def refused(_):
+            with pytest.raises(OSError, match="503"):
+                files.get_file_info("x")
+
+        refuse_from_now(proxy, 1.0)
+        with ThreadPoolExecutor(32) as pool:
+            list(pool.map(refused, range(32)))
+        assert refused_by(proxy) > 200  # a library's own bound for the life of a process: 100
+        refuse_from_now(proxy, 0.3)
+        for _ in range(50):
+            files.get_file_info("x")
 
 
 def opened(uri, options, **patience):
