@@ -11,14 +11,18 @@ of grace, and at seeded moments one of all these is killed with SIGKILL and star
 then repeats what it had said last and goes on. The server is moto's, behind a proxy that answers
 one request in ten with 503, half of those after it was done (`tests/object_store.py`).
 
+What they leave is judged, then compacted and vacuumed as a whole, at the same server, and judged
+again: whatever compactions and vacuums left that were killed half-way must not harm the next ones.
+
 Exit code 1 if a run that was acknowledged is lost, doubled or not equal to its original row by row,
-or if `check` finds damage.
+if `check` finds damage, or after the last vacuum anything at all.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import subprocess
@@ -27,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ from bench.measure import ROOT, machine
 from harness.case import Case
 from harness.soak import SeedJob, run_seed
 from results.lake.compaction import compact
+from results.lake.files import merge_of
 from results.lake.lake import Lake
 from results.lake.rows import tables_of
 from results.lake.schema import SCHEMA_VERSION, schemas
@@ -47,6 +52,7 @@ from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_
 
 Tables = dict[str, pa.Table]
 APPEND_RUNS = 3
+SMALL_BYTES, TARGET_BYTES = 256 << 10, 1 << 20
 DEADLINE_S = 1800.0
 LABELS = ("nightly", "weekly")
 PAUSES = {"compact": 0.5, "vacuum": 15.0}
@@ -109,6 +115,11 @@ def opened(uri: str) -> Lake:
     return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
 
 
+def existing(uri: str, options: Mapping[str, str]) -> Lake:
+    """The lake that the processes made, by another way."""
+    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+
+
 def write(parsed: argparse.Namespace) -> None:
     """Append from one place of the plan on, and say what was appended."""
     store, lake = originals(parsed.store), opened(parsed.uri)
@@ -124,7 +135,7 @@ def look_after(parsed: argparse.Namespace) -> None:
     while True:
         begin_s = time.monotonic()
         if parsed.role == "compact":
-            compact(lake, small_bytes=256 << 10, target_bytes=1 << 20)
+            compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
         else:
             lake.vacuum(grace_hours=0)
         print("done", flush=True)
@@ -214,6 +225,36 @@ def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
     return found
 
 
+def files_of(lake: Lake) -> int:
+    """How many files the lake has."""
+    return sum(len(lake.files(table)) for table in lake.there())
+
+
+def merges_of(lake: Lake) -> int:
+    """How many merges were committed: the logs know, also of files that are gone by now."""
+    from pyarrow import fs
+
+    count, files = 0, lake.place.files
+    for table in lake.there():
+        for info in files.get_file_info(fs.FileSelector(f"{table}/_delta_log")):
+            if info.extension == "json":
+                with files.open_input_stream(info.path) as stream:
+                    actions = [json.loads(line) for line in stream.read().splitlines()]
+                added = [action["add"]["path"] for action in actions if "add" in action]
+                count += sum(merge_of(name) is not None for name in added)
+    return count
+
+
+def tidy(lake: Lake) -> None:
+    """Compact and vacuum, with nobody else at work: then nothing is left over.
+
+    The first vacuum takes batches of dead writers out of the logs, the second removes their files.
+    """
+    compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
+    for _ in range(2):
+        lake.vacuum(grace_hours=0)
+
+
 @contextlib.contextmanager
 def place(parsed: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, dict[str, str], Any]]:
     """Where the lake lies, how to get there directly, and the proxy that others go through."""
@@ -296,32 +337,39 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         finally:
             codes = [process.end() for process in (*writers, *others)][: len(writers)]
         took_s = time.monotonic() - begin_s
-        lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+        lake, runs = existing(uri, options), originals(store)
         said = {key for process in writers for line in process.said for key in line.split()}
-        found = judge(lake, originals(store), said)
+        found, merges, count = judge(lake, runs, said), merges_of(lake), files_of(lake)
+        left: list[str] = []
+        if found.kept:
+            tidy(existing(uri, options_for(proxy) if proxy else options))
+            found = judge(lake, runs, said)
+            left = [f"{finding.table}: {finding.text}" for finding in lake.check()]
+        after = files_of(lake)
         refused = refused_by(proxy) if proxy else 0
-        files = [file for table in lake.there() for file in lake.files(table)]
-        merged = sum(file.batch is None for file in files)
     kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
     for process in (*writers, *others):
         kills[process.role] += process.kills
     upkeep = [f"{process.role} whole {len(process.said)} times" for process in others]
+    upkeep.append(f"{merges} merges committed")
     for name, value in {
         "machine": machine(),
         "lake": f"{uri}, {parsed.seeds} real runs repeated under other ids",
         "killed": f"{kills.total()}: {', '.join(f'{kills[role]} {role}' for role in kills)}",
         "refused": f"{refused} requests",
         "upkeep": ", ".join(upkeep),
-        "took": f"{took_s:.0f} s; {len(files)} files at the end, {merged} of them merged",
+        "took": f"{took_s:.0f} s",
+        "files": f"{count}; {after} after upkeep of all",
         "acknowledged": found.acknowledged,
         "lost": found.lost,
         "doubled": found.doubled,
         "not equal": found.other,
         "damage": found.damage,
+        "left over": "; ".join(left) or 0,
     }.items():
         print(f"{name:14} {value}")
     complete = not any(codes) and kills.total() == parsed.kills
-    return 0 if found.kept and complete else 1
+    return 0 if found.kept and not left and complete else 1
 
 
 if __name__ == "__main__":

@@ -166,6 +166,7 @@ class Proxy(ThreadingHTTPServer):
     """Counts what it refused."""
 
     daemon_threads = True
+    request_queue_size = 128  # of 5, many writers at once would be kept waiting by the kernel
 
     def __init__(self, endpoint, *, chance, seed, code):
         super().__init__((HOST, 0), Handler)

@@ -78,3 +78,14 @@ def test_the_judge_finds_damage(tmp_path, store):
         file.write(b"more")
     found = judged(store, lake, [], KEYS)
     assert (found.damage, found.kept) == (1, False)
+
+
+def test_merges_are_counted_whose_inputs_a_vacuum_removed(tmp_path, store):
+    lake = lake_in(tmp_path)
+    assert judged(store, lake, KEYS, KEYS).kept
+    assert lake_writers.merges_of(lake) == 0
+    lake_writers.tidy(lake)
+    merged = sum(file.batch is None for table in lake.there() for file in lake.files(table))
+    assert lake_writers.merges_of(lake) == merged > 0
+    assert not lake.check()
+    assert judged(store, lake, [], KEYS).kept
