@@ -10,7 +10,7 @@ from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
 from results.lake.lake import Lake
 from results.lake.place import Place
-from results.lake.trouble import Patience
+from results.lake.trouble import AgainError, Patience
 from tests.object_store import (
     BUCKET,
     flaky_proxy,
@@ -105,6 +105,17 @@ def test_a_server_that_was_busy_for_long_is_still_asked_again(endpoint):
         refuse_from_now(proxy, 0.3)
         for _ in range(50):
             files.get_file_info("x")
+
+
+def test_what_goes_wrong_while_fences_are_read_is_worth_another_try(endpoint):
+    with flaky_proxy(endpoint, chance=0.0) as proxy:
+        lake = lake_at(
+            f"s3://{BUCKET}/fences", storage_options={**options_for(proxy), "max_retries": "0"}
+        )
+        assert not lake.main.fenced("x")
+        refuse_from_now(proxy, 1.0)
+        with pytest.raises(AgainError):
+            lake.main.fenced("x")
 
 
 def opened(uri, options, **patience):
