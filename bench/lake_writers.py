@@ -31,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from results.lake.files import merge_of
 from results.lake.lake import Lake
 from results.lake.rows import tables_of
 from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.soundness import LOG_FOLDER
 from results.lake.source import read_source
 from results.store_scan import Problems, run_folders
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
@@ -113,11 +114,6 @@ def plan(writer: int, writers: int, runs: int) -> list[list[str]]:
 
 def opened(uri: str) -> Lake:
     return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
-
-
-def existing(uri: str, options: Mapping[str, str]) -> Lake:
-    """The lake that the processes made, by another way."""
-    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
 
 
 def write(parsed: argparse.Namespace) -> None:
@@ -197,6 +193,7 @@ class Found:
 
     def __init__(self) -> None:
         self.acknowledged = self.lost = self.doubled = self.other = self.damage = 0
+        self.left: list[str] = []
 
     @property
     def kept(self) -> bool:
@@ -208,7 +205,9 @@ def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
     """Compare every run that the lake has with its original; what is damaged is not read."""
     found, snapshot = Found(), lake.snapshot()
     found.acknowledged = len(acknowledged)
-    found.damage = sum(finding.damaged for finding in lake.check())
+    findings = lake.check()
+    found.damage = sum(finding.damaged for finding in findings)
+    found.left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
     if found.damage:
         return found
     tables = {name: snapshot.dataset(name).to_table() for name in schemas()}
@@ -232,13 +231,12 @@ def files_of(lake: Lake) -> int:
 
 def merges_of(lake: Lake) -> int:
     """How many merges were committed: the logs know, also of files that are gone by now."""
-    from pyarrow import fs
-
-    count, files = 0, lake.place.files
+    count = 0
     for table in lake.there():
-        for info in files.get_file_info(fs.FileSelector(f"{table}/_delta_log")):
-            if info.extension == "json":
-                with files.open_input_stream(info.path) as stream:
+        log = f"{table}/{LOG_FOLDER}"
+        for commit in lake.place.listed(log):
+            if commit.name.endswith(".json"):
+                with lake.place.files.open_input_stream(f"{log}/{commit.name}") as stream:
                     actions = [json.loads(line) for line in stream.read().splitlines()]
                 added = [action["add"]["path"] for action in actions if "add" in action]
                 count += sum(merge_of(name) is not None for name in added)
@@ -318,6 +316,8 @@ def main() -> int:
 
 def exam(parsed: argparse.Namespace, scratch: Path) -> int:
     """Run everything, judge, and print the table."""
+    from bench import lake_equal  # here: a writer that starts needs none of what it imports
+
     store = scratch / "store"
     simulate(store, parsed.seeds)
     with place(parsed, scratch) as (uri, options, proxy):
@@ -337,14 +337,12 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         finally:
             codes = [process.end() for process in (*writers, *others)][: len(writers)]
         took_s = time.monotonic() - begin_s
-        lake, runs = existing(uri, options), originals(store)
+        lake, runs = lake_equal.opened(uri, options), originals(store)
         said = {key for process in writers for line in process.said for key in line.split()}
         found, merges, count = judge(lake, runs, said), merges_of(lake), files_of(lake)
-        left: list[str] = []
         if found.kept:
-            tidy(existing(uri, options_for(proxy) if proxy else options))
+            tidy(lake_equal.opened(uri, options_for(proxy) if proxy else options))
             found = judge(lake, runs, said)
-            left = [f"{finding.table}: {finding.text}" for finding in lake.check()]
         after = files_of(lake)
         refused = refused_by(proxy) if proxy else 0
     kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
@@ -365,11 +363,11 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         "doubled": found.doubled,
         "not equal": found.other,
         "damage": found.damage,
-        "left over": "; ".join(left) or 0,
+        "left over": "; ".join(found.left) or 0,
     }.items():
         print(f"{name:14} {value}")
     complete = not any(codes) and kills.total() == parsed.kills
-    return 0 if found.kept and not left and complete else 1
+    return 0 if found.kept and not found.left and complete else 1
 
 
 if __name__ == "__main__":
