@@ -42,11 +42,10 @@ from bench.measure import ROOT, machine
 from harness.case import Case
 from harness.soak import SeedJob, run_seed
 from results.lake.compaction import compact
-from results.lake.files import merge_of
+from results.lake.files import LOG_FOLDER, merge_of
 from results.lake.lake import Lake
 from results.lake.rows import tables_of
 from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.soundness import LOG_FOLDER
 from results.lake.source import read_source
 from results.store_scan import Problems, run_folders
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server

@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from harness.errors import UsageError
 from harness.ops import History
 from results.choice import EVERYTHING, Choice, Filters, chosen
+from results.lake.files import LOG_FOLDER, MAIN
 from results.lake.trouble import troubles
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def open(  # noqa: A001 - `results.open` reads as what it is
         )
     source: Source
     with troubles(text):
-        is_lake = remote or (local / "runs" / "_delta_log").is_dir()
+        is_lake = remote or (local / MAIN / LOG_FOLDER).is_dir()
     if is_lake:
         from results.opened_lake import LakeSource
 

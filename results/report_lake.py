@@ -20,6 +20,7 @@ import msgspec
 from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
+from results.lake.files import LOG_FOLDER, MAIN
 from results.lake.folders import FOLDERS
 from results.lake.trouble import troubles
 from results.report import REPORT_FOLDER
@@ -51,7 +52,7 @@ def is_lake(place: str) -> bool:
     Raises `UsageError` where we may not look.
     """
     with troubles(place):
-        return "://" in place or (Path(place) / "runs" / "_delta_log").is_dir()
+        return "://" in place or (Path(place) / MAIN / LOG_FOLDER).is_dir()
 
 
 def default_output(place: str) -> Path:

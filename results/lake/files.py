@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH",
     "KEY",
+    "LOG_FOLDER",
     "MAIN",
     "PARTITION",
     "FileRef",
@@ -38,6 +39,8 @@ __all__ = [
 MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
+LOG_FOLDER: Final = "_delta_log"
+"""The folder of a Delta table that makes it one (Delta's protocol, "File types")."""
 PARTITION: Final = ("target", "label", "day")
 
 _BATCH_FILE: Final = re.compile(r"b-([0-9a-f]{32})-\d+\.parquet")

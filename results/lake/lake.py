@@ -51,7 +51,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
-from results.lake.files import BATCH, MAIN, FileRef, Partition, batch_name
+from results.lake.files import BATCH, LOG_FOLDER, MAIN, FileRef, Partition, batch_name
 from results.lake.gathered import Gathered, Part, accepted
 from results.lake.log import Addition, Log, State
 from results.lake.place import Place
@@ -243,7 +243,7 @@ class Lake:
         entries = self.place.entries()
         begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
         entries = [name for name in entries if name not in begun]
-        if "_delta_log" in entries:
+        if LOG_FOLDER in entries:
             raise UsageError(
                 f"{self.place.uri!r} is a single Delta table, not a lake; name another place"
             )

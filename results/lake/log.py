@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from results.lake.files import KEY, PARTITION, FileRef, Partition, partition_values
+from results.lake.files import KEY, LOG_FOLDER, PARTITION, FileRef, Partition, partition_values
 from results.lake.place import Place
 from results.lake.trouble import ConflictError, require, troubles
 
@@ -211,4 +211,4 @@ class Log:
                 enforce_retention_duration=False,
                 full=untracked,
             )
-        return sorted(path.rpartition("/")[2] for path in found if "_delta_log" not in path)
+        return sorted(path.rpartition("/")[2] for path in found if LOG_FOLDER not in path)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from harness.errors import UsageError, shown
+from results.lake.files import LOG_FOLDER
 from results.lake.trouble import troubles, without_secrets
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Place:
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             names = sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
-            logs = self.files.get_file_info([f"{name}/_delta_log" for name in names])
+            logs = self.files.get_file_info([f"{name}/{LOG_FOLDER}" for name in names])
         there = [info.type == fs.FileType.Directory for info in logs]
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from harness.errors import HarnessError, counted, listed
-from results.lake.files import BATCH, KEY, MAIN, FileRef, Partition
+from results.lake.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.judged import RUN_BATCH, ResultLake
 from results.lake.lake import Lake
 from results.lake.log import Log
@@ -28,7 +28,6 @@ from results.rights import RefusedError
 __all__ = ["Finding", "check", "check_results"]
 
 SHOWN_MAX: Final = 3
-LOG_FOLDER: Final = "_delta_log"
 OUT_OF_ORDER: Final = (
     "runs out of their order, in which a report does not find all (older releases wrote such "
     "files): `harness lake export`, and ingest it into a new lake"

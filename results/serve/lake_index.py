@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HarnessError, InfrastructureError
-from results.lake.files import KEY, MAIN, FileRef
+from results.lake.files import KEY, LOG_FOLDER, MAIN, FileRef
 from results.lake.lake import Lake
 from results.lake.log import State
 from results.lake.reading import conforming
 from results.lake.schema import schema
-from results.lake.soundness import LOG_FOLDER
 from results.lake.trouble import Patience, troubles
 from results.run_index import UNFINISHED, cut, versions_text
 from results.schema import LIST_SEPARATOR

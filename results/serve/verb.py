@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import InfrastructureError, UsageError, counted, listed
+from results.lake.files import LOG_FOLDER
 
 if TYPE_CHECKING:
     from results.serve.library import Library
@@ -110,7 +111,7 @@ def _library(place: str) -> Library:
             strange = sorted(
                 entry.name
                 for entry in entries
-                if entry.name == "_delta_log" or (entry.is_file() and entry.name[0] != ".")
+                if entry.name == LOG_FOLDER or (entry.is_file() and entry.name[0] != ".")
             )
         if strange:
             raise UsageError(
