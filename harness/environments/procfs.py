@@ -268,13 +268,22 @@ def holds_socket(pid: int, inode: int) -> bool:
 
 
 def oom_kills() -> int | None:
-    """How many processes the OOM killer ended in our control group; `None` where nobody tells."""
+    """How many processes the OOM killer ended in our control group, or on this machine where the
+    group does not count them (version 1); `None` where the kernel does not either.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         group = next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))
-        events = Path("/sys/fs/cgroup", group, "memory.events").read_text(encoding="ascii")
-        return next(
-            int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill ")
-        )
+        return _count_of("oom_kill", Path("/sys/fs/cgroup", group, "memory.events"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return _count_of("oom_kill", Path("/proc/vmstat"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+def _count_of(name: str, file: Path) -> int:
+    """The number beside this name in a file of lines; raises `StopIteration` without one."""
+    lines = file.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

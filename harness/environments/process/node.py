@@ -29,7 +29,7 @@ from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.real import probe
 from harness.environments.real.cluster import RealNode
-from harness.environments.real.exits import EXIT_HOST, is_foreign
+from harness.environments.real.exits import ended_by
 from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
@@ -337,21 +337,17 @@ class ProcessNode(RealNode):
         self.control.let_go()
         self._release(self._kill_key)
         log = self.log.tail(EXIT_LOG_LINES)
-        by = "nemesis" if self._expected else "itself"
-        if not self._expected and code > 0 and (lack := _lack_of(self._data)) is not None:
-            by = "host"
-            log.append(f"harness: {lack}")
-        elif self.spec.entry is not None and code == EXIT_HOST:
-            by = "host"
-        elif not self._expected and is_foreign(-code):
-            by = "host"
-            kills = procfs.oom_kills()
-            seen = None if kills is None or self._oom_kills is None else kills - self._oom_kills
-            log.append(
-                f"harness: ended by {signal.Signals(-code).name}, which the harness did not send; "
-                "processes that the kernel's OOM killer ended in its control group meanwhile: "
-                f"{'not known' if seen is None else seen}"
-            )
+        kills = procfs.oom_kills()
+        oom_kills = None if kills is None or self._oom_kills is None else kills - self._oom_kills
+        by, note = ended_by(
+            code,
+            expected=self._expected,
+            on_env=self.spec.entry is not None,
+            oom_kills=oom_kills,
+        )
+        if by == "itself" and code > 0 and (lack := _lack_of(self._data)) is not None:
+            by, note = "host", f"harness: {lack}"
+        log += [note] if note else []
         self.exited(code, expected=self._expected, by=by, log=log)
 
     async def stop(self) -> bool:
