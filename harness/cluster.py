@@ -234,14 +234,15 @@ class Bite(msgspec.Struct, frozen=True):
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """Something a node or the environment reported.
+    """Something that a node or, with `by_driver`, the harness itself reported.
 
-    Kinds from environments: `node-started` {boot, variant} (the latter of nodes with variants),
-    `node-exited` {code, expected, log, by} (`by` is "nemesis", "itself", "host" or "unknown") and
-    `infrastructure` {what, lasts, over, undid}: the engine or the host failed, on a node or (an
-    empty `node`) on all (`harness.ops` has the meaning of the rest, which most lack); `starvation`
+    Kinds that only the driver reports (`harness.announcements`): `node-started` {boot, variant}
+    (the latter of nodes with variants), `node-exited` {code, expected, log, by} (`by` is "nemesis",
+    "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the engine or the
+    host failed, on a node or (an empty `node`) on all (see `harness.ops`); `starvation`
     {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}, what one
-    took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`).
+    took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`);
+    `config-forced` {group}: one of the harness's clients is about to overrule votes.
     All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.checkpoints`) is
     not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
     `late_ns` after the node said it, by the clock of its host.
@@ -252,6 +253,7 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     kind: str
     data: dict[str, Any]
     late_ns: int = 0
+    by_driver: bool = False
 
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]

@@ -268,7 +268,10 @@ class Env(Protocol):
 
         Roles are announced this way: kind `leader` or `follower` with `group` and `term`; and where
         a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.checkpoints`);
-        kind `config-forced` says that an administrator overruled votes (`harness.overruled`).
+        kind `config-overruled` says that an administrator overruled votes (`harness.overruled`).
+        Kinds of `harness.announcements.DRIVER_KINDS` (`node-started`, `node-exited`,
+        `infrastructure`, `starvation`, `power-cut`, `config-forced`) are the driver's alone, and a
+        term is a whole number: a node that breaks this ends the run with a `TargetError`.
         """
         ...
 

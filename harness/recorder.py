@@ -11,6 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.announcements import (
+    CONFIG_FORCED,
+    CONFIG_OVERRULED,
+    INFRASTRUCTURE,
+    LEADER,
+    NODE_EXITED,
+    NODE_STARTED,
+    STARVATION,
+)
 from harness.case import NS_PER_S
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
@@ -139,6 +148,7 @@ class EventScribe:
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
         self._ended: set[str] = set()  # nodes that have not started again
+        self._asked: set[str] = set()  # groups whose votes a client was to overrule
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
@@ -148,14 +158,23 @@ class EventScribe:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
 
     def on_event(self, event: ClusterEvent) -> None:
-        """One event."""
-        if event.kind == CHECKPOINT:
+        """One event; what it says counts only where that one said it who may."""
+        if event.by_driver:
+            self._on_driver_event(event)
+        elif event.kind == CHECKPOINT:
             said_ns = self._recorder.now_ns() - event.late_ns
             for divergence in self._checkpoints.take(event.node, event.data, said_ns):
                 self._recorder.fact("divergence", divergence)
-        elif event.kind == "node-started":
+        elif event.kind == CONFIG_OVERRULED and str(event.data.get("group")) in self._asked:
+            self._checkpoints.give_up(str(event.data["group"]))
+            self._recorder.fact(UNSAFE_CHANGE, {"node": event.node, **event.data})
+        elif event.kind == LEADER:
+            self._led(event)
+
+    def _on_driver_event(self, event: ClusterEvent) -> None:
+        if event.kind == NODE_STARTED:
             self._ended.discard(event.node)
-        elif event.kind == "node-exited":
+        elif event.kind == NODE_EXITED:
             self._ended.add(event.node)
             self._leader = None if self._leader == event.node else self._leader
             by = event.data.get("by")
@@ -169,18 +188,15 @@ class EventScribe:
                     **({} if by is None else {"by": by}),
                 },
             )
-        elif event.kind == "infrastructure":
+        elif event.kind == INFRASTRUCTURE:
             value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
             said = {name: event.data.get(name) for name in ("lasts", "over", "undid")}
             value |= {name: each for name, each in said.items() if each is not None}
-            self._recorder.fact("infrastructure", value)
-        elif event.kind == "starvation" and not event.node:
+            self._recorder.fact(INFRASTRUCTURE, value)
+        elif event.kind == STARVATION:
             self._starved(event)
-        elif event.kind == "config-forced":
-            self._checkpoints.give_up(str(event.data.get("group")))
-            self._recorder.fact(UNSAFE_CHANGE, {"node": event.node, **event.data})
-        elif event.kind == "leader":
-            self._led(event)
+        elif event.kind == CONFIG_FORCED:
+            self._asked.add(str(event.data.get("group")))
 
     def _led(self, event: ClusterEvent) -> None:
         """A node leads a group: it is compared for all, and written down for the main one."""
@@ -198,7 +214,7 @@ class EventScribe:
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:
             value = {"from_s": from_s, "to_s": to_s, "waited_s": event.data["waited_s"]}
-            self._recorder.fact("starvation", value)
+            self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
         """Write down how much was compared, once nothing more will be."""

@@ -22,6 +22,8 @@ __all__ = [
     "Scheduled",
     "ThreadId",
     "all_processes",
+    "all_stopped",
+    "any_stopped",
     "computed_s",
     "environment_of",
     "family",
@@ -41,6 +43,7 @@ __all__ = [
 
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
+_AWAKE = frozenset("RS")
 _STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions after the command's closing parenthesis
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -243,6 +246,35 @@ def computed_s(pids: Iterable[int]) -> float:
     return total_s
 
 
+def any_stopped(pid: int) -> bool:
+    """Whether a process, or a descendant, was stopped by another that is none of them."""
+    members = family(pid)
+    return any(
+        state == "T" or (state == "t" and _tracer(each) not in members)
+        for each, state in _states(members)
+    )
+
+
+def all_stopped(pid: int) -> bool:
+    """Whether neither a process nor a descendant runs, or could; ended ones do not."""
+    return all(state not in _AWAKE for _, state in _states(family(pid)))
+
+
+def _states(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    for pid in pids:
+        fields = _stat(pid)
+        if fields is not None:
+            yield pid, fields[_STATE]
+
+
+def _tracer(pid: int) -> int:
+    """Who traces a process, such as strace(1) its command; 0 for nobody."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
+        return 0 if found is None else int(found[1])
+    return 0
+
+
 def outside_group(leader: int) -> list[ProcessId]:
     """The descendants of a process that are not in its process group, which it leads."""
     found = []
@@ -268,13 +300,22 @@ def holds_socket(pid: int, inode: int) -> bool:
 
 
 def oom_kills() -> int | None:
-    """How many processes the OOM killer ended in our control group; `None` where nobody tells."""
+    """How many processes the OOM killer ended in our control group, or on this machine where the
+    group does not count them (version 1); `None` where the kernel does not either.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         group = next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))
-        events = Path("/sys/fs/cgroup", group, "memory.events").read_text(encoding="ascii")
-        return next(
-            int(line.split()[1]) for line in events.splitlines() if line.startswith("oom_kill ")
-        )
+        return _count_of("oom_kill", Path("/sys/fs/cgroup", group, "memory.events"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return _count_of("oom_kill", Path("/proc/vmstat"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+def _count_of(name: str, file: Path) -> int:
+    """The number beside this name in a file of lines; raises `StopIteration` without one."""
+    lines = file.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

@@ -379,7 +379,7 @@ class KuduSystem:
         members = tuple(self._layout.all_masters[name] for name in self._members)
         beside = self._beside
         metastore = None if beside is None else partial(beside.metastore, members)
-        return await use_tool(self._rpc, members, arguments, metastore)
+        return await use_tool(self._rpc, members, arguments, metastore, announce=self._env.event)
 
     # --- RPC ---------------------------------------------------------------------------------
 

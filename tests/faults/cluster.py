@@ -59,7 +59,8 @@ class FakeCluster:
         """The node ends by itself."""
         self.down.add(node)
         for callback in self.callbacks:
-            callback(ClusterEvent(0, node, "node-exited", {"code": 1, "expected": False}))
+            data = {"code": 1, "expected": False}
+            callback(ClusterEvent(0, node, "node-exited", data, by_driver=True))
 
     def call_later(self, delay_s, callback):
         asyncio.get_running_loop().call_later(delay_s, callback)

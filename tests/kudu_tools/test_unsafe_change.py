@@ -84,7 +84,9 @@ async def test_a_lone_survivor_becomes_a_whole_tablet_again(cluster: Deployed):
         assert (said.exit_code, said.text) == (1, "")
         assert said.error.startswith(why), said
     events: list[Any] = []
-    world.subscribe(lambda event: events.append(event) if "forced" in event.kind else None)
+    world.subscribe(
+        lambda event: events.append(event) if event.kind == "config-overruled" else None
+    )
     said = await _kudu(cluster, f"{UNSAFE} {at} {tablet} {uuid}")
     assert (said.exit_code, said.text, said.error) == (0, "", "")
     for lost in (first, second):

@@ -1,5 +1,6 @@
 """Lines of nodes: what is an event, what is kept, where it is cut."""
 
+import re
 import time
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from harness.environments.real import lines, logs
 from harness.environments.real.lines import NodeLine, encode_line, parse_line
 from harness.environments.real.logs import EventBus, NodeLog
+from harness.errors import TargetError
 
 
 def event(kind: str, **data) -> bytes:
@@ -110,8 +112,32 @@ def test_data_that_json_cannot_say_is_traced_as_its_repr():
     assert line.data == {"x": "range(0, 3)"}
 
 
+@pytest.mark.parametrize("kind", ["x", "node-exited", "infrastructure", "leader", "checkpoint"])
+def test_what_a_foreign_program_prints_is_text(kind, tmp_path, bus):
+    log = NodeLog("a", bus, tmp_path / "a.log", foreign=True)
+    log.feed(event(kind, term="third", what="all", lasts=True))
+    log.close()
+
+    assert bus.seen == []
+    assert kind in log.tail(1)[0]
+
+
+def test_a_node_that_announces_what_only_the_driver_may_ends_the_run():
+    failures, seen = [], []
+    bus = EventBus(failures.append)
+    bus.subscribe(lambda e: seen.append((e.kind, e.by_driver)))
+    NodeLog("a", bus, None).feed(event("node-exited", code=0) + event("x"))
+    bus.publish("a", "node-exited", {"code": 0})
+    bus.hear("client", "config-forced", {"group": "g"})
+
+    assert seen == [("x", False), ("node-exited", True), ("config-forced", True)]
+    (failure,) = failures
+    assert isinstance(failure, TargetError)
+    assert "node 'a' announced the event 'node-exited'" in str(failure)
+
+
 def test_text_of_foreign_programs_is_stamped_in_the_file_alone(tmp_path, bus):
-    log = NodeLog("a", bus, tmp_path / "a.log", stamp=True)
+    log = NodeLog("a", bus, tmp_path / "a.log", foreign=True)
     before_s = time.time()
     log.feed(b"up\n" + event("x"))
     log.close()
@@ -121,4 +147,4 @@ def test_text_of_foreign_programs_is_stamped_in_the_file_alone(tmp_path, bus):
     at, text = stamped.split(" ")
     assert before_s - 1e-5 <= float(at.removeprefix("@")) <= time.time() + 1e-5
     assert (at[0], text) == ("@", "up")
-    assert structured.startswith('{"ts_ns":1,')
+    assert re.match(r'@[0-9.]+ {"ts_ns":1,', structured)

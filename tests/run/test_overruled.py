@@ -7,7 +7,7 @@ import pytest
 from checkers.bounds import BoundsChecker
 from harness.case import Case
 from harness.checking import judge
-from harness.cluster import ClusterEvent
+from harness.cluster import CLIENT, ClusterEvent
 from harness.ops import CheckResult, OpType, Verdict
 from harness.overruled import UNSAFE_CHANGE, temper
 from harness.plugins import NodeRole, Roles
@@ -95,6 +95,7 @@ def scribe():
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
     found = EventScribe(recorder, [])
     found.observe_roles(Roles({"m1": NodeRole("follower", 1)}, ("m1", "m2")))
+    found.on_event(ClusterEvent(0, CLIENT, "config-forced", {"group": "g"}, by_driver=True))
     return recorder, lambda node, kind, **data: found.on_event(ClusterEvent(0, node, kind, data))
 
 
@@ -104,7 +105,7 @@ def test_replicas_of_the_group_are_compared_no_more(kind, group, told):
     recorder, event = scribe()
     said = {"checkpoint": ("log", "index"), "leader": ("term", "term")}[kind]
     event("t1", kind, group=group, **{said[1]: 5, **({"log": "a"} if kind == "checkpoint" else {})})
-    event("t3", "config-forced", **{name: FORCED[name] for name in FORCED if name != "node"})
+    event("t3", "config-overruled", **{name: FORCED[name] for name in FORCED if name != "node"})
     event("t3", kind, group=group, **{said[1]: 5, **({"log": "b"} if kind == "checkpoint" else {})})
     facts = [(op.f, op.value) for op in recorder.history()]
     assert [f for f, _ in facts] == [UNSAFE_CHANGE, *told]
@@ -115,7 +116,7 @@ def test_what_differed_before_is_told_all_the_same():
     recorder, event = scribe()
     for node, log in (("t1", "a"), ("t2", "b")):
         event(node, "checkpoint", group="g", index=5, log=log)
-    event("t3", "config-forced", **{name: FORCED[name] for name in FORCED if name != "node"})
+    event("t3", "config-overruled", **{name: FORCED[name] for name in FORCED if name != "node"})
     assert [op.f for op in recorder.history()] == ["divergence", UNSAFE_CHANGE]
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness.announcements import DRIVER_KINDS
 from harness.cluster import ClusterEvent, NodeSpec
 from harness.errors import InfrastructureError
 from harness.opened import OpenedTarget
@@ -21,7 +22,7 @@ def scribe(**node):
 
 
 def event(node, kind, **data):
-    return ClusterEvent(0, node, kind, data)
+    return ClusterEvent(0, node, kind, data, by_driver=kind in DRIVER_KINDS)
 
 
 def facts(recorder, f):
@@ -76,7 +77,7 @@ def test_starvation_is_written_down_from_when_to_when_it_was():
     scribe_ = EventScribe(recorder, [])
     for node, seen_s, took_s in [("", 9, 1), ("", 10.5, 1), ("", 14, 2), ("m1", 15, 1)]:
         data = {"until_ns": int(seen_s * 1e9), "took_s": took_s, "waited_s": {"m1": 0.7}}
-        scribe_.on_event(ClusterEvent(now_ns, node, "starvation", data))
+        scribe_.on_event(ClusterEvent(now_ns, node, "starvation", data, by_driver=not node))
     assert facts(recorder, "starvation") == [
         {"from_s": 0.0, "to_s": 0.5, "waited_s": {"m1": 0.7}},
         {"from_s": 2.0, "to_s": 4.0, "waited_s": {"m1": 0.7}},
@@ -90,6 +91,15 @@ def test_who_leads_follows_the_terms_and_the_first_of_each():
         ("m1", 4),
     ]
     assert leading(("m1", 0), ("m1", 0), ("m2", 0), ("m1", 0)) == [("m1", 0), ("m2", 0), ("m1", 0)]
+
+
+@pytest.mark.parametrize("kind", sorted(DRIVER_KINDS))
+def test_a_nodes_own_word_for_what_only_the_driver_says_is_no_fact(kind):
+    scribe_, recorder = scribe()
+    data = {"code": 0, "what": "all", "lasts": True, "group": "g", "until_ns": 1, "took_s": 1}
+    scribe_.on_event(ClusterEvent(0, "m1", kind, data))
+    scribe_.on_event(ClusterEvent(0, "m1", "config-overruled", {"group": "g"}))
+    assert list(recorder.history()) == []
 
 
 def test_what_failed_of_ours_is_a_fact_of_its_node_or_of_none():

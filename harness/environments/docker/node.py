@@ -9,8 +9,9 @@ from typing import Final
 
 from harness.cluster import BASE, NodeSpec
 from harness.environments.docker.engine import ContainerState
+from harness.environments.real import exits
 from harness.environments.real.cluster import RealNode
-from harness.environments.real.exits import EXIT_HOST, is_foreign
+from harness.environments.real.exits import Ending
 from harness.environments.real.logs import EventBus, NodeLog
 
 __all__ = ["SIGNALLED_CODES", "DockerNode", "Incarnation", "ended_by"]
@@ -19,18 +20,15 @@ SIGNALLED_CODES: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 def ended_by(
     state: ContainerState, *, expected: bool, on_env: bool, memory_bytes_max: int
-) -> tuple[str, str | None]:
-    """Who ended a container (`ClusterEvent`), and what there is to say about it."""
-    if on_env and state.exit_code == EXIT_HOST:
-        return "host", None
-    if expected or not (state.oom_killed or is_foreign(state.exit_code - 128)):
-        return "nemesis" if expected else "itself", None
-    by = "host" if state.oom_killed or state.exit_code in SIGNALLED_CODES else "unknown"
-    oom = "acted" if state.oom_killed else "did not act"
-    return by, (
-        f"harness: ended from outside: the harness sent no signal; the kernel's OOM killer {oom} "
-        f"(memory limit {memory_bytes_max >> 20} MiB)"
-    )
+) -> Ending:
+    """Who ended a container (`harness.environments.real.exits`)."""
+    oom_kills = int(state.oom_killed)
+    found = exits.ended_by(state.exit_code, expected=expected, on_env=on_env, oom_kills=oom_kills)
+    if found.note is None:
+        return found
+    note = f"{found.note} (memory limit {memory_bytes_max >> 20} MiB)"
+    # Whatever the killer ended in its container was of this node.
+    return Ending("host" if oom_kills else found.by, note)
 
 
 class Incarnation:

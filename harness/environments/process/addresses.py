@@ -4,7 +4,8 @@ Every declared port gets a real one on loopback, below the range from which the 
 for outgoing connections: such a port cannot be taken while its node is down, and a dial to it
 cannot meet itself (a TCP socket that connects to its own ephemeral port succeeds). The driver
 holds each port by a socket that is bound and does not listen, which SO_REUSEADDR lets a node bind
-over (socket(7)); foreign programs may not set it, so theirs are let go before they start.
+over (socket(7)); foreign programs may not set it, so theirs are let go before they start, and held
+again once they have ended.
 
 Each ordered pair of ends has a proxy of its own for each port, so that one direction between two
 nodes can be broken and nothing else. A node reaches itself without a proxy. All clients are one
@@ -70,6 +71,23 @@ class Ports:
         """Stop holding the ports of a node whose program may not share them."""
         for key in [key for key in self._held if key[0] == node]:
             self._held.pop(key).close()
+
+    def hold_again(self, node: str) -> list[int]:
+        """Hold again what was let go; the real ports that something else has in any way."""
+        taken = []
+        for (name, port), real in self._real.items():
+            if name == node and (name, port) not in self._held:
+                holder = socket.socket()
+                # It may be bound over connections that the node had, but over nobody who listens.
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    holder.bind((LOOPBACK, real))
+                except OSError:
+                    holder.close()
+                    taken.append(real)
+                else:
+                    self._held[name, port] = holder
+        return taken
 
     def close(self) -> None:
         """Stop holding."""

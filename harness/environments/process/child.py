@@ -184,7 +184,7 @@ class Child:
         return True
 
     async def wait_stopped(self, *, stopped: bool) -> None:
-        """Wait until the kernel shows it stopped, or running again.
+        """Wait until the kernel shows it stopped with all its descendants, or running again.
 
         Raises `InfrastructureError` when that does not happen or the process ends.
         """
@@ -194,7 +194,8 @@ class Child:
                     state = procfs.state(self.identity)
                     if state in {None, "Z", "X"}:
                         raise InfrastructureError(f"process {self.pid} ended meanwhile")
-                    if (state in procfs.STOPPED) == stopped:
+                    pid = self.pid
+                    if procfs.all_stopped(pid) if stopped else not procfs.any_stopped(pid):
                         return
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:

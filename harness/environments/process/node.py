@@ -27,9 +27,10 @@ from harness.environments.process.child import Child, run_once
 from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
+from harness.environments.process.squatters import PortWatch
 from harness.environments.real import probe
 from harness.environments.real.cluster import RealNode
-from harness.environments.real.exits import EXIT_HOST, is_foreign
+from harness.environments.real.exits import ended_by
 from harness.environments.real.foreignclock import ForeignClock
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
@@ -41,7 +42,7 @@ from harness.environments.real.readiness import (
     not_ready,
     wait_ready,
 )
-from harness.environments.real.watch import Interference, interference
+from harness.environments.real.watch import Interference, family_stopped, interference
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
 
@@ -103,6 +104,8 @@ class ProcessNode(RealNode):
         self._warden = warden
         self._ports = ports
         self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
+        real_ports = [port for _, port in self._listen.values()]
+        self._port_watch = PortWatch(real_ports, run_id=run_id, role=f"node:{spec.name}")
         self._pages = topology.pages
         self._addresses = topology.addresses
         self._callers = callers
@@ -154,17 +157,21 @@ class ProcessNode(RealNode):
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What somebody else did to the process.
+        """What somebody else did to its processes or its ports.
 
         Not looked at while a verb is under way, or while we have stopped it because it is slow.
         """
+        if self.turn.locked() or self._processor.stopped:
+            return None
         child = self._child
-        if child is None or self.turn.locked() or self._processor.stopped:
-            return None
-        state = procfs.state(child.identity)
-        if state is None:
-            return None
-        return interference(self.spec.name, wanted=self.state, stopped=state in procfs.STOPPED)
+        if child is None:
+            self._ports.hold_again(self.spec.name)
+        elif procfs.is_alive(child.identity):
+            stopped = family_stopped(child.pid, wanted=self.state)
+            if found := interference(self.spec.name, wanted=self.state, stopped=stopped):
+                return found
+        squatter = self._port_watch.squatter(self.pid)
+        return None if squatter is None else Interference(f"{self.spec.name}: {squatter}")
 
     def usage(self) -> Usage:
         """What its process and its data folder hold; safe in another thread.
@@ -337,21 +344,20 @@ class ProcessNode(RealNode):
         self.control.let_go()
         self._release(self._kill_key)
         log = self.log.tail(EXIT_LOG_LINES)
-        by = "nemesis" if self._expected else "itself"
-        if not self._expected and code > 0 and (lack := _lack_of(self._data)) is not None:
-            by = "host"
-            log.append(f"harness: {lack}")
-        elif self.spec.entry is not None and code == EXIT_HOST:
-            by = "host"
-        elif not self._expected and is_foreign(-code):
-            by = "host"
-            kills = procfs.oom_kills()
-            seen = None if kills is None or self._oom_kills is None else kills - self._oom_kills
-            log.append(
-                f"harness: ended by {signal.Signals(-code).name}, which the harness did not send; "
-                "processes that the kernel's OOM killer ended in its control group meanwhile: "
-                f"{'not known' if seen is None else seen}"
-            )
+        kills = procfs.oom_kills()
+        oom_kills = None if kills is None or self._oom_kills is None else kills - self._oom_kills
+        by, note = ended_by(
+            code,
+            expected=self._expected,
+            on_env=self.spec.entry is not None,
+            oom_kills=oom_kills,
+        )
+        taken = self._ports.hold_again(self.spec.name)
+        if by == "itself" and code > 0:
+            lack = _lack_of(self._data) or self._port_watch.squatter(None)
+            lack = lack or self._port_watch.unshared(taken)
+            by, note = (by, note) if lack is None else ("host", f"harness: {lack}")
+        log += [note] if note else []
         self.exited(code, expected=self._expected, by=by, log=log)
 
     async def stop(self) -> bool:

@@ -10,8 +10,8 @@
 | node  | the node's name                                                             |
 | data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
 
-A line that is no such object (a foreign program's own log, an interpreter's last words) is kept as
-text and is never taken for an event.
+A line that is no such object (an interpreter's last words) is kept as text. Only what nodes with
+an `entry` write is read: a foreign program's own log is text, whatever it looks like.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
-from harness.cluster import CHECKPOINT, ClusterEvent, Spring
+from harness.announcements import check_announced
+from harness.cluster import CHECKPOINT, CLIENT, ClusterEvent, Spring
 from harness.environments.real.lines import (
     CONTROL_LEVEL,
     EVENT_LEVEL,
@@ -18,6 +19,7 @@ from harness.environments.real.lines import (
     NodeLine,
     parse_line,
 )
+from harness.errors import TargetError
 
 __all__ = ["LOG_BYTES_MAX", "TAIL_LINES_MAX", "EventBus", "Logs", "NodeLog"]
 
@@ -105,10 +107,22 @@ class EventBus:
         except Exception as error:  # noqa: BLE001 - told to the run, which it ends
             self._on_failure(error)
 
-    def publish(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
-        """Deliver one event, stamped with the driver's monotonic clock."""
-        event = ClusterEvent(time.monotonic_ns(), node, kind, data, late_ns)
-        self._sprung_last.pop(node, None)
+    def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
+        """Deliver what the driver says of a node, or of none (""), stamped with its clock."""
+        self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
+
+    def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
+        """Deliver what a node, or a client, says itself; what it may not say ends the run."""
+        try:
+            check_announced(node, kind, data)
+        except TargetError as error:
+            self._on_failure(error)
+            return
+        by_driver = node == CLIENT
+        self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, late_ns, by_driver))
+
+    def _publish(self, event: ClusterEvent) -> None:
+        self._sprung_last.pop(event.node, None)
         if not self._callbacks:
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
@@ -124,16 +138,19 @@ class NodeLog:
 
     Everything but checkpoints and answers to the driver goes to `path` (if given) up to
     `LOG_BYTES_MAX`, after which the file says that it was cut; the last `TAIL_LINES_MAX` lines stay
-    in memory for `Cluster.logs` and exit reports. With `stamp`, text gets the wall clock at its
-    arrival in the file (`@seconds `): what foreign programs say of their times, nobody can parse.
+    in memory for `Cluster.logs` and exit reports. What a `foreign` program prints is text, whatever
+    it looks like, and gets the wall clock at its arrival in the file (`@seconds `), since only the
+    program knows the format of its own times.
     """
 
-    def __init__(self, node: str, bus: EventBus, path: Path | None, *, stamp: bool = False) -> None:
+    def __init__(
+        self, node: str, bus: EventBus, path: Path | None, *, foreign: bool = False
+    ) -> None:
         self._node = node
         self._bus = bus
         self._tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self._left_bytes = LOG_BYTES_MAX
-        self._stamp = stamp
+        self._foreign = foreign
         self._partial = b""
         self._file: IO[bytes] | None = None
         self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
@@ -161,7 +178,7 @@ class NodeLog:
             self._partial = b""
 
     def _line(self, raw: bytes) -> None:
-        line = parse_line(raw)
+        line = None if self._foreign else parse_line(raw)
         if line is not None and line.level == CONTROL_LEVEL and self.on_answer is not None:
             self.on_answer(line)
             return
@@ -171,11 +188,11 @@ class NodeLog:
             self._tail.append(text)
             if self.on_line is not None:
                 self.on_line(text)
-            at = f"@{time.time():.6f} ".encode() if self._stamp and line is None else b""
+            at = f"@{time.time():.6f} ".encode() if self._foreign else b""
             self._keep(at + raw + b"\n")
         if event is not None:
             late_ns = max(0, time.time_ns() - event.ts_ns)
-            self._bus.publish(self._node, event.event, event.data, late_ns)
+            self._bus.hear(self._node, event.event, event.data, late_ns)
 
     def _keep(self, raw: bytes) -> None:
         if self._file is None:

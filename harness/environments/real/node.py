@@ -2,7 +2,8 @@
 
 It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
 or from `HARNESS_NODE` itself where nobody counts its boots (`docker/compose.yaml`), and runs the
-entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0. What the host refuses before the entry
+entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, whatever fails on the way, and for
+nothing else (`real.exits` relies on it); SIGINT is ignored. What the host refuses before the entry
 runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task that
 fails, is a panic: its traceback goes out as the last line and the process ends at once with exit
 code 1, since a half-dead node that keeps answering would be worse than a dead one. What is wrong
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -74,6 +76,7 @@ class _Output:
         self._node = node
         self._open = True
         self.before_the_end: Callable[[], None] | None = None  # what is to be told first
+        self.asked_to_end = False  # by SIGTERM: whatever fails from then on may fail for that
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -94,7 +97,7 @@ class _Output:
         if self.before_the_end is not None:
             self.before_the_end()
         self.write("critical", "log", data)
-        os._exit(EXIT_PANIC)
+        os._exit(0 if self.asked_to_end else EXIT_PANIC)
 
 
 class _LogHandler(logging.Handler):
@@ -139,10 +142,9 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
         obedience.listen(loop, sys.stdin.fileno())
     loop.set_exception_handler(lambda _, context: _unhandled(output, context))
     main_task = loop.create_task(entry(env, node.config), name="main")
-    stopping = asyncio.Event()
 
     def stop() -> None:
-        stopping.set()
+        output.asked_to_end = True
         main_task.cancel()
 
     loop.add_signal_handler(signal.SIGTERM, stop)
@@ -151,11 +153,12 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
         # A cancellation counts as a stop only when it is ours: the entry may have been cancelled
         # by a mistake of its own.
-        if not (stopping.is_set() and isinstance(error, asyncio.CancelledError)):
+        if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
-    if stopping.is_set():
-        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-            await env.close()
+    if output.asked_to_end:
+        with contextlib.suppress(TimeoutError):  # the process ends, and with it what hangs
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await env.close()
         obedience.report()
         return
     output.panic("main: it returned, but a node runs until it is stopped", None)

@@ -59,7 +59,7 @@ class RealRun:
 
     def _node_log(self, node: str) -> NodeLog:
         foreign = any(spec.name == node and spec.entry is None for spec in self._plan.nodes)
-        return NodeLog(node, self._bus, self._log_path(node), stamp=foreign)
+        return NodeLog(node, self._bus, self._log_path(node), foreign=foreign)
 
     def _start_warden(self) -> Warden:
         log = self._log_path("warden")
@@ -88,7 +88,7 @@ class RealRun:
             seed=self._plan.seed,
             data=data,
             connect=connect,
-            on_event=lambda kind, said: self._bus.publish(CLIENT, kind, said),
+            on_event=lambda kind, said: self._bus.hear(CLIENT, kind, said),
             on_panic=self._panicked,
         )
         env.net.aliases = cluster.aliases

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from harness.cluster import NodeState
+from harness.environments import procfs
 from harness.environments.real.logs import EventBus
 from harness.errors import InfrastructureError
 
-__all__ = ["Interference", "interference", "watch"]
+__all__ = ["Interference", "family_stopped", "interference", "watch"]
 
 
 class Interference(NamedTuple):
@@ -23,6 +24,16 @@ class Interference(NamedTuple):
 
     what: str
     undid: str | None = None
+
+
+def family_stopped(pid: int, *, wanted: NodeState) -> bool:
+    """What `interference` asks of a node's first process and its descendants.
+
+    One of them that is stopped is enough to hold up a node that should run, and one that is not to
+    keep alive a node that we paused: the first process may be a wrapper.
+    """
+    running = wanted is NodeState.RUNNING
+    return procfs.any_stopped(pid) if running else procfs.all_stopped(pid)
 
 
 def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:

@@ -102,29 +102,31 @@ class SimCluster:
         springs.append(spring)
         return lambda: springs.remove(spring)
 
-    def _spring(self, node: str, kind: str, encoded: bytes) -> None:
+    def _spring(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
         driver = self._driver.incarnation
         if driver is None:
             return
         for spring in tuple(self._traps.get(kind, ())):
-            time_ns = self._driver.clock.monotonic_ns()
-            event = ClusterEvent(time_ns, node, kind, msgspec.json.decode(encoded))
+            event = self._event(node, kind, encoded, by_driver)
             with self._world.inside(driver.loop):  # the harness's own code, not the node's
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
-    def publish(self, node: str, kind: str, encoded: bytes) -> None:
+    def publish(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
         """Hand an event of a node to the driver."""
         driver = self._driver.incarnation
         if self._subscribers and driver is not None:
-            driver.loop.call_soon(self._deliver, node, kind, encoded)
+            driver.loop.call_soon(self._deliver, node, kind, encoded, by_driver)
         if self._traps:
-            self._spring(node, kind, encoded)
+            self._spring(node, kind, encoded, by_driver)
 
-    def _deliver(self, node: str, kind: str, encoded: bytes) -> None:
-        time_ns = self._driver.clock.monotonic_ns()
-        event = ClusterEvent(time_ns, node, kind, msgspec.json.decode(encoded))
+    def _deliver(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
+        event = self._event(node, kind, encoded, by_driver)
         for callback in self._subscribers:
             callback(event)
+
+    def _event(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> ClusterEvent:
+        time_ns, data = self._driver.clock.monotonic_ns(), msgspec.json.decode(encoded)
+        return ClusterEvent(time_ns, node, kind, data, by_driver=by_driver)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Have `callback` called in so long, by the world."""

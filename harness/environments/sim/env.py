@@ -70,7 +70,7 @@ class SimEnv:
     def event(self, kind: str, **data: Any) -> None:
         """Trace `kind` with plain JSON `data`."""
         if self._owner.loop.alive:
-            self._owner.machine.emit(kind, data)
+            self._owner.machine.announce(kind, data)
 
 
 class SimClientEnv(SimEnv):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.announcements import NODE_EXITED, NODE_STARTED, check_announced
 from harness.case import stream
 from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
 from harness.deployment import as_variant
@@ -30,6 +31,7 @@ from harness.environments.sim.env import SimClientEnv, SimEnv
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.network import Fabric, SimListener
 from harness.environments.sim.world import World
+from harness.errors import TargetError
 
 __all__ = ["Incarnation", "Machine"]
 
@@ -64,13 +66,13 @@ class Machine:
         self.variant = BASE  # what it runs as, from its next start on
         self.incarnation: Incarnation | None = None
         self._fabric: Fabric
-        self._publish: Callable[[str, str, bytes], None]
+        self._publish: Callable[[str, str, bytes, bool], None]
         self._seed = seed
         self._entries = entries
         self._cost_ns = cost_ns
         self._slow_factor = 1.0
 
-    def plug_in(self, fabric: Fabric, publish: Callable[[str, str, bytes], None]) -> None:
+    def plug_in(self, fabric: Fabric, publish: Callable[[str, str, bytes, bool], None]) -> None:
         """Connect the machine to the network, and to whom it reports."""
         self._fabric = fabric
         self._publish = publish
@@ -94,20 +96,29 @@ class Machine:
         if self.spec is not None:
             form = as_variant(self.spec, self.variant)
             said = {"variant": self.variant} if self.spec.variants else {}
-            self.emit("node-started", {"boot": incarnation.boot, **said})
+            self.emit(NODE_STARTED, {"boot": incarnation.boot, **said}, by_driver=True)
             # A copy for each start: nodes of one process must not share mutable objects.
             config = msgspec.json.decode(msgspec.json.encode(form.config))
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
-    def emit(self, kind: str, data: dict[str, Any]) -> None:
+    def announce(self, kind: str, data: dict[str, Any]) -> None:
+        """Trace what the node says itself; what it may not say ends the run."""
+        try:
+            check_announced(self.name, kind, data)
+        except TargetError as error:
+            self.world.fail(error)
+        else:
+            self.emit(kind, data, by_driver=self.spec is None)
+
+    def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
         """Trace something that happened here and tell the driver."""
         # Encoded at once: what a node changes later must not change what it said.
         encoded = msgspec.json.encode(data)
         self.world.note(self.name, kind, encoded)
         if kind != CHECKPOINT:  # too many to read
             self.world.log(self.name, f"{kind} {encoded.decode()}")
-        self._publish(self.name, kind, encoded)
+        self._publish(self.name, kind, encoded, by_driver)
 
     def exit(
         self,
@@ -128,7 +139,8 @@ class Machine:
         self.disk.crash(lose_unsynced=lose_unsynced, torn=torn)
         for line in log:
             self.world.log(self.name, line)
-        self.emit("node-exited", {"code": code, "expected": expected, "log": log})
+        data = {"code": code, "expected": expected, "log": log}
+        self.emit(NODE_EXITED, data, by_driver=True)
         for waiter in incarnation.exit_waiters:
             if not waiter.done():
                 waiter.set_result(None)

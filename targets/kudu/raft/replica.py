@@ -449,7 +449,7 @@ class Replica:
         kept = [peer.uuid for peer in effect.config.peers]
         before = self.core.configs.committed.peers
         self._env.event(
-            "config-forced",
+            "config-overruled",
             group=self._group_label,
             term=effect.opid.term,
             index=effect.opid.index,

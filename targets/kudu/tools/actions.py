@@ -298,6 +298,8 @@ async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said
         uuid = next((s.uuid for s in listed.servers if s.address == given.server), "")
         if not uuid:
             raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
+    group = "master" if given.tablet == SYSTEM_TABLET_ID else given.tablet
+    admin.announce("config-forced", group=group)  # before anything can come of it
     request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
     await _ask_replica(admin, given.server, "UnsafeChangeConfig", request)
     return Said("")

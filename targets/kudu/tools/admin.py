@@ -41,8 +41,16 @@ def state_of(server: m.TabletServerEntry) -> str:
 class Admin:
     """Calls to a cluster. `masters` are addresses as "node:port"."""
 
-    def __init__(self, rpc: Caller, masters: Sequence[str], *, timeout_s: float = 10.0) -> None:
-        """Each call waits `timeout_s` at most."""
+    def __init__(
+        self,
+        rpc: Caller,
+        masters: Sequence[str],
+        *,
+        announce: Callable[..., None] | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Each call waits `timeout_s` at most. `announce` is the `Env.event` of who calls."""
+        self.announce = announce or (lambda _kind, **_data: None)
         self.masters = tuple(masters)
         self._rpc = rpc
         self._timeout_s = timeout_s

@@ -29,14 +29,17 @@ async def use_tool(
     masters: Sequence[str],
     arguments: Sequence[str],
     metastore: Callable[[Admin], Awaitable[Metastore]] | None = None,
+    *,
+    announce: Callable[..., None],
 ) -> Said:
     """Do what `arguments` ask for. Raises `UsageError` for arguments that there are not.
 
-    `metastore` is what actions on entries work on, where there is one.
+    `metastore` is what actions on entries work on, where there is one; `announce` the `Env.event`
+    of the client.
     """
     given = parse(arguments)
     try:
-        admin = Admin(rpc, masters)
+        admin = Admin(rpc, masters, announce=announce)
         if given.action in ACTIONS:
             said = await ACTIONS[given.action](admin, given)
         elif metastore is None:

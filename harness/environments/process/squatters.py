@@ -1,0 +1,85 @@
+"""Another program that has the port of a node, found by the sockets that the kernel shows.
+
+A foreign program may not share its ports, so nobody holds them from just before its start until it
+binds them, and another program may be quicker. The node then fails for want of its port, or the
+other program answers in its place: neither is the node's doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from harness.environments import procfs
+from harness.environments.callers import socket_inode
+from harness.environments.process.addresses import LOOPBACK
+from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
+from harness.errors import InfrastructureError
+
+__all__ = ["PortWatch"]
+
+_ANYBODY: Final = ("0.0.0.0", 0)  # noqa: S104 - whom a listening socket is connected to
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+class PortWatch:
+    """Looks who listens on the ports of one node."""
+
+    def __init__(self, ports: Iterable[int], *, run_id: str, role: str) -> None:
+        """`role` marks the node's processes (`harness.environments.warden.run_environment`)."""
+        self._ports = tuple(ports)
+        self._run_id = run_id
+        self._role = role
+        self._own: dict[int, int] = {}  # the inode that was last seen to be the node's, by port
+
+    def squatter(self, first: int | None) -> str | None:
+        """Who listens on a port of the node without being of it, as a clause.
+
+        `first` is the node's first process, `None` while it is down.
+        """
+        for port in self._ports:
+            try:
+                inode = socket_inode((LOOPBACK, port), _ANYBODY)
+            except InfrastructureError:  # a kernel that tells nobody
+                return None
+            if inode in {0, self._own.get(port)}:
+                continue
+            who = self._stranger(inode, first)
+            if who is None:
+                self._own[port] = inode
+            else:
+                return f"{who} listens on its port {port}"
+        return None
+
+    def unshared(self, ports: Iterable[int]) -> str | None:
+        """Of ports that cannot be bound, one that another program has bound and shows nobody.
+
+        A port that merely remembers connections of the node is in the kernel's tables.
+        """
+        rows = [row.split() for table in _TABLES for row in _lines(table)]
+        seen = {int(row[1].rpartition(":")[2], 16) for row in rows}
+        unseen = sorted(set(ports) - seen)
+        return f"another program has bound its port {unseen[0]}" if unseen else None
+
+    def _stranger(self, inode: int, first: int | None) -> str | None:
+        """Who has this socket; `None` for the node itself, and for who is just ending."""
+        if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
+            return None
+        for process in procfs.all_processes():
+            if not procfs.holds_socket(process.pid, inode):
+                continue
+            marks = procfs.environment_of(process.pid)
+            own = (marks.get(RUN_VARIABLE), marks.get(ROLE_VARIABLE)) == (self._run_id, self._role)
+            if own or procfs.memory_bytes(process) is None:
+                return None
+            return f"another program (pid {process.pid})"
+        # A node that changed its user may hide what it holds, as long as there is one.
+        return None if first is not None else "a program that cannot be seen from here"
+
+
+def _lines(table: Path) -> list[str]:
+    try:
+        return table.read_text(encoding="ascii").splitlines()[1:]
+    except OSError:  # a kernel without IPv6
+        return []
