@@ -179,6 +179,7 @@ class _Run(RealRun):
         self._warden: Warden | None = None
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
+        self._destinations: Mapping[tuple[str, int], str] = {}
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
 
@@ -199,6 +200,7 @@ class _Run(RealRun):
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
+        self._destinations = topology.destinations()
         links = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
         for spec in plan.nodes:
             node_log = self._node_log(spec.name)
@@ -264,8 +266,11 @@ class _Run(RealRun):
 
     async def _interferences(self) -> dict[str, Interference | None]:
         looks = {name: node.interference() for name, node in self._nodes.items()}
-        if self._link_proxy is not None:
-            looks[""] = self._link_proxy.interference()
+        proxy = self._link_proxy
+        if proxy is not None:
+            looks[""] = proxy.interference()
+            for (host, port), node in self._destinations.items():
+                looks[node] = looks[node] or proxy.withheld(f"{host}:{port}")
         return looks
 
     def _pids(self) -> dict[str, int]:
