@@ -121,7 +121,7 @@ class HmsLinearizable:
                 model,
                 operations,
                 timeout_s=timeout_s,
-                limits=replace(self._limits, steps=max(1, int(self._limits.steps * share))),
+                limits=self._limits.share(share),
                 explained=False,
             )
             if found.result is Result.OK:
