@@ -162,11 +162,17 @@ class RegisterTexts:
         """A value out of nowhere."""
         key, value, _ = self._read(mop)
         details = {"key": key, "value": value}
-        return Case("garbage-read", (self.note(mop),), (self._op(mop),), details)
+        return Case("garbage-read", (self.unwritten(mop),), (self._op(mop),), details)
 
-    def note(self, mop: int) -> str:
-        """The same as a sentence."""
-        return f"{self._read(mop)[2]}, but nobody ever wrote that."
+    def unwritten(self, mop: int) -> str:
+        """The same as a sentence; a note where the value may be the initial one."""
+        return f"{self._read(mop)[2]}, which no transaction wrote."
+
+    def future(self, mop: int) -> Case:
+        """A read of an own write that comes later."""
+        key, value, read = self._read(mop)
+        text = f"{read} before it wrote {value} to it in the same transaction."
+        return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def internal(self, mop: int) -> Case:
         """A read that contradicts its own transaction."""
