@@ -16,6 +16,7 @@ import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ import msgspec
 from harness.cluster import Usage
 from harness.environments import procfs
 from harness.environments.docker.archives import pack, unpack
-from harness.environments.docker.attachment import Attachment
+from harness.environments.docker.attachment import Attachment, Exchange
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -137,6 +138,22 @@ class Found(NamedTuple):
     name: str
     labels: dict[str, str]
     state: str = ""  # of a container: "running", "paused", "exited", ...
+    addresses: Mapping[str, str] = MappingProxyType({})  # of a container, by its networks
+    ports: Mapping[int, int] = MappingProxyType({})  # of a container: declared -> published
+
+
+def _container(row: Mapping[str, Any]) -> Found:
+    """A container, by its row in the engine's list."""
+    networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
+    bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
+    return Found(
+        row["Id"],
+        (row.get("Names") or ["?"])[0].lstrip("/"),
+        row.get("Labels") or {},
+        row.get("State") or "",
+        {name: str(each.get("IPAddress") or "") for name, each in networks.items()},
+        {int(port["PrivatePort"]): int(port["PublicPort"]) for port in bound},
+    )
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
@@ -597,6 +614,21 @@ class Engine:
         return ExecResult(int(code), output)
 
     @_repeated
+    def watch(self, container: str, command: Sequence[str]) -> Attachment:
+        """Run a command as root for as long as its output is read; it says nothing before it has
+        read a byte.
+
+        What it said at once would be lost where the engine's answer comes in one piece with it.
+        """
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(container, list(command), user="0", stdin=True)
+            exchange = Exchange(self._api.exec_start(made["Id"], socket=True))
+            exchange.say(b"\n")
+        tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        read = functools.partial(self._translated, "read what was watched in", container)
+        return Attachment(exchange, read, tail)
+
+    @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:
         """Unpack a tar archive in a container, whether it runs or not."""
         with self._translated(f"copy files to {folder} of", container):
@@ -635,12 +667,4 @@ class Engine:
         """Containers in any state with all of these labels, each `name` or `name=value`."""
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
-        return [
-            Found(
-                row["Id"],
-                (row.get("Names") or ["?"])[0].lstrip("/"),
-                row.get("Labels") or {},
-                row.get("State") or "",
-            )
-            for row in rows
-        ]
+        return [_container(row) for row in rows]
