@@ -98,7 +98,7 @@ class DockerCluster(RealCluster[DockerNode]):
             blueprint,
             engine,
             self._in_thread,
-            lambda node, what: self._nodes[node].tell(what),
+            lambda node, what, undid: self._nodes[node].tell(what, undid=undid),
             self._containers.provide_proxy,
         )
         self._missing: Mapping[Capability, str] = {}

@@ -14,15 +14,15 @@ import collections
 import contextlib
 import functools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from harness.cluster import Usage
 from harness.environments import procfs
+from harness.environments.docker.answers import Found, container_of, usage_of
 from harness.environments.docker.archives import pack, unpack
 from harness.environments.docker.attachment import Attachment, Exchange
 from harness.errors import InfrastructureError
@@ -36,8 +36,6 @@ __all__ = [
     "Engine",
     "EngineUnreachableError",
     "ExecResult",
-    "Found",
-    "usage_of",
 ]
 
 CALL_TIMEOUT_S: Final = 60
@@ -131,31 +129,6 @@ class ExecResult(NamedTuple):
     output: str
 
 
-class Found(NamedTuple):
-    """A container, volume or network that carries our labels."""
-
-    id: str
-    name: str
-    labels: dict[str, str]
-    state: str = ""  # of a container: "running", "paused", "exited", ...
-    addresses: Mapping[str, str] = MappingProxyType({})  # of a container, by its networks
-    ports: Mapping[int, int] = MappingProxyType({})  # of a container: declared -> published
-
-
-def _container(row: Mapping[str, Any]) -> Found:
-    """A container, by its row in the engine's list."""
-    networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
-    bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
-    return Found(
-        row["Id"],
-        (row.get("Names") or ["?"])[0].lstrip("/"),
-        row.get("Labels") or {},
-        row.get("State") or "",
-        {name: str(each.get("IPAddress") or "") for name, each in networks.items()},
-        {int(port["PrivatePort"]): int(port["PublicPort"]) for port in bound},
-    )
-
-
 class _Unless(contextlib.AbstractContextManager[None, bool]):
     """Passes over what the engine answers with such a status: it is gone, or not in that state."""
 
@@ -168,20 +141,6 @@ class _Unless(contextlib.AbstractContextManager[None, bool]):
         import docker.errors
 
         return isinstance(error, docker.errors.APIError) and error.status_code in self._statuses
-
-
-def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """What the engine's statistics of a container say, of control groups of version 1 or 2.
-
-    No bytes written are as good as none counted: those to a file system in memory are not.
-    """
-    held = (stats.get("memory_stats") or {}).get("stats") or {}
-    anonymous = held.get("anon", held.get("rss"))
-    requests = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
-    written = sum(each["value"] for each in requests if each["op"].lower() == "write")
-    return Usage(
-        memory_bytes=None if anonymous is None else int(anonymous), written_bytes=written or None
-    )
 
 
 class Engine:
@@ -667,4 +626,4 @@ class Engine:
         """Containers in any state with all of these labels, each `name` or `name=value`."""
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
-        return [_container(row) for row in rows]
+        return [container_of(row) for row in rows]

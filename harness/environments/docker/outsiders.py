@@ -27,8 +27,9 @@ import msgspec
 from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.docker import netwatch
+from harness.environments.docker.answers import Found
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.engine import Engine, Found
+from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import RUN_LABEL, Part, container_name, network_name
 from harness.environments.real.watch import Interference, interference
 from harness.errors import InfrastructureError

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from harness.environments.docker.engine import Engine, Found
+from harness.environments.docker.answers import Found
+from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import (
     CONTROLLER_LABEL,
     RUN_LABEL,
