@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.cluster import Usage
 
-__all__ = ["Found", "container_of", "usage_of"]
+__all__ = ["Found", "container_of", "plain", "usage_of"]
+
+_STYLE: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+"""A control sequence of a terminal (ECMA-48, 5.4): colours, movements."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Found(NamedTuple):
@@ -48,3 +53,9 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
     return Usage(
         memory_bytes=None if anonymous is None else int(anonymous), written_bytes=written or None
     )
+
+
+def plain(text: str) -> str:
+    """What a build step printed, without colours; other control characters are shown escaped."""
+    text = _STYLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

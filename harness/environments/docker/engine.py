@@ -22,9 +22,10 @@ import msgspec
 
 from harness.cluster import Usage
 from harness.environments import procfs
-from harness.environments.docker.answers import Found, container_of, usage_of
+from harness.environments.docker.answers import Found, container_of, plain, usage_of
 from harness.environments.docker.archives import pack, unpack
 from harness.environments.docker.attachment import Attachment, Exchange
+from harness.environments.real.lines import LINE_BYTES_MAX
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -280,13 +281,23 @@ class Engine:
     def _checked(
         stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
     ) -> None:
-        """Read a progress stream to its end; errors come as lines in it, not as a status."""
+        """Read a progress stream to its end; errors come as lines in it, not as a status.
+
+        What a step prints to its standard error comes in pieces of any size, each in colour.
+        """
+        said: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        rest = ""
         for item in stream:
+            *lines, rest = (rest + plain(str(item.get("stream", "")))).split("\n")
+            if rest and ("error" in item or len(rest) > LINE_BYTES_MAX):
+                lines, rest = [*lines, rest], ""
+            for line in filter(None, map(str.strip, lines)):
+                said.append(line)
+                if progress is not None:
+                    progress(line)
             if "error" in item:
-                raise InfrastructureError(f"docker: {item['error']}")
-            line = str(item.get("stream", "")).strip()
-            if line and progress is not None:
-                progress(line)
+                last = "; it said last:\n  " + "\n  ".join(said) if said else ""
+                raise InfrastructureError(f"docker: {plain(str(item['error']))}{last}")
 
     # --- networks ----------------------------------------------------------------------------
 
