@@ -20,7 +20,7 @@ import msgspec
 from harness.case import Case
 from harness.cluster import NodeSpec
 from harness.environments.docker.image import NEWEST
-from harness.environments.docker.sources import APP_FOLDER, DATA_FOLDER, packages_of
+from harness.environments.docker.sources import APP_FOLDER, DATA_FOLDER, code_of
 from harness.environments.real.node import NODE_VARIABLE, NodeFile
 from harness.errors import UsageError
 from harness.options import with_defaults
@@ -62,7 +62,8 @@ def compose_file(case: Case) -> str:
         if node.pages is not None
     }
     connect = {f"{n.name}:{port}": (n.name, port) for n in nodes for port in n.ports}
-    code = [f"${{HARNESS_CODE:-..}}/{p}:{APP_FOLDER}/{p}:ro" for p in packages_of(nodes)]
+    packages = sorted({name.partition("/")[0] for name in code_of(nodes)})
+    code = [f"${{HARNESS_CODE:-..}}/{p}:{APP_FOLDER}/{p}:ro" for p in packages]
 
     def service(spec: NodeSpec) -> dict[str, Any]:
         node = NodeFile(

@@ -121,10 +121,8 @@ def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
         node("b", command=("python3", "{package:toy_module}/toy_module.py")),
     ]
 
-    packages = sources.packages_of(specs)
-    files = unpacked(sources.archive_of(packages))
+    files = unpacked(sources.archive_of(sources.code_of(specs)))
 
-    assert packages == ["harness", "toy_module", "toy_package"]
     assert files["harness/app/toy_package/data.txt"] == b"data"
     assert files["harness/app/toy_module.py"] == b"Y = 1\n"
     assert "harness/app/harness/environments/real/node.py" in files
@@ -205,7 +203,12 @@ def test_files_are_filled_in():
     assert plans.files("b") is None
 
 
-def test_packages_are_found_wherever_words_are():
+def test_packages_are_found_wherever_words_are(tmp_path, monkeypatch):
+    names = ["five", "four", "one", "three", "two"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
     spec = node(
         entry="one.deep:main",
         command=(),
@@ -215,19 +218,20 @@ def test_packages_are_found_wherever_words_are():
         variants={"v": Variant(entry="five:main")},
     )
 
-    assert sources.packages_of([spec]) == ["five", "four", "harness", "one", "three", "two"]
+    found = {name.partition("/")[0] for name in sources.code_of([spec])}
+    assert found == {"harness", *names}
 
 
 def test_a_foreign_program_alone_brings_no_code_of_ours():
-    assert sources.packages_of([node()]) == []
+    assert sources.code_of([node()]) == {}
 
 
 def test_a_package_that_is_missing_or_too_large_is_refused(monkeypatch):
     with pytest.raises(UsageError, match=r"'no_such_package'.*install the distribution"):
-        sources.archive_of(["no_such_package"])
+        sources.code_of([node(entry="no_such_package.deep:main", command=())])
     monkeypatch.setattr(sources, "_ARCHIVE_BYTES_MAX", 1000)
-    with pytest.raises(UsageError, match="'harness' makes the code of the nodes larger than 1000"):
-        sources.archive_of(["harness"])
+    with pytest.raises(UsageError, match="the code of the nodes is larger than 1000"):
+        sources.archive_of(sources.package_files("harness"))
 
 
 @pytest.mark.parametrize(

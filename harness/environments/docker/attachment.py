@@ -1,9 +1,10 @@
-"""The output of a container, as lines, while it runs."""
+"""The output of a container, or of a command in one, as lines, while it runs."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,9 +13,35 @@ from harness.environments.real.lines import LINE_BYTES_MAX
 if TYPE_CHECKING:
     from docker.types import CancellableStream
 
-__all__ = ["Attachment"]
+__all__ = ["Attachment", "Exchange"]
 
 _TAIL_BYTES_MAX: Final = 500
+
+
+class Exchange:
+    """Both directions of a command that an engine executes, as `Attachment` reads them."""
+
+    def __init__(self, stream: Any) -> None:  # the SDK's, of a kind that depends on the transport
+        self._stream = stream
+        self._response = getattr(stream, "_response", contextlib.nullcontext())
+        # A reader's view of a plain socket, and others as they are.
+        self._connection = getattr(stream, "_sock", stream)
+
+    def say(self, data: bytes) -> None:
+        """Write to the command's input."""
+        self._connection.sendall(data)
+
+    def __iter__(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        from docker.utils.socket import demux_adaptor, frames_iter
+
+        frames = frames_iter(self._stream, tty=False)  # type: ignore[no-untyped-call]
+        return (demux_adaptor(*frame) for frame in frames)
+
+    def close(self) -> None:
+        """End the command's input, and the connection, also under its reader."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
 
 
 class Attachment:
@@ -22,7 +49,7 @@ class Attachment:
 
     def __init__(
         self,
-        stream: CancellableStream[tuple[bytes | None, bytes | None]],
+        stream: CancellableStream[tuple[bytes | None, bytes | None]] | Exchange,
         translated: Callable[[], contextlib.AbstractContextManager[None]],
         tail: collections.deque[str],
     ) -> None:

@@ -38,6 +38,7 @@ from harness.environments.docker.engine import ContainerState, Engine
 from harness.environments.docker.links import LinkFaults
 from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.outputs import follow
+from harness.environments.docker.outsiders import Watched
 from harness.environments.docker.sources import DATA_FOLDER
 from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import check_slow
@@ -97,7 +98,7 @@ class DockerCluster(RealCluster[DockerNode]):
             blueprint,
             engine,
             self._in_thread,
-            lambda node, what: self._nodes[node].tell(what),
+            lambda node, what, undid: self._nodes[node].tell(what, undid=undid),
             self._containers.provide_proxy,
         )
         self._missing: Mapping[Capability, str] = {}
@@ -123,10 +124,13 @@ class DockerCluster(RealCluster[DockerNode]):
         """`CAPABILITIES`, less what the engine's kernel does not have."""
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
-    def idle(self) -> set[tuple[str, str, NodeState]]:
-        """Node, container and state of those that no verb is at work on."""
-        free = {name: node for name, node in self._nodes.items() if not node.turn.locked()}
-        return {(name, node.container, node.state) for name, node in free.items()}
+    def idle(self) -> set[Watched]:
+        """The nodes that no verb is at work on."""
+        return {
+            Watched(name, node.container, node.state, node.pid)
+            for name, node in self._nodes.items()
+            if not node.turn.locked()
+        }
 
     def pids(self) -> dict[str, int]:
         """The first process of each node that is up, where the engine runs on this machine.

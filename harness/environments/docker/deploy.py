@@ -46,6 +46,7 @@ from harness.environments.docker.labels import (
 from harness.environments.docker.streams import PROXY_UID
 from harness.environments.real.control import Condition
 from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.real.placeholders import check_packages
 from harness.environments.real.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
 from harness.plugins import DeploymentPlan
@@ -114,6 +115,7 @@ def check_plan(plan: DeploymentPlan) -> None:
             "lower --concurrency, or use --env sim or --env process"
         )
     check_nodes(plan.nodes)
+    check_packages(plan.nodes)
     for spec in plan.nodes:
         for form in forms_of(spec).values():
             image_of(form)  # refuses a folder that makes none
@@ -207,7 +209,7 @@ class Blueprint:
             for name, spec in self.specs.items()
             for variant, form in forms_of(spec).items()
         }
-        self.code = sources.archive_of(sources.packages_of(plan.nodes))
+        self.code = sources.archive_of(sources.code_of(plan.nodes))
 
     @property
     def clocks(self) -> list[str]:
@@ -264,7 +266,7 @@ class Blueprint:
     def proxy_code(self) -> bytes:
         """An archive, for `/`, of what the Toxiproxy is."""
         if self._plan.link_proxy is None:
-            return sources.archive_of(["harness"])
+            return sources.archive_of(sources.package_files("harness"))
         name = _PROXY_PROGRAM[1:]
         program = Path(self._plan.link_proxy).read_bytes()
         return tar_files({name: program}, executable=frozenset({name}))

@@ -19,7 +19,7 @@ from harness.deployment import forms_of
 from harness.environments.docker.archives import tar_files
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_on, image_tag
-from harness.environments.real.placeholders import package_folder
+from harness.environments.real.placeholders import is_shared, package_folder
 from harness.errors import InfrastructureError, UsageError
 
 __all__ = ["built_tag", "image_of", "provide_images"]
@@ -33,6 +33,12 @@ _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
 def _folder(dockerfile: str) -> Path:
     """The folder that a declaration names; raises `UsageError` where no Dockerfile is in it."""
     folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
+    if is_shared(folder):
+        raise UsageError(
+            f"the dockerfile {dockerfile!r} of a node is {folder}, where everything is installed; "
+            "a Dockerfile is installed only within a package: put it into one as package data, "
+            "and write {package:P}/P"
+        )
     if not (folder / "Dockerfile").is_file():
         raise UsageError(
             f"the dockerfile {dockerfile!r} of a node is to be a folder with a file named "

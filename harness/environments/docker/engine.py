@@ -14,7 +14,7 @@ import collections
 import contextlib
 import functools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -22,8 +22,10 @@ import msgspec
 
 from harness.cluster import Usage
 from harness.environments import procfs
+from harness.environments.docker.answers import Found, container_of, plain, usage_of
 from harness.environments.docker.archives import pack, unpack
-from harness.environments.docker.attachment import Attachment
+from harness.environments.docker.attachment import Attachment, Exchange
+from harness.environments.real.lines import LINE_BYTES_MAX
 from harness.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ __all__ = [
     "Engine",
     "EngineUnreachableError",
     "ExecResult",
-    "Found",
-    "usage_of",
 ]
 
 CALL_TIMEOUT_S: Final = 60
@@ -130,15 +130,6 @@ class ExecResult(NamedTuple):
     output: str
 
 
-class Found(NamedTuple):
-    """A container, volume or network that carries our labels."""
-
-    id: str
-    name: str
-    labels: dict[str, str]
-    state: str = ""  # of a container: "running", "paused", "exited", ...
-
-
 class _Unless(contextlib.AbstractContextManager[None, bool]):
     """Passes over what the engine answers with such a status: it is gone, or not in that state."""
 
@@ -151,20 +142,6 @@ class _Unless(contextlib.AbstractContextManager[None, bool]):
         import docker.errors
 
         return isinstance(error, docker.errors.APIError) and error.status_code in self._statuses
-
-
-def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """What the engine's statistics of a container say, of control groups of version 1 or 2.
-
-    No bytes written are as good as none counted: those to a file system in memory are not.
-    """
-    held = (stats.get("memory_stats") or {}).get("stats") or {}
-    anonymous = held.get("anon", held.get("rss"))
-    requests = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
-    written = sum(each["value"] for each in requests if each["op"].lower() == "write")
-    return Usage(
-        memory_bytes=None if anonymous is None else int(anonymous), written_bytes=written or None
-    )
 
 
 class Engine:
@@ -304,13 +281,23 @@ class Engine:
     def _checked(
         stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
     ) -> None:
-        """Read a progress stream to its end; errors come as lines in it, not as a status."""
+        """Read a progress stream to its end; errors come as lines in it, not as a status.
+
+        What a step prints to its standard error comes in pieces of any size, each in colour.
+        """
+        said: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        rest = ""
         for item in stream:
+            *lines, rest = (rest + plain(str(item.get("stream", "")))).split("\n")
+            if rest and ("error" in item or len(rest) > LINE_BYTES_MAX):
+                lines, rest = [*lines, rest], ""
+            for line in filter(None, map(str.strip, lines)):
+                said.append(line)
+                if progress is not None:
+                    progress(line)
             if "error" in item:
-                raise InfrastructureError(f"docker: {item['error']}")
-            line = str(item.get("stream", "")).strip()
-            if line and progress is not None:
-                progress(line)
+                last = "; it said last:\n  " + "\n  ".join(said) if said else ""
+                raise InfrastructureError(f"docker: {plain(str(item['error']))}{last}")
 
     # --- networks ----------------------------------------------------------------------------
 
@@ -597,6 +584,21 @@ class Engine:
         return ExecResult(int(code), output)
 
     @_repeated
+    def watch(self, container: str, command: Sequence[str]) -> Attachment:
+        """Run a command as root for as long as its output is read; it says nothing before it has
+        read a byte.
+
+        What it said at once would be lost where the engine's answer comes in one piece with it.
+        """
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(container, list(command), user="0", stdin=True)
+            exchange = Exchange(self._api.exec_start(made["Id"], socket=True))
+            exchange.say(b"\n")
+        tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        read = functools.partial(self._translated, "read what was watched in", container)
+        return Attachment(exchange, read, tail)
+
+    @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:
         """Unpack a tar archive in a container, whether it runs or not."""
         with self._translated(f"copy files to {folder} of", container):
@@ -635,12 +637,4 @@ class Engine:
         """Containers in any state with all of these labels, each `name` or `name=value`."""
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
-        return [
-            Found(
-                row["Id"],
-                (row.get("Names") or ["?"])[0].lstrip("/"),
-                row.get("Labels") or {},
-                row.get("State") or "",
-            )
-            for row in rows
-        ]
+        return [container_of(row) for row in rows]

@@ -20,7 +20,7 @@ from harness.environments.docker.disks import Disks, why_no_disks
 from harness.environments.docker.dockerfiles import provide_images
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
-from harness.environments.docker.labels import RUN_LABEL
+from harness.environments.docker.outsiders import Outsiders
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import FOREIGN
@@ -31,7 +31,7 @@ from harness.environments.real.session import (
     refuse_knobs,
     run_interruptible,
 )
-from harness.environments.real.watch import Interference, interference
+from harness.environments.real.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
@@ -137,7 +137,7 @@ class _Run(RealRun):
         self._warden: Warden | None = None
         self._cluster: DockerCluster | None = None
         self._disks: Disks | None = None
-        self._relay: str | None = None  # the container that calls for clients
+        self._outsiders: Outsiders | None = None
 
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
@@ -153,11 +153,13 @@ class _Run(RealRun):
             deploy.Blueprint, self._plan, image_tag(), network, disks.paths()
         )
         by_client = await asyncio.to_thread(start_relay, self._engine, blueprint)
-        self._relay = blueprint.relay.container if by_client else None
         self._cluster = DockerCluster(
             self._engine, blueprint, self._warden, self._bus, self._node_log, self._failed, disks
         )
         endpoints = await self._cluster.deploy()
+        relay = blueprint.relay.container if by_client else None
+        self._outsiders = Outsiders(self._engine, blueprint, self._plan.run_id, relay)
+        await asyncio.to_thread(self._outsiders.begin)
         return await self._drive(
             main,
             self._cluster,
@@ -170,22 +172,16 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """By node; only of those whose state stayed the same while the engine was asked."""
+        """By node; of nodes themselves where their state stayed the same while the engine spoke."""
         assert self._cluster is not None
+        assert self._outsiders is not None
         before = self._cluster.idle()
-        label = f"{RUN_LABEL}={self._plan.run_id}"
-        rows = await asyncio.to_thread(self._engine.containers, label)
-        states = {row.name: row.state for row in rows}
-        if self._relay is not None and states.get(self._relay) != "running":
-            what = states.get(self._relay, "gone")
-            self._failed(
-                InfrastructureError(f"docker: {self._relay}, which calls for clients, is {what}")
-            )
-        return {
-            node: interference(node, wanted=wanted, stopped=states[container] == "paused")
-            for node, container, wanted in before & self._cluster.idle()
-            if container in states
-        }
+        seen = await asyncio.to_thread(self._outsiders.look, before)
+        if seen.ended is not None:
+            self._failed(seen.ended)
+        same = {each.node for each in before & self._cluster.idle()}
+        own = {node: each for node, each in seen.nodes.items() if node in same and each is not None}
+        return {**seen.helpers, **own}
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""
@@ -195,7 +191,11 @@ class _Run(RealRun):
                 await self._env.close()
             if self._disks is not None:
                 await self._disks.let_go()
+            if self._outsiders is not None:
+                self._outsiders.close()
             await self._remove()
+            if self._outsiders is not None:
+                await asyncio.to_thread(self._outsiders.join)
             if self._disks is not None:
                 await self._disks.close()
         finally:

@@ -29,6 +29,7 @@ from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine import Engine, ExecResult
 from harness.environments.real.control import gather_all
 from harness.errors import InfrastructureError, UsageError
+from harness.timeline import CUT, SHAPE
 
 __all__ = ["LinkFaults"]
 
@@ -40,6 +41,12 @@ _ENDED: Final = {
     rules.Table.STREAM: "the proxy of the streams of {} had ended when they were healed: from then "
     "on nobody answered there",
 }
+_KINDS: Final = {
+    rules.Table.CUT: CUT,
+    rules.Table.SHAPE: SHAPE,
+    rules.Table.STREAM: SHAPE,
+}
+"""The word for such a fault in the history."""
 
 
 class InThread(Protocol):
@@ -60,6 +67,7 @@ class _Fault:
         self.quality = quality
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
+        self.laid: dict[str, frozenset[Link]] = {}  # what counts where, once it is in force
 
     def links_at(self, node: str) -> list[Link]:
         """Those for which it has rules in the node's namespace."""
@@ -74,10 +82,11 @@ class LinkFaults:
         blueprint: Blueprint,
         engine: Engine,
         in_thread: InThread,
-        tell: Callable[[str, str], None],
+        tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """`tell` hears of a node on whose links a fault did not do what was asked, and why.
+        """`tell` hears of a node on whose links a fault did not do what was asked, why, and of
+        which kind that fault was.
 
         `provide_proxy` has a Toxiproxy run in a node's namespace, if none does.
         """
@@ -162,6 +171,14 @@ class LinkFaults:
                 proxies = (self._in_thread(self._provide_proxy, node) for node in fault.owners)
                 await asyncio.gather(*proxies)
             await self._run({node: self._command(name, fault, node) for node in fault.owners})
+            fault.laid = {node: self._counting(fault, node) for node in fault.owners}
+
+    def _counting(self, fault: _Fault, node: str) -> frozenset[Link]:
+        """The links whose rules in the node's namespace count."""
+        links = fault.links_at(node)
+        if fault.table is rules.Table.STREAM:
+            return streams.counting_links(node, links, self._ports)
+        return frozenset(links)
 
     def _command(self, name: str, fault: _Fault, node: str) -> list[str]:
         """What injects the fault in the node's namespace."""
@@ -234,8 +251,19 @@ class LinkFaults:
                 if fault.table is table and only in {None, name}:
                     healed = wanted & set(fault.links_at(node))
                     fault.touched += sum(counts.get((name, link), 0) for link in healed)
+                    laid = healed & fault.laid.get(node, frozenset())
+                    if lost := sorted(link for link in laid if (name, link) not in counts):
+                        self._tell_lost(name, table, lost)
             if not rules.is_served(result.output, table):
-                self._tell(node, _ENDED[table].format(node))
+                self._tell(node, _ENDED[table].format(node), _KINDS[table])
+
+    def _tell_lost(self, name: str, table: rules.Table, links: list[Link]) -> None:
+        """Rules that were gone when they were to be healed."""
+        named = ", ".join(f"{link.source} > {link.destination}" for link in links)
+        what = f"the rules of {name} on {named:.200} had been removed, and not by the harness"
+        for node in sorted({end for link in links for end in (link.source, link.destination)}):
+            if not is_client(node):
+                self._tell(node, what, _KINDS[table])
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

@@ -65,3 +65,8 @@ class DockerNode(RealNode):
         self.incarnation: Incarnation | None = None
         self.slowed = 1.0  # the factor by which it computes more slowly
         self.created_as = BASE  # what its container was made for
+
+    @property
+    def pid(self) -> int | None:
+        """Its first process, also of an incarnation that has ended, where it is of this machine."""
+        return None if self.incarnation is None else self.incarnation.pid

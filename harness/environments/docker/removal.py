@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from harness.environments.controller import Controller, Life, life, this_controller
-from harness.environments.docker.engine import Engine, Found
+from harness.environments.docker.answers import Found
+from harness.environments.docker.engine import Engine
 from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
 from harness.errors import CleaningError, InfrastructureError
 

@@ -3,7 +3,7 @@
 Copied when a container is created, our own packages and a third party's alike: an image never goes
 stale, nothing of the host is mounted, and it works with a remote engine. An entry brings the
 top-level package it lives in; what that package imports from other distributions must be in the
-node's image or be declared with `{package:P}`.
+node's image or be declared with `{package:P}`, which brings what `real.placeholders` says.
 
 Compiled files go along where the driver runs the same Python as the image: six nodes compiling the
 same modules at once would be a good part of the time a cluster takes to come up.
@@ -14,17 +14,31 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from harness.cluster import NodeSpec
 from harness.deployment import forms_of, words_of
 from harness.environments.docker.image import PYTHON_VERSION
-from harness.environments.real.placeholders import fill_in, find_module, placeholders
+from harness.environments.real.placeholders import (
+    brought_by,
+    files_of,
+    fill_in,
+    located,
+    packages_named,
+)
 from harness.errors import UsageError
 
-__all__ = ["APP_FOLDER", "DATA_FOLDER", "FILES_FOLDER", "archive_of", "fill", "packages_of"]
+__all__ = [
+    "APP_FOLDER",
+    "DATA_FOLDER",
+    "FILES_FOLDER",
+    "archive_of",
+    "code_of",
+    "fill",
+    "package_files",
+]
 
 APP_FOLDER: Final = "/harness/app"
 DATA_FOLDER: Final = "/data"
@@ -33,61 +47,60 @@ _ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 
 
-def _locate(package: str) -> list[tuple[str, Path]]:
-    """Where a top-level package or module lies: name in the archive, and path."""
-    spec = find_module(package)
-    if spec is not None and spec.submodule_search_locations:
-        return [(package, Path(folder)) for folder in spec.submodule_search_locations]
-    if spec is not None and spec.has_location and spec.origin is not None:
-        return [(Path(spec.origin).name, Path(spec.origin))]
-    raise UsageError(
-        f"the package {package!r} of a node's entry or command cannot be imported here; install "
-        "the distribution that brings it into the harness's environment"
-    )
+def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
+    """The files that these nodes need, by their paths in `APP_FOLDER`, sorted.
+
+    Raises `UsageError` for what is not there, and for two different files with the same path.
+    """
+    forms = [form for spec in specs for form in forms_of(spec).values()]
+    entries = {form.entry.partition(":")[0].partition(".")[0] for form in forms if form.entry}
+    words = [word for spec in specs for word in words_of(spec)]
+    brought = [package_files(package) for package in sorted(entries and {"harness", *entries})]
+    brought += [brought_by(path) for path in packages_named(words)]
+    found: dict[str, Path] = {}
+    for files in brought:
+        for name, path in files.items():
+            there = found.setdefault(name, path)
+            if there != path and there.read_bytes() != path.read_bytes():
+                raise UsageError(
+                    f"{there} and {path} come along with the packages that nodes name, and would "
+                    f"be one file {name} in their containers; put one of the two into a package"
+                )
+    return dict(sorted(found.items()))
 
 
-def packages_of(specs: Iterable[NodeSpec]) -> list[str]:
-    """The top-level packages that these nodes need, sorted."""
-    needed = set()
-    for spec in specs:
-        for form in forms_of(spec).values():
-            if form.entry is not None:
-                needed |= {"harness", form.entry.partition(":")[0].partition(".")[0]}
-        for match in placeholders(words_of(spec)):
-            if match[1] == "package" and match[2]:
-                needed.add(match[2].partition(".")[0])
-    return sorted(needed)
+def package_files(package: str) -> dict[str, Path]:
+    """The files of a top-level package, or the one of a module, by their paths in `APP_FOLDER`."""
+    found: dict[str, Path] = {}
+    for place in located(package):
+        found |= files_of(place.parent, [place])
+    return found
 
 
-def _files(root: Path) -> Iterator[Path]:
-    """The files of a package that a node can use; sorted, so that archives are reproducible."""
+def _is_usable(name: str) -> bool:
+    """Whether a node can use this file: the source, or what its own Python made of it."""
+    if "__pycache__" not in name.split("/"):
+        return True
     same_python = sys.implementation.cache_tag == _CACHE_SUFFIX.split(".")[1]
-    for path in sorted(root.rglob("*")):
-        if "__pycache__" in path.parts:
-            if same_python and path.name.endswith(_CACHE_SUFFIX):
-                yield path
-        elif path.is_file():
-            yield path
+    return same_python and name.endswith(_CACHE_SUFFIX)
 
 
-def archive_of(packages: Iterable[str]) -> bytes:
-    """A tar archive of these packages, to be unpacked at `/`.
+def archive_of(files: Mapping[str, Path]) -> bytes:
+    """A tar archive of these files, by their paths in `APP_FOLDER`, to be unpacked at `/`.
 
-    Raises `UsageError` when a package is missing or they are too large together.
+    Raises `UsageError` when they are too large together.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for package in packages:
-            for name, root in _locate(package):
-                for path in _files(root) if root.is_dir() else [root]:
-                    inside = f"{name}/{path.relative_to(root)}" if root.is_dir() else name
-                    _add(tar, f"{APP_FOLDER[1:]}/{inside}", path)
-                    if buffer.tell() > _ARCHIVE_BYTES_MAX:
-                        raise UsageError(
-                            f"the package {package!r} makes the code of the nodes larger than "
-                            f"{_ARCHIVE_BYTES_MAX} bytes; keep data out of it, or give the nodes "
-                            "an image that has it"
-                        )
+        for name, path in files.items():
+            if _is_usable(name):
+                _add(tar, f"{APP_FOLDER[1:]}/{name}", path)
+            if buffer.tell() > _ARCHIVE_BYTES_MAX:
+                raise UsageError(
+                    f"with {path} the code of the nodes is larger than {_ARCHIVE_BYTES_MAX} "
+                    "bytes; keep data out of the packages that nodes name, or give the nodes an "
+                    "image that has them"
+                )
     return buffer.getvalue()
 
 
@@ -98,7 +111,7 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
     except FileNotFoundError:
         return  # a cache file that its interpreter is just replacing
     info = tarfile.TarInfo(name)
-    info.size, info.mode = len(data), 0o644
+    info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
     info.mtime = int(status.st_mtime)  # compiled files are matched with their source by it
     tar.addfile(info, io.BytesIO(data))
 

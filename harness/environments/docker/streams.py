@@ -27,7 +27,7 @@ from harness.cluster import Link, StreamQuality, is_client
 from harness.environments.docker import rules, toxics
 from harness.environments.toxiproxy.toxics import toxics_of
 
-__all__ = ["PROXY_UID", "probe_command", "stream_command"]
+__all__ = ["PROXY_UID", "counting_links", "probe_command", "stream_command"]
 
 PROXY_UID: Final = 65531
 _PASSED: Final = f"-m owner ! --uid-owner {PROXY_UID}"
@@ -57,15 +57,37 @@ def stream_command(
     """
     links = sorted(links)
     proxies = []
+    counting = counting_links(node, links, ports)
     for link in links:
-        # A connection carries both directions, and counts once.
-        counts = link.source < link.destination or Link(link.destination, link.source) not in links
         for proxy in _proxies(fault, node, link, quality, addresses, ports):
-            proxy["rules"] = proxy["rules"][0 if counts else 1 :]
+            proxy["rules"] = proxy["rules"][0 if link in counting else 1 :]
             proxies.append(json.dumps(proxy))
     ends = {end for link in links for end in (link.source, link.destination)} - {node}
     peers = " ".join(sorted(addresses[end] for end in ends))
     return ["sh", "-c", _STREAM, "stream", rules.comment_of(fault), rules.TOXICS, peers, *proxies]
+
+
+def counting_links(
+    node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
+) -> frozenset[Link]:
+    """Those of a fault's links that count connections at `node`.
+
+    A connection carries both directions, and counts once.
+    """
+    of_fault = frozenset(links)
+    return frozenset(
+        link
+        for link in of_fault
+        if (link.source < link.destination or Link(link.destination, link.source) not in of_fault)
+        and any(ports[peer] for _, peer in _openers(node, link))
+    )
+
+
+def _openers(node: str, link: Link) -> Iterator[tuple[str, str]]:
+    """Who opens the connections on this link that meet rules at `node`, and to whom."""
+    for opener, peer in ((link.source, link.destination), (link.destination, link.source)):
+        if (peer if is_client(opener) else opener) == node and not is_client(peer):
+            yield opener, peer
 
 
 def _proxies(
@@ -77,9 +99,7 @@ def _proxies(
     ports: Mapping[str, tuple[int, ...]],
 ) -> Iterator[dict[str, Any]]:
     """What `toxics` gets: each proxy, its toxics and its rules."""
-    for opener, peer in ((link.source, link.destination), (link.destination, link.source)):
-        if (peer if is_client(opener) else opener) != node or is_client(peer):
-            continue
+    for opener, peer in _openers(node, link):
         chain, host, match = "OUTPUT", "127.0.0.1", f"-d {addresses[peer]}/32"
         passed = f" {_PASSED}"
         if is_client(opener):

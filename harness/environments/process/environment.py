@@ -37,6 +37,7 @@ from harness.environments.real.capabilities import FOREIGN
 from harness.environments.real.control import prove_clocks
 from harness.environments.real.limits import require_limits
 from harness.environments.real.logs import NodeLog
+from harness.environments.real.placeholders import check_packages
 from harness.environments.real.session import (
     RealRun,
     guarded_main,
@@ -132,6 +133,7 @@ def _check(plan: DeploymentPlan) -> None:
                 )
         account_of(spec.user)  # refuses one that is not there
     check_nodes(plan.nodes)
+    check_packages(plan.nodes)
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:

@@ -82,9 +82,12 @@ class RealNode:
         data = {"code": code, "expected": expected, "by": by, "log": log}
         self._bus.publish(self.spec.name, "node-exited", data)
 
-    def tell(self, what: str) -> None:
-        """Publish what the harness or its host did not do for the node."""
-        self._bus.publish(self.spec.name, "infrastructure", {"what": what})
+    def tell(self, what: str, *, undid: str | None = None) -> None:
+        """Publish what the harness or its host did not do for the node; `undid` names the kind of
+        fault that was over before its time by that.
+        """
+        data = {"what": what} | ({} if undid is None else {"undid": undid})
+        self._bus.publish(self.spec.name, "infrastructure", data)
 
     def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
         """Let its disk hold nobody up meanwhile, see `FuseDisk.hurried`."""

@@ -13,7 +13,7 @@ from harness.plugins import TargetSettings as Settings
 
 APPS, PORT, DATABASE_PORT = ("a1", "a2"), 8080, 5432
 BIN = "/usr/lib/postgresql/15/bin"
-SERVER = "{package:register_server}/register_server.py"
+SERVER = "{package:postgres_example}/postgres_example/register_server.py"
 BACK_OFF_S = 0.2
 FAILURES = (OSError, TimeoutError, EOFError, ValueError)
 CONFIGURATION = f"""
@@ -31,7 +31,7 @@ DATABASE = NodeSpec(
     name="db",
     role="db",
     ports=(DATABASE_PORT,),
-    dockerfile="{package:postgres_example}",
+    dockerfile="{package:postgres_example}/postgres_example/postgres_image",
     user="postgres",  # it refuses to run as root
     files={"postgresql.conf": CONFIGURATION, "pg_hba.conf": HBA, "schema.sql": SCHEMA},
     setup=(

@@ -11,6 +11,7 @@ from harness.vocabularies.transactions import play
 from harness.webclient import DeclinedError, Web, WebClient, agreement, ask_each
 
 NAMES, KEY, TXN = ("n1", "n2", "n3"), "register", "/v3/kv/txn"
+IMAGE = "{package:etcd_example}/etcd_example/etcd_image"  # a folder with a Dockerfile
 MEMBERS = [Address(name, 2379) for name in NAMES]
 COMMAND = (
     "etcd --name={name} --data-dir={data}/etcd --listen-client-urls=http://{host}:{port:2379}"
@@ -93,7 +94,7 @@ class Etcd:
 
     def nodes(self, settings: Any) -> list[NodeSpec]:
         image = settings.options["image"] or None
-        what = {"image": image, "dockerfile": None if image else "{package:etcd_example}"}
+        what = {"image": image, "dockerfile": None if image else IMAGE}
         what |= {"role": "member", "ports": (2379, 2380), "debian_package": "etcd-server"}
         what |= {"ready": ReadyHttp(2379, "/health"), "faulty_disk": True}  # for power cuts
         cmd = COMMAND + " --unsafe-no-fsync" * ("NO-FSYNC" in settings.bugs)
