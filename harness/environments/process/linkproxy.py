@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from harness.environments.toxiproxy.api import VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.warden import Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
+from harness.loopback import is_loopback
 
 __all__ = ["LinkProxy"]
 
@@ -101,7 +101,7 @@ class LinkProxy:
         """Use a server that runs already; raises `UsageError` if it cannot serve our nodes."""
         try:
             client = ToxiproxyClient(url)
-            if not _is_loopback(client.host):
+            if not is_loopback(client.host):
                 raise UsageError(
                     f"--link-proxy {url}: nodes are local processes on loopback, so the server "
                     "must run on this machine and be reached as 127.0.0.1"
@@ -138,12 +138,3 @@ class LinkProxy:
         child.signal(signal.SIGKILL)  # it has nothing to save, and its connections end at once
         if not await child.wait_exited(_EXIT_TIMEOUT_S):
             raise InfrastructureError(f"the link proxy (pid {child.pid}) does not end")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
