@@ -60,6 +60,8 @@ class _Fault:
         self.quality = quality
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
+        self.laid = False
+        self.undone = False  # by somebody who is neither the harness nor its warden
 
     def links_at(self, node: str) -> list[Link]:
         """Those for which it has rules in the node's namespace."""
@@ -162,6 +164,7 @@ class LinkFaults:
                 proxies = (self._in_thread(self._provide_proxy, node) for node in fault.owners)
                 await asyncio.gather(*proxies)
             await self._run({node: self._command(name, fault, node) for node in fault.owners})
+            fault.laid = True
 
     def _command(self, name: str, fault: _Fault, node: str) -> list[str]:
         """What injects the fault in the node's namespace."""
@@ -186,7 +189,8 @@ class LinkFaults:
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
             streamed = fault.table is rules.Table.STREAM
-            return Bite(fault.touched, "connections" if streamed else "packets")
+            unit = "connections" if streamed else "packets"
+            return Bite(fault.touched, unit, undone=fault.undone)
 
     async def heal_among(self, ends: set[str]) -> list[str]:
         """Delete the rules of all links with both ends here; returns the faults that are over."""
@@ -234,8 +238,25 @@ class LinkFaults:
                 if fault.table is table and only in {None, name}:
                     healed = wanted & set(fault.links_at(node))
                     fault.touched += sum(counts.get((name, link), 0) for link in healed)
+                    self._find_undone(
+                        fault, node, {each for each in healed if (name, each) not in counts}
+                    )
             if not rules.is_served(result.output, table):
                 self._tell(node, _ENDED[table].format(node))
+
+    def _find_undone(self, fault: _Fault, node: str, uncounted: set[Link]) -> None:
+        """Whoever healed it left what its rules had counted, be it the driver or the warden.
+
+        Of bad streams one direction counts for both, so a rule that is missing there says nothing.
+        """
+        if uncounted and fault.laid and not fault.undone and fault.table is not rules.Table.STREAM:
+            fault.undone = True
+            link = min(uncounted)
+            self._tell(
+                node,
+                f"a fault on the link from {link.source} to {link.destination} was ended, and not "
+                f"by the harness: when it was healed, {node} had no rules of it any more",
+            )
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

@@ -178,6 +178,7 @@ class _Run(RealRun):
         self._warden: Warden | None = None
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
+        self._links: LinkFaults | None = None
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
 
@@ -198,7 +199,9 @@ class _Run(RealRun):
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
-        links = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
+        links = self._links = LinkFaults(
+            topology, proxy.client, warden, ours=proxy.ours, tell=self._tell
+        )
         for spec in plan.nodes:
             node_log = self._node_log(spec.name)
             self._logs.append(node_log)
@@ -265,7 +268,12 @@ class _Run(RealRun):
         looks = {name: node.interference() for name, node in self._nodes.items()}
         if self._link_proxy is not None:
             looks[""] = self._link_proxy.interference()
+        if self._links is not None and looks[""] is None:
+            looks[""] = await self._links.interference()
         return looks
+
+    def _tell(self, what: str) -> None:
+        self._bus.publish("", "infrastructure", {"what": what})
 
     def _pids(self) -> dict[str, int]:
         watched = {LINK_PROXY: self._link_proxy, **self._nodes}

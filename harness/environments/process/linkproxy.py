@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from harness.environments.process.child import Child
 from harness.environments.process.node import python_path
 from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference, interference
-from harness.environments.toxiproxy.api import VERSION
+from harness.environments.toxiproxy.api import TOKEN_VARIABLE, VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.warden import Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
@@ -56,6 +57,7 @@ class LinkProxy:
         """Start our own server. `on_death` is told if it ends before `close`."""
         output = bytearray()
         closing = asyncio.Event()
+        token = secrets.token_urlsafe(32)  # whoever has it can make and end faults
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def heard(data: bytes) -> None:
@@ -80,7 +82,7 @@ class LinkProxy:
             ],
             environment=os.environ
             | run_environment(run_id, "link-proxy")
-            | {"PYTHONPATH": python_path()},
+            | {"PYTHONPATH": python_path(), TOKEN_VARIABLE: token},
             folder=folder,
             on_output=heard,
             on_exit=ended,
@@ -90,7 +92,9 @@ class LinkProxy:
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 url = await address
-            return LinkProxy(ToxiproxyClient(url), ours=True, child=child, closing=closing)
+            return LinkProxy(
+                ToxiproxyClient(url, token=token), ours=True, child=child, closing=closing
+            )
         except (TimeoutError, ToxiproxyError) as error:
             closing.set()
             child.signal(signal.SIGKILL)

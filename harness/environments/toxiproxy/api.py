@@ -7,6 +7,7 @@ of a `CallerBook`), `proxies` (names, by caller) and `otherwise` (a caller), see
 
 from __future__ import annotations
 
+import hmac
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
@@ -33,10 +34,12 @@ from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy
 from harness.environments.toxiproxy.toxics import TOXICS
 
-__all__ = ["PROXIES_MAX", "VERSION", "Api"]
+__all__ = ["PROXIES_MAX", "TOKEN_VARIABLE", "VERSION", "Api"]
 
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
+TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
+"""In the environment of a server, unlike in its arguments, only its own user reads the token."""
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -74,8 +77,10 @@ def _require_complete(given: ProxyInput, *, where: str = "") -> None:
 class Api:
     """All proxies, and the handler of requests."""
 
-    def __init__(self, *, seed: int, metrics: bool) -> None:
+    def __init__(self, *, seed: int, metrics: bool, token: str = "") -> None:
+        """With a `token`, a request needs the header `Authorization: Bearer TOKEN`."""
         self._seed = seed
+        self._authorization = f"Bearer {token}" if token else ""
         self._proxies: dict[str, Proxy] = {}
         self._addresses: list[SharedAddress] = []
         self._routes: list[tuple[str, re.Pattern[str], Action]] = []
@@ -103,6 +108,11 @@ class Api:
 
     async def handle(self, request: Request) -> Response:
         """Serve one request."""
+        given = request.headers.get("authorization", "")
+        if self._authorization and not hmac.compare_digest(
+            given.encode("latin-1"), self._authorization.encode("latin-1")
+        ):
+            return Response(401, b"this server belongs to a run, and asks for its token\n", _TEXT)
         # As upstream: a name with a slash in it is of no route, however it is quoted.
         path = urllib.parse.unquote(request.path)
         path_known = False
