@@ -215,6 +215,7 @@ class StatsChecker:
                 "begin_s": seconds(fault.start),
                 "end_s": None if fault.end is None else seconds(fault.end),
                 "bite": None if fault.bite is None else dict(fault.bite),
+                **({"undone": True} if fault.undone else {}),
                 "in_flight_begin": in_flight.at(fault.start),
                 "in_flight_end": None if fault.end is None else in_flight.at(fault.end),
             }
@@ -281,9 +282,11 @@ def _about_leaders(leaders: Sequence[Mapping[str, Any]]) -> str:
 def _summary(faults: Sequence[Fault]) -> str:
     hit = [fault for fault in faults if fault.targets]
     bites = [fault for fault in hit if fault.bitten]
-    unmeasured = sum(fault.bitten is None for fault in hit)
+    unmeasured = sum(fault.bitten is None and not fault.undone for fault in hit)
     words = f"{len(faults)} injected, {len(hit)} with a target, {len(bites)} bit"
-    return f"{words}, {unmeasured} not measurable" if unmeasured else words
+    words += f", {unmeasured} not measurable" if unmeasured else ""
+    undone = sum(fault.undone for fault in hit)
+    return words + (f", {undone} ended by somebody else" if undone else "")
 
 
 def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
@@ -300,6 +303,7 @@ def _line(row: Mapping[str, Any]) -> str:
     bite = row["bite"] or {}
     count = bite.get("count")
     did = "bite not measured" if count is None else measured(count, str(bite.get("unit", "")))
+    did += ", ended early by somebody else" if "undone" in row else ""
     targets = ", ".join(row["targets"]) or "nobody"
     end = "the end" if row["end_s"] is None else f"{row['end_s']} s"
     return (
@@ -345,7 +349,7 @@ def _planned(case: Case) -> list[str]:
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
     """The faults that somebody else ended before their time: what they did proves nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
-    return {
+    return {fault.id for fault in faults if fault.undone} | {
         fault.id
         for fault in faults
         for op in ends

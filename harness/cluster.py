@@ -227,10 +227,14 @@ _OFFSET_NS_MAX: Final = 10**18
 
 
 class Bite(msgspec.Struct, frozen=True):
-    """How much a fault really did. `count` is `None` where the environment cannot measure it."""
+    """How much a fault really did. `count` is `None` where the environment cannot measure it.
+
+    `undone`: somebody else ended or changed it before its time, so `count` is what is known of it.
+    """
 
     count: int | None
     unit: str  # "frames", "packets", "bytes", "processes", "requests", "ms"
+    undone: bool = False
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):

@@ -161,9 +161,16 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bitten(self) -> bool | None:
-        """Whether it did anything; `None` where nobody could measure it."""
+        """Whether it did anything; `None` where nobody could measure it, or it was `undone`."""
+        if self.undone:
+            return None
         count = None if self.bite is None else self.bite.get("count")
         return count > 0 if isinstance(count, (int, float)) else None
+
+    @property
+    def undone(self) -> bool:
+        """Whether somebody else ended or changed it before it was healed."""
+        return self.heal is not None and _get(self.heal.value, "undone") is True
 
     def is_on(self, start: int, end: int) -> bool:
         """Whether it hit somebody at any time from `start` to `end`."""

@@ -107,6 +107,11 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     method: str
     url: str
     body: str = ""
+    token: str = ""
+
+    def __repr__(self) -> str:
+        """As logs show it, without the token."""
+        return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
 Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
@@ -136,7 +141,8 @@ def _request(undo: HttpRequest) -> None:
     url = urllib.parse.urlsplit(undo.url)
     connection = http.client.HTTPConnection(url.netloc, timeout=_HTTP_TIMEOUT_S)
     try:
-        connection.request(undo.method, url.path or "/", undo.body or None)
+        headers = {"Authorization": f"Bearer {undo.token}"} if undo.token else {}
+        connection.request(undo.method, url.path or "/", undo.body or None, headers)
         response = connection.getresponse()
         response.read()
         if response.status >= 400 and response.status != 404:

@@ -154,7 +154,8 @@ class FaultConductor:
         bite = await self.ledger.heal(active.injection.id)
         if self._active.pop(fault_id, None) is None:
             return bite  # another healed it meanwhile, and has noted so
-        data = {"bite": {"count": bite.count, "unit": bite.unit}}
+        data: dict[str, Any] = {"bite": {"count": bite.count, "unit": bite.unit}}
+        data |= {"undone": True} if bite.undone else {}
         self._note(active.fault, "heal", active.injection, data)
         return bite
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import http
 import io
-import ipaddress
 import socket
 import threading
 import time
@@ -26,6 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 import msgspec
+
+from harness.loopback import is_loopback, names_loopback
 
 __all__ = ["POLICY", "Failure", "Request", "Response", "StoreServer"]
 
@@ -91,7 +92,7 @@ class StoreServer(ThreadingHTTPServer):
         self.loopback = False
         self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
         super().__init__((bind, port), _Handler)
-        self.loopback = ipaddress.ip_address(str(self.server_address[0])).is_loopback
+        self.loopback = is_loopback(str(self.server_address[0]))
 
     def server_bind(self) -> None:
         """As the base class, but without asking a name server who we are."""
@@ -127,23 +128,7 @@ class StoreServer(ThreadingHTTPServer):
 
     def allows_host(self, host: str | None) -> bool:
         """Whether a `Host` header names us."""
-        if not self.loopback:
-            return True
-        return host is not None and _is_loopback_name(host)
-
-
-def _is_loopback_name(host: str) -> bool:
-    name = host.strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") <= 1:
-        name = name.partition(":")[0]
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+        return not self.loopback or names_loopback(host)
 
 
 class _Incoming(io.RawIOBase):

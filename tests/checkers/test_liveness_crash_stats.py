@@ -578,6 +578,22 @@ def test_a_pause_that_somebody_else_ended_proves_nothing(node: str, verdict: Ver
     assert result.details.get("rule") == (None if verdict is Verdict.VALID else "no-bite")
 
 
+def test_a_fault_that_somebody_else_ended_does_not_count_as_bitten() -> None:
+    h = busy()
+    value = {"action": "inject", "fault": "f1", "targets": ["m1"], "note": "", "kind": "cut"}
+    h.nemesis("cut", value)
+    bite = {"bite": {"count": 9, "unit": "bytes"}}
+    h.nemesis("cut", {**value, "action": "heal", "undone": True, **bite})
+    result = stats(h, "cut")
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "no-bite")
+    certificate = result.details["certificate"]
+    assert "0 bit" in certificate["faults_by_nemesis"]["cut"]
+    assert "somebody else" in certificate["faults"][0]
+    h.nemesis("cut", {**value, "fault": "f2"})
+    h.nemesis("cut", {**value, "fault": "f2", "action": "heal", **bite})
+    assert stats(h, "cut").verdict is Verdict.VALID
+
+
 def test_a_bite_that_nobody_can_measure_is_not_assumed() -> None:
     h = busy()
     inject(h)

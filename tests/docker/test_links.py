@@ -254,6 +254,28 @@ async def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
     assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
 
 
+@pytest.mark.parametrize("healer", ["one", "among", "warden"])
+@pytest.mark.parametrize("quality", [None, BAD], ids=["cut", "shape"])
+async def test_rules_that_somebody_else_deleted_are_told_of(quality, healer):
+    engine = FakeEngine()
+    faults, told = link_faults(engine)
+    kept, lost = (faults.plan([Link("m1", "m2"), Link("m1", "m3")], quality) for _ in range(2))
+    await faults.inject(kept)
+    if healer == "warden":
+        for node in NODES:
+            patterns = rules.select_fault(kept)
+            engine.exec(f"{node}.net", rules.heal_command(patterns, rules.Table.of(kept)))
+    assert not (await faults.heal(kept)).undone
+    assert told == []
+    await faults.inject(lost)
+    verb = "cut" if quality is None else "shape"
+    engine.tables["m2.net", verb].clear()  # as `iptables -F` does
+    if healer == "among":
+        await faults.heal_among({"m1", "m2"})
+    assert (await faults.heal(lost)).undone
+    assert [node for node, _ in told] == ["m2"]
+
+
 async def test_overlapping_faults_each_count_every_packet_once():
     engine = FakeEngine()
     faults = link_faults(engine)[0]

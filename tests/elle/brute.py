@@ -126,10 +126,7 @@ def _visibilities(order: Order, must: Edges) -> Iterator[dict[int, Bits]]:
 
 def _transitive(run: Execution, seen: dict[int, Bits]) -> bool:
     return all(
-        not seen[one] & ~seen[two]
-        for two in run.order
-        for one in run.order
-        if seen[two] >> one & 1
+        not seen[one] & ~seen[two] for two in run.order for one in run.order if seen[two] >> one & 1
     )
 
 
@@ -223,8 +220,7 @@ def _cursor_stable(run: Execution) -> bool:
     for read, versions in zip(run.reads, choices, strict=True):
         writers = run.writers[read.key]
         later = any(
-            f != "r" and key == read.key
-            for f, key, _ in run.txns[read.reader].value[read.number :]
+            f != "r" and key == read.key for f, key, _ in run.txns[read.reader].value[read.number :]
         )
         if later and not read.own:
             at = writers.index(read.reader)
@@ -361,7 +357,9 @@ def random_history(rng: random.Random, *, lists: bool, size: int = 4) -> list[Tr
             key = rng.choice(KEYS[: rng.choice((1, 2, 2, 3))])
             write = rng.random() < 0.5
             counters[key] += write
-            mops.append(("append" if lists else "w", key, counters[key]) if write else ("r", key, 0))
+            mops.append(
+                ("append" if lists else "w", key, counters[key]) if write else ("r", key, 0)
+            )
         plans.append(Transaction(mops, 10 * call + number, 10 * end + number, kind, process))
     order = list(range(count))
     rng.shuffle(order)

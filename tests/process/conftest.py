@@ -18,7 +18,7 @@ from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
 from tests.process.nodes import PORT, ask
 from tests.toxiproxy.conftest import REPOSITORY
-from tests.waiting import LIMIT_S, wait_until
+from tests.waiting import LIMIT_S, until, wait_until
 
 _numbers = itertools.count()
 
@@ -41,6 +41,25 @@ def processes_of(run_id: str) -> list[int]:
 def roles_of(run_id: str) -> dict[str, int]:
     """The processes of a run by what they are there for."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
+
+
+async def process_of(role):
+    """The one of this test process's only run that has this role.
+
+    Waited for: the kernel shows no environment of a program that is just being started.
+    """
+
+    def found():
+        return [
+            process
+            for process in procfs.all_processes()
+            if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
+            and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
+        ]
+
+    await until(found)
+    (process,) = found()
+    return process
 
 
 @contextlib.contextmanager

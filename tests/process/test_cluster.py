@@ -22,9 +22,8 @@ from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.real.power import SUFFIX
-from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError, UsageError
-from tests.process.conftest import echo_spec, in_turn, processes_of
+from tests.process.conftest import echo_spec, in_turn, process_of, processes_of
 from tests.process.nodes import PORT
 from tests.toxiproxy.conftest import start_server
 from tests.waiting import LIMIT_S, until
@@ -169,25 +168,6 @@ async def shape_delays_and_stalls(driver):
         assert not asking.done()
         bite = await driver.cluster.heal(fault)
         assert (await asking)["echo"] == "held"
-
-
-async def process_of(role):
-    """The one of this test process's only run that has this role.
-
-    Waited for: the kernel shows no environment of a program that is just being started.
-    """
-
-    def found():
-        return [
-            process
-            for process in procfs.all_processes()
-            if (variables := procfs.environment_of(process.pid)).get(ROLE_VARIABLE) == role
-            and variables.get(RUN_VARIABLE, "").startswith(f"test-{os.getpid()}-")
-        ]
-
-    await until(found)
-    (process,) = found()
-    return process
 
 
 async def kill_and_start_on_the_same_disk(driver):

@@ -15,7 +15,7 @@ from harness.httpreply import read_reply
 
 
 @contextlib.asynccontextmanager
-async def served(handler=None):
+async def served(handler=None, *, bound="127.0.0.1"):
     """A server's port."""
 
     async def hello(request):
@@ -27,7 +27,7 @@ async def served(handler=None):
         tasks.add(asyncio.ensure_future(coro))
 
     server = PageServer(PageDoor(handler or hello, lambda *_, **__: None), spawn)
-    await server.start("127.0.0.1", 0)
+    await server.start(bound, 0)
     try:
         yield server._server.sockets[0].getsockname()[1]
     finally:
@@ -55,7 +55,9 @@ def test_a_connection_lives_on():
     async def body():
         async with served() as port:
             first, second = await exchange(
-                port, b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n"
+                port,
+                b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
             )
             assert [first[0], first[2], second[2]] == [200, b"/a", b"/b"]
             assert "default-src 'none'" in first[1]["content-security-policy"]
@@ -67,7 +69,7 @@ def test_a_head_has_no_body():
     async def body():
         async with served() as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"HEAD /abc HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            writer.write(b"HEAD /abc HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             answer = await reader.read()
             writer.transport.abort()
             assert b"content-length: 4" in answer.lower()
@@ -79,13 +81,19 @@ def test_a_head_has_no_body():
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"DELETE /a HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"DELETE /a HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
         (b"harness/1 m1\r\n\r\n", 400),
         (b"GET /a HTTP/1.1\r\n\r\n", 400),  # no host
-        (b"GET /" + b"a" * (3 * pages.HEAD_BYTES_MAX) + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431),
-        (b"GET nonsense HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        (b"GET //evil/x HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-        (b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n" + b"x" * 70000, None),
+        (
+            b"GET /" + b"a" * (3 * pages.HEAD_BYTES_MAX) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            431,
+        ),
+        (b"GET nonsense HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET //evil/x HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (
+            b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n" + b"x" * 70000,
+            None,
+        ),
     ],
 )
 def test_what_is_no_get_is_refused(request_bytes, status):
@@ -94,6 +102,35 @@ def test_what_is_no_get_is_refused(request_bytes, status):
             [answer] = await exchange(port, request_bytes)
             assert (answer and answer[0]) == status
             assert (await get_page(("127.0.0.1", port), "/after", accept="*/*")).status == 200
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("bound", "lines", "status"),
+    [
+        ("127.0.0.1", "Host: 127.0.0.1:8051", 200),
+        ("127.0.0.1", "Host: evil.example", 403),
+        ("127.0.0.1", "Host: m1", 403),
+        ("127.0.0.1", "Host: [::1]evil.example", 403),
+        ("0.0.0.0", "Host: 172.18.0.4:8051", 200),
+        ("0.0.0.0", "Host: m1:8051", 200),
+        ("0.0.0.0", "Host: localhost", 200),
+        ("0.0.0.0", "Host: evil.example:8051", 403),
+        ("0.0.0.0", "Host: [::1]evil.example", 403),
+        ("127.0.0.1", "Host: localhost\r\nSec-Fetch-Site: cross-site", 403),
+        (
+            "127.0.0.1",
+            "Host: localhost\r\nSec-Fetch-Site: same-site\r\nSec-Fetch-Mode: navigate",
+            200,
+        ),
+    ],
+)
+def test_names_that_lead_here_from_elsewhere_are_refused(bound, lines, status):
+    async def body():
+        async with served(bound=bound) as port:
+            [answer] = await exchange(port, f"GET /a HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+            assert answer[0] == status
 
     asyncio.run(body())
 

@@ -22,8 +22,8 @@ from tests.programs import run_program
 from tests.waiting import LIMIT_S
 
 REPOSITORY = Path(__file__).parents[2]
-REAL_VERSION = "v2.5.0"
-REAL_FOLDER = REPOSITORY / ".cache" / "toxiproxy"
+REAL_VERSION = "v2.12.0"
+REAL_FOLDER = REPOSITORY / ".cache" / f"toxiproxy-{REAL_VERSION}"
 
 
 @dataclass

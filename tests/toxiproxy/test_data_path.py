@@ -188,6 +188,40 @@ def test_removing_bandwidth_lets_the_rest_go(through):
     assert took_s < 100
 
 
+@pytest.mark.parametrize("change", ["remove", "update"])
+def test_bandwidth_of_zero_passes_nothing_until_it_is_over(server, through, change):
+    passage = through()
+    conn = passage.connect()
+    ask(conn, b"x")
+    toxic = passage.add("bandwidth", rate=0)
+    conn.sendall(b"held")
+    assert is_silent(conn, 0.3)
+    if change == "remove":
+        passage.remove(toxic)
+    else:
+        body = {"attributes": {"rate": 100}}
+        path = f"/proxies/{passage.name}/toxics/{toxic}"
+        assert server.request("POST", path, body)[0] == 200
+    assert receive(conn, 4) == b"held"
+    assert ask(conn, b"on") == b"on"
+
+
+@pytest.mark.parametrize("verb", ["populate", "update"])
+def test_the_same_addresses_again_keep_connections_and_toxics(server, through, verb):
+    passage = through()
+    conn = passage.connect()
+    ask(conn, b"x")
+    passage.add("latency", latency=1)
+    same = {"listen": passage.info["listen"].replace("127.0.0.1", "localhost")}
+    if verb == "populate":
+        same |= {"name": passage.name, "upstream": passage.info["upstream"]}
+        assert server.request("POST", "/populate", [same])[0] == 201
+    else:
+        assert server.request("POST", f"/proxies/{passage.name}", same)[0] == 200
+    assert ask(conn, b"still there") == b"still there"
+    assert len(server.request("GET", f"/proxies/{passage.name}/toxics")[1]) == 1
+
+
 def test_slow_close_delays_the_end(through):
     passage = through(source(b"bye"))
     passage.add("slow_close", delay=300)

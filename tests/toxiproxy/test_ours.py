@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness.environments.toxiproxy.api import TOKEN_VARIABLE
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.metrics import CONNECTIONS, SWALLOWED, parse_metrics
 from tests.toxiproxy.conftest import echo, is_silent, receive, start_server
@@ -102,6 +103,33 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
     first = hits(1)
     assert first == hits(1)
     assert {True, False} == set(first)
+
+
+def test_with_a_token_nobody_else_reads_or_changes_anything(monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "secret")
+    server, process = start_server("ours")
+    try:
+        body = {"name": "p", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"}
+        right = {"Authorization": "Bearer secret"}
+        assert server.request("POST", "/proxies", body, headers=right)[0] == 201
+        for method, path in (
+            *(("POST", "/reset"), ("GET", "/proxies"), ("DELETE", "/proxies/p")),
+            *(("GET", "/metrics"), ("GET", "/version"), ("POST", "/proxies/p/reset")),
+        ):
+            for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": "secret"}):
+                assert server.request(method, path, headers=wrong)[0] == 401
+        assert list(server.request("GET", "/proxies", headers=right)[1]) == ["p"]
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403), ("[::1]evil.example", 403)],
+)
+def test_names_that_lead_here_from_elsewhere_are_refused(server, host, status):
+    assert server.request("GET", "/version", headers={"Host": host})[0] == status
 
 
 async def test_client_reports_url_status_and_body(server):

@@ -68,6 +68,7 @@ class _Fault:
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
         self.laid: dict[str, frozenset[Link]] = {}  # what counts where, once it is in force
+        self.undone = False  # by somebody who is neither the harness nor its warden
 
     def links_at(self, node: str) -> list[Link]:
         """Those for which it has rules in the node's namespace."""
@@ -82,7 +83,7 @@ class LinkFaults:
         blueprint: Blueprint,
         engine: Engine,
         in_thread: InThread,
-        tell: Callable[[str, str, str], None],
+        tell: Callable[[str, str, str | None], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
         """`tell` hears of a node on whose links a fault did not do what was asked, why, and of
@@ -203,7 +204,8 @@ class LinkFaults:
                 self._account(fault.table, outputs, fault.links, only=name)
                 self._lift(fault, set(fault.links))
             streamed = fault.table is rules.Table.STREAM
-            return Bite(fault.touched, "connections" if streamed else "packets")
+            unit = "connections" if streamed else "packets"
+            return Bite(fault.touched, unit, undone=fault.undone)
 
     async def heal_among(self, ends: set[str]) -> list[str]:
         """Delete the rules of all links with both ends here; returns the faults that are over."""
@@ -252,18 +254,23 @@ class LinkFaults:
                     healed = wanted & set(fault.links_at(node))
                     fault.touched += sum(counts.get((name, link), 0) for link in healed)
                     laid = healed & fault.laid.get(node, frozenset())
-                    if lost := sorted(link for link in laid if (name, link) not in counts):
-                        self._tell_lost(name, table, lost)
+                    self._find_undone(fault, node, {e for e in laid if (name, e) not in counts})
             if not rules.is_served(result.output, table):
                 self._tell(node, _ENDED[table].format(node), _KINDS[table])
 
-    def _tell_lost(self, name: str, table: rules.Table, links: list[Link]) -> None:
-        """Rules that were gone when they were to be healed."""
-        named = ", ".join(f"{link.source} > {link.destination}" for link in links)
-        what = f"the rules of {name} on {named:.200} had been removed, and not by the harness"
-        for node in sorted({end for link in links for end in (link.source, link.destination)}):
-            if not is_client(node):
-                self._tell(node, what, _KINDS[table])
+    def _find_undone(self, fault: _Fault, node: str, uncounted: set[Link]) -> None:
+        """Note a fault that somebody else ended: neither the driver nor the warden did, since each
+        leaves what the rules had counted.
+        """
+        if uncounted and not fault.undone:
+            fault.undone = True
+            link = min(uncounted)
+            self._tell(
+                node,
+                f"a fault on the link from {link.source} to {link.destination} was ended, and not "
+                f"by the harness: when it was healed, {node} had no rules of it any more",
+                None,
+            )
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

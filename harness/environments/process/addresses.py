@@ -150,6 +150,8 @@ class Topology:
         self._ports = ports
         self._shared = shared
         self.passages: list[Passage] = []
+        self.proxies: Mapping[str, ProxyInfo] = {}
+        """All proxies by name, as they were made."""
         self.addresses: dict[str, tuple[str, int]] = {}
         """The address that all share, by `node:port`."""
         self.hosts: dict[str, str] = {}
@@ -158,7 +160,7 @@ class Topology:
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
         """Create all proxies in one request, and the shared addresses one by one."""
         wanted = _pairs(run_id, self._specs, self._clients, self._shared)
-        made: Mapping[str, ProxyInfo] = {
+        made = self.proxies = {
             proxy.name: proxy
             for proxy in await client.populate(
                 [

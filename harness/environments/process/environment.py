@@ -182,6 +182,7 @@ class _Run(RealRun):
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
         self._destinations: Mapping[tuple[str, int], str] = {}
+        self._links: LinkFaults | None = None
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
 
@@ -203,7 +204,9 @@ class _Run(RealRun):
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
         self._destinations = topology.destinations()
-        links = LinkFaults(topology, proxy.client, warden, ours=proxy.ours)
+        links = self._links = LinkFaults(
+            topology, proxy.client, warden, ours=proxy.ours, tell=self._tell
+        )
         for spec in plan.nodes:
             node_log = self._node_log(spec.name)
             self._logs.append(node_log)
@@ -273,7 +276,12 @@ class _Run(RealRun):
             looks[""] = proxy.interference()
             for (host, port), node in self._destinations.items():
                 looks[node] = looks[node] or proxy.withheld(f"{host}:{port}")
+        if self._links is not None and looks[""] is None:
+            looks[""] = await self._links.interference()
         return looks
+
+    def _tell(self, what: str) -> None:
+        self._bus.publish("", "infrastructure", {"what": what})
 
     def _pids(self) -> dict[str, int]:
         watched = {LINK_PROXY: self._link_proxy, **self._nodes}

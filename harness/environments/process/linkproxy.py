@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import ipaddress
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Callable
@@ -21,11 +21,12 @@ from harness.environments.process.child import Child
 from harness.environments.process.node import python_path
 from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference, interference
-from harness.environments.toxiproxy.api import VERSION
+from harness.environments.toxiproxy.api import TOKEN_VARIABLE, VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.proxy import Withheld
 from harness.environments.warden import Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
+from harness.loopback import is_loopback
 
 __all__ = ["LinkProxy"]
 
@@ -65,6 +66,7 @@ class LinkProxy:
     ) -> LinkProxy:
         """Start our own server. `on_death` is told if it ends before `close`."""
         output = _Output(on_death)
+        token = secrets.token_urlsafe(32)  # the key to making and ending faults
         child = Child(
             [
                 *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
@@ -72,7 +74,7 @@ class LinkProxy:
             ],
             environment=os.environ
             | run_environment(run_id, "link-proxy")
-            | {"PYTHONPATH": python_path()},
+            | {"PYTHONPATH": python_path(), TOKEN_VARIABLE: token},
             folder=folder,
             on_output=output.heard,
             on_exit=output.ended,
@@ -82,7 +84,8 @@ class LinkProxy:
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 url = await output.address
-            return LinkProxy(ToxiproxyClient(url), ours=True, child=child, output=output)
+            client = ToxiproxyClient(url, token=token)
+            return LinkProxy(client, ours=True, child=child, output=output)
         except (TimeoutError, ToxiproxyError) as error:
             output.closing = True
             child.signal(signal.SIGKILL)
@@ -93,7 +96,7 @@ class LinkProxy:
         """Use a server that runs already; raises `UsageError` if it cannot serve our nodes."""
         try:
             client = ToxiproxyClient(url)
-            if not _is_loopback(client.host):
+            if not is_loopback(client.host):
                 raise UsageError(
                     f"--link-proxy {url}: nodes are local processes on loopback, so the server "
                     "must run on this machine and be reached as 127.0.0.1"
@@ -184,12 +187,3 @@ class _Output:
                 "who had opened them"
             )
         return None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -16,20 +16,30 @@ downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a
 
 A fault ends by `heal` or, when the harness is dead, by the warden a little after its lease.
 Removing a toxic that is gone is no error, so they do not get into each other's way.
+
+The server may be one that others use, too. So the proxies and toxics are looked at along the run,
+and once more when a fault is healed: one that is not as it was made is a fact of the history, and a
+fault with such a toxic was `undone`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.cluster import Bite, Link, LinkQuality, StreamQuality
 from harness.environments.process.addresses import Passage, Topology
-from harness.environments.toxiproxy.client import ToxiproxyClient
+from harness.environments.real.watch import Interference
+from harness.environments.toxiproxy.client import (
+    ProxyInfo,
+    ToxicInfo,
+    ToxiproxyClient,
+    ToxiproxyError,
+)
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
@@ -41,6 +51,9 @@ _STALL_MS: Final = 86_400_000
 _SETTLE_S: Final = 0.5
 _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
+_LOOK_S: Final = 1.0
+_LOOK_SHARE_MAX: Final = 0.02
+"""Of the time, at most: thousands of proxies take a while to list."""
 
 
 class _Place(NamedTuple):
@@ -54,6 +67,18 @@ class _Toxic(NamedTuple):
     link: Link
     place: _Place
     name: str
+    kind: str
+    attributes: dict[str, int]
+
+    def is_among(self, proxies: Mapping[str, ProxyInfo]) -> bool:
+        """Whether it is there, as it was made."""
+        proxy = proxies.get(self.place.proxy)
+        return proxy is not None and any(self._is(toxic) for toxic in proxy.toxics)
+
+    def _is(self, toxic: ToxicInfo) -> bool:
+        made = (self.name, self.kind, self.place.stream, 1.0)
+        same = made == (toxic.name, toxic.type, toxic.stream, toxic.toxicity)
+        return same and self.attributes.items() <= toxic.attributes.items()
 
 
 @dataclass(slots=True)
@@ -62,15 +87,27 @@ class _Fault:
     swallows: bool
     toxics: list[_Toxic]
     before: dict[_Place, int] | None
+    warden_at_s: float  # from then on the warden may have ended it
     bitten: int | None = 0
+    undone: bool = False
 
 
 class LinkFaults:
     """All link faults of a run."""
 
     def __init__(
-        self, topology: Topology, client: ToxiproxyClient, warden: Warden, *, ours: bool
+        self,
+        topology: Topology,
+        client: ToxiproxyClient,
+        warden: Warden,
+        *,
+        ours: bool,
+        tell: Callable[[str], None],
     ) -> None:
+        """`tell` hears of a fault that somebody else ended."""
+        self._tell = tell
+        self._next_look_s = 0.0
+        self._seen: Interference | None = None
         self._topology = topology
         self._client = client
         self._warden = warden
@@ -135,20 +172,23 @@ class LinkFaults:
         swallows: bool,
     ) -> str:
         async with self._turn:
-            fault = _Fault(f"link-{len(self._faults) + 1}", swallows, [], None)
+            ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
+            fault = _Fault(f"link-{len(self._faults) + 1}", swallows, [], None, ends_s)
             places = [(link, place) for link in sorted(set(links)) for place in self._places(link)]
             fault.before = await self._measure({place for _, place in places}, swallows=swallows)
             self._faults[fault.id] = fault
             try:
                 for link, place in places:
                     for number, (kind, attributes) in enumerate(kinds):
-                        toxic = _Toxic(link, place, f"{fault.id}-{place.stream}-{number}")
+                        name = f"{fault.id}-{place.stream}-{number}"
+                        toxic = _Toxic(link, place, name, kind, attributes)
                         self._guard(toxic, lease_s)
                         fault.toxics.append(toxic)
                         await self._client.add_toxic(
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
             except BaseException:
+                fault.undone = True  # it never was there as a whole, and nobody is to be told so
                 await self._remove(fault, fault.toxics)
                 raise
             return fault.id
@@ -158,8 +198,8 @@ class LinkFaults:
 
     def _guard(self, toxic: _Toxic, lease_s: float) -> None:
         url = self._client.url("proxies", toxic.place.proxy, "toxics", toxic.name)
-        undo, deadline_s = HttpRequest("DELETE", url), lease_s + AFTER_LEASE_S
-        self._warden.guard(self._guard_key(toxic), undo, deadline_s=deadline_s)
+        undo = HttpRequest("DELETE", url, token=self._client.token)
+        self._warden.guard(self._guard_key(toxic), undo, deadline_s=lease_s + AFTER_LEASE_S)
 
     # --- healing -----------------------------------------------------------------------------
 
@@ -170,7 +210,7 @@ class LinkFaults:
         async with self._turn:
             fault = self._faults[fault_id]
             await self._remove(fault, fault.toxics)
-            return Bite(fault.bitten, "bytes")
+            return Bite(fault.bitten, "bytes", undone=fault.undone)
 
     async def heal_within(self, names: Collection[str] | None) -> None:
         """Undo what lies on links with both ends among `names`; `None` is everywhere."""
@@ -188,6 +228,7 @@ class LinkFaults:
         if not toxics:
             return
         places = {toxic.place for toxic in toxics}
+        self._find_undone(fault, toxics, await self._client.proxies())
         if self._ours:
             after = await self._measure(places, swallows=fault.swallows)
         for toxic in toxics:
@@ -201,6 +242,63 @@ class LinkFaults:
             return
         before = fault.before
         fault.bitten += sum(max(0, after[place] - before[place]) for place in places)
+
+    # --- others --------------------------------------------------------------------------------
+
+    def _find_undone(
+        self, fault: _Fault, toxics: Iterable[_Toxic], proxies: Mapping[str, ProxyInfo]
+    ) -> None:
+        if fault.undone or asyncio.get_running_loop().time() >= fault.warden_at_s:
+            return
+        gone = [toxic for toxic in toxics if not toxic.is_among(proxies)]
+        if gone:
+            fault.undone = True
+            first = gone[0]
+            self._tell(
+                f"a fault on the link from {first.link.source} to {first.link.destination} was "
+                f"ended or changed, and not by the harness: the toxic {first.name} of the proxy "
+                f"{first.place.proxy} is not as it was made"
+            )
+
+    async def interference(self) -> Interference | None:
+        """What is not as we made it: proxies, and toxics that are not ours. Finds undone faults."""
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        if begin_s < self._next_look_s:
+            return self._seen
+        try:
+            async with asyncio.timeout(_LOOK_S), self._turn:
+                proxies = await self._client.proxies()
+                for fault in self._faults.values():
+                    self._find_undone(fault, fault.toxics, proxies)
+                self._seen = self._strange(proxies)
+        except TimeoutError:
+            return self._seen  # a busy server; one of ours that is stopped is seen elsewhere
+        except ToxiproxyError as error:
+            self._seen = Interference(f"the link proxy does not answer: {error}")
+        end_s = loop.time()
+        self._next_look_s = end_s + max(_LOOK_S, (end_s - begin_s) / _LOOK_SHARE_MAX)
+        return self._seen
+
+    def _strange(self, proxies: Mapping[str, ProxyInfo]) -> Interference | None:
+        ours: dict[str, set[str]] = {}
+        for fault in self._faults.values():
+            for toxic in fault.toxics:
+                ours.setdefault(toxic.place.proxy, set()).add(toxic.name)
+        for name, made in self._topology.proxies.items():
+            now = proxies.get(name)
+            what = None
+            if now is None:
+                what = "was removed"
+            elif not now.enabled:
+                what = "was switched off"
+            elif (now.listen, now.upstream) != (made.listen, made.upstream):
+                what = f"was led from {now.listen} to {now.upstream}"
+            elif strange := {toxic.name for toxic in now.toxics} - ours.get(name, set()):
+                what = f"got the toxic {min(strange)}"
+            if what is not None:
+                return Interference(f"the proxy {name} {what}, and not by the harness")
+        return None
 
     # --- measuring ---------------------------------------------------------------------------
 

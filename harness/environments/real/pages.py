@@ -3,7 +3,7 @@
 GET and HEAD, without bodies worth reading. h11 is imported when the first browser comes: nodes
 start often, and most never show a page. What is served is for whoever reaches the port, which is
 one of the loopback device unless the deployment says otherwise; nothing from elsewhere may run in
-it or frame it.
+it, frame it, or read it under a name that was made to lead here (`harness.loopback`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.env import PageResponse
 from harness.environments.pages import PageDoor, refusal
 from harness.httpreply import REPLY_BYTES_MAX, read_reply
+from harness.loopback import is_loopback, names_loopback, names_neighbour
 
 if TYPE_CHECKING:
     import h11
@@ -52,12 +53,14 @@ class PageServer:
     ) -> None:
         self._door = door
         self._spawn = spawn
+        self._names_us: Callable[[str | None], bool] = names_loopback
         self._server: asyncio.Server | None = None
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._accepted_count = 0
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises `OSError`."""
+        self._names_us = names_loopback if is_loopback(host) else names_neighbour
         self._server = await asyncio.start_server(self._accepted, host, port)
 
     def close(self) -> None:
@@ -132,9 +135,18 @@ class PageServer:
     async def _answer(self, request: h11.Request) -> PageResponse:
         if request.method not in {b"GET", b"HEAD"}:
             return refusal(HTTPStatus.METHOD_NOT_ALLOWED, "pages are for GET and HEAD")
-        accept = b",".join(value for name, value in request.headers if name == b"accept")
+        if not self._names_us(_header(request, b"host")):
+            return refusal(HTTPStatus.FORBIDDEN, "a node answers to its address or localhost only")
+        foreign = _header(request, b"sec-fetch-site") in {"cross-site", "same-site"}
+        if foreign and _header(request, b"sec-fetch-mode") != "navigate":
+            return refusal(HTTPStatus.FORBIDDEN, "pages from elsewhere cannot use those of a node")
         target = request.target.decode("latin-1")
-        return await self._door.answer(target, accept=accept.decode("latin-1"))
+        return await self._door.answer(target, accept=_header(request, b"accept") or "")
+
+
+def _header(request: h11.Request, name: bytes) -> str | None:
+    values = [value.decode("latin-1") for given, value in request.headers if given == name]
+    return ",".join(values) if values else None
 
 
 def _sent(connection: h11.Connection, event: Any) -> bytes:

@@ -1,8 +1,8 @@
 """A link proxy that speaks Toxiproxy's HTTP API, and a typed client for it and for the real one.
 
 Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It follows
-https://github.com/Shopify/toxiproxy (routes of v2.12, data path checked against v2.5.0 by one
-conformance suite that runs on both) and adds what a chaos harness needs and upstream has not:
+https://github.com/Shopify/toxiproxy (v2.12.0; one suite checks the answers and the data path of
+both) and adds what a chaos harness needs and upstream has not:
 
 * repeatable randomness: `--seed` gives every connection and toxic a stream of its own, where
   upstream's flag builds a generator that nothing uses;

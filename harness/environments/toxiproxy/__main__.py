@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 
 import msgspec
 
-from harness.environments.toxiproxy.api import Api
+from harness.environments.toxiproxy.api import TOKEN_VARIABLE, Api
 from harness.environments.toxiproxy.http import HttpServer
 from harness.environments.toxiproxy.proxy import Withheld, split_address
 
@@ -24,7 +25,8 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    api = Api(seed=seed, metrics=metrics, report=_report)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle)
     bound_host, bound_port = await server.start(host, port)
     # The first line on standard output: where the API is, for whoever asked for port 0.
@@ -37,7 +39,11 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
 
 def main() -> int:
     """Parse the command line and serve."""
-    parser = argparse.ArgumentParser(prog="python -m harness.environments.toxiproxy")
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.environments.toxiproxy",
+        epilog=f"With {TOKEN_VARIABLE} in its environment it serves only requests that have the "
+        "header `Authorization: Bearer TOKEN`; without, whoever reaches the port.",
+    )
     parser.add_argument(
         "--listen", default="127.0.0.1:8474", metavar="HOST:PORT", help="default: %(default)s"
     )

@@ -8,81 +8,44 @@ of a `CallerBook`), `proxies` (names, by caller), `hosts` (callers, by the addre
 
 from __future__ import annotations
 
+import hmac
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from harness.environments.callers import CallerBook
 from harness.environments.toxiproxy.addresses import SharedAddress
+from harness.environments.toxiproxy.bodies import (
+    AddressInput,
+    ProxyChange,
+    ProxyInput,
+    ToxicChange,
+    ToxicInput,
+    attributes_of,
+    read_body,
+    read_list,
+)
 from harness.environments.toxiproxy.http import Request, Response
 from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
-from harness.environments.toxiproxy.toxics import TOXICS, Toxic
+from harness.environments.toxiproxy.toxics import TOXICS
 
-__all__ = ["PROXIES_MAX", "VERSION", "Api"]
+__all__ = ["PROXIES_MAX", "TOKEN_VARIABLE", "VERSION", "Api"]
 
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
+TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
+"""In the environment of a server, unlike in its arguments, only its own user reads the token."""
 
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
-class _ProxyInput(msgspec.Struct):
-    name: str = ""
-    listen: str = ""
-    upstream: str = ""
-    enabled: bool | None = None
-
-
-class _AddressInput(msgspec.Struct):
-    listen: str
-    callers: str
-    proxies: dict[str, str]
-    hosts: dict[str, str]
-    otherwise: str
-    neutral: str
-
-
-class _ProxyChange(msgspec.Struct):
-    listen: str | None = None
-    upstream: str | None = None
-    enabled: bool | None = None
-
-
-class _ToxicInput(msgspec.Struct):
-    name: str = ""
-    type: str = ""
-    stream: str = "downstream"
-    toxicity: float = 1.0
-    attributes: dict[str, Any] | None = None
-
-
-class _ToxicChange(msgspec.Struct):
-    toxicity: float | None = None
-    attributes: dict[str, Any] | None = None
-
-
-T = TypeVar("T")
 Action = Callable[[bytes, list[str]], Awaitable[Response]]
-
-
-def _decode(body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise ApiError(400, f"bad request body: {error}") from error
-
-
-def _attributes(kind: type[Toxic], given: dict[str, Any]) -> Toxic:
-    try:
-        return msgspec.convert(given, type=kind)
-    except msgspec.ValidationError as error:
-        raise ApiError(400, f"bad request body: {error}") from error
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -95,24 +58,40 @@ def _error(error: ApiError) -> Response:
 
 
 def _proxy_json(proxy: Proxy) -> dict[str, Any]:
-    in_chain_order = sorted(proxy.toxics, key=lambda entry: DIRECTIONS.index(entry.stream))
+    in_chain_order = sorted(proxy.toxics, key=lambda entry: DIRECTIONS.index(entry.direction))
     return {
         "name": proxy.name,
         "listen": proxy.listen,
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
         "toxics": in_chain_order,
+        "Logger": {},  # a field of upstream's struct that nobody meant to show
     }
+
+
+def _require_complete(given: ProxyInput, *, where: str = "") -> None:
+    for field in ("name", "upstream"):
+        if not getattr(given, field):
+            raise ApiError(400, f"missing required field: {field}{where}")
 
 
 class Api:
     """All proxies, and the handler of requests."""
 
     def __init__(
-        self, *, seed: int, metrics: bool, report: Callable[[Withheld], None] = lambda _: None
+        self,
+        *,
+        seed: int,
+        metrics: bool,
+        token: str = "",
+        report: Callable[[Withheld], None] = lambda _: None,
     ) -> None:
-        """`report` hears of connections that did not get through, by no fault's doing."""
+        """With a `token`, a request needs the header `Authorization: Bearer TOKEN`.
+
+        `report` hears of connections that did not get through, by no fault's doing.
+        """
         self._seed = seed
+        self._authorization = f"Bearer {token}" if token else ""
         self._report = report
         self._proxies: dict[str, Proxy] = {}
         self._addresses: list[SharedAddress] = []
@@ -141,18 +120,24 @@ class Api:
 
     async def handle(self, request: Request) -> Response:
         """Serve one request."""
-        if request.headers.get("user-agent", "").startswith("Mozilla/"):
-            return Response(403, b"User agent not allowed\n", _TEXT)
+        given = request.headers.get("authorization", "")
+        if self._authorization and not hmac.compare_digest(
+            given.encode("latin-1"), self._authorization.encode("latin-1")
+        ):
+            return Response(401, b"this server belongs to a run, and asks for its token\n", _TEXT)
+        # As upstream: a name with a slash in it is of no route, however it is quoted.
+        path = urllib.parse.unquote(request.path)
         path_known = False
         for method, pattern, action in self._routes:
-            match = pattern.fullmatch(request.path)
+            match = pattern.fullmatch(path)
             if match is None:
                 continue
             path_known = True
-            names = [urllib.parse.unquote(part) for part in match.groups()]
             if method == request.method:
+                if request.headers.get("user-agent", "").startswith("Mozilla/"):
+                    return Response(403, b"User agent not allowed\n", _TEXT)
                 try:
-                    return await action(request.body, names)
+                    return await action(request.body, list(match.groups()))
                 except ApiError as error:
                     return _error(error)
         if path_known:
@@ -173,7 +158,7 @@ class Api:
             raise ApiError(404, "proxy not found")
         return self._proxies[name]
 
-    def _new_proxy(self, given: _ProxyInput) -> Proxy:
+    def _new_proxy(self, given: ProxyInput) -> Proxy:
         if len(self._proxies) >= PROXIES_MAX and given.name not in self._proxies:
             raise ApiError(500, f"more than {PROXIES_MAX} proxies")
         return Proxy(given.name, given.listen, given.upstream, seed=self._seed, report=self._report)
@@ -188,17 +173,15 @@ class Api:
         return _json({name: _proxy_json(proxy) for name, proxy in sorted(self._proxies.items())})
 
     async def _proxy_create(self, body: bytes, _names: list[str]) -> Response:
-        given = _decode(body, _ProxyInput)
-        for field in ("name", "upstream"):
-            if not getattr(given, field):
-                raise ApiError(400, f"missing required field: {field}")
+        given = read_body(body, ProxyInput)
+        _require_complete(given)
         if given.name in self._proxies:
             raise ApiError(409, "proxy already exists")
         proxy = self._new_proxy(given)
         # Taken before the first await, so that two requests cannot both create it.
         self._proxies[given.name] = proxy
         try:
-            if given.enabled is not False:
+            if given.enabled:
                 await proxy.start()
         except ApiError:
             del self._proxies[given.name]
@@ -206,35 +189,28 @@ class Api:
         return _json(_proxy_json(proxy), 201)
 
     async def _populate(self, body: bytes, _names: list[str]) -> Response:
-        given = _decode(body, list[_ProxyInput])
-        for place, one in enumerate(given, start=1):
-            for field in ("name", "upstream"):
-                if not getattr(one, field):
-                    raise ApiError(400, f"missing required field: {field} at proxy {place}")
         made: list[Proxy] = []
-        for one in given:
-            try:
-                made.append(await self._add_or_replace(one))
-            except ApiError as error:
-                # What was made stays, and the answer says so.
-                return _json(
-                    {
-                        "error": error.message,
-                        "status": error.status,
-                        "proxies": [_proxy_json(proxy) for proxy in made],
-                    },
-                    error.status,
-                )
-        return _json({"proxies": [_proxy_json(proxy) for proxy in made]}, 201)
+        failure: dict[str, Any] = {}
+        try:
+            given = read_list(body, ProxyInput)
+            for place, one in enumerate(given, start=1):
+                _require_complete(one, where=f" at proxy {place}")
+            for one in given:
+                made.append(await self._add_or_replace(one))  # noqa: PERF401 - some stay if one fails
+        except ApiError as error:
+            failure = {"error": error.message, "status": error.status}
+        # What was made stays, and the answer says so; none is null there.
+        shown = [_proxy_json(proxy) for proxy in made] or None
+        return _json(failure | {"proxies": shown}, failure.get("status", 201))
 
-    async def _add_or_replace(self, given: _ProxyInput) -> Proxy:
+    async def _add_or_replace(self, given: ProxyInput) -> Proxy:
         existing = self._proxies.get(given.name)
         if existing is not None:
-            if (existing.listen, existing.upstream) == (given.listen, given.upstream):
+            if not await existing.differs(given.listen, given.upstream):
                 return existing
             await existing.stop()
         proxy = self._new_proxy(given)
-        if given.enabled is not False:
+        if given.enabled:
             await proxy.start()
         self._proxies[given.name] = proxy
         return proxy
@@ -244,7 +220,7 @@ class Api:
 
     async def _proxy_update(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
-        change = _decode(body, _ProxyChange)
+        change = read_body(body, ProxyChange)
         await proxy.update(
             proxy.listen if change.listen is None else change.listen,
             proxy.upstream if change.upstream is None else change.upstream,
@@ -261,7 +237,7 @@ class Api:
         return _json({"connections": self._proxy(names[0]).reset_connections()})
 
     async def _address_create(self, body: bytes, _names: list[str]) -> Response:
-        given = _decode(body, _AddressInput)
+        given = read_body(body, AddressInput)
         if len(self._addresses) >= PROXIES_MAX:
             raise ApiError(500, f"more than {PROXIES_MAX} addresses")
         proxies = {caller: self._proxy(name) for caller, name in given.proxies.items()}
@@ -286,18 +262,19 @@ class Api:
 
     async def _toxic_create(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
-        given = _decode(body, _ToxicInput)
-        stream = given.stream.lower()
-        if stream not in DIRECTIONS:
+        given = read_body(body, ToxicInput)
+        if given.stream.lower() not in DIRECTIONS:
             raise ApiError(400, "stream was invalid, can be either upstream or downstream")
         if given.type not in TOXICS:
             raise ApiError(400, "invalid toxic type")
+        name = given.name or f"{given.type}_{given.stream}"
+        proxy.require_free(name)
         entry = ToxicEntry(
-            name=given.name or f"{given.type}_{stream}",
+            name=name,
             type=given.type,
-            stream=stream,
+            stream=given.stream,
             toxicity=given.toxicity,
-            toxic=_attributes(TOXICS[given.type], given.attributes or {}),
+            toxic=attributes_of(TOXICS[given.type], given.attributes, before=None),
         )
         await proxy.add_toxic(entry)
         return _json(entry)
@@ -308,9 +285,8 @@ class Api:
     async def _toxic_update(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
         entry = proxy.toxic(names[1])
-        change = _decode(body, _ToxicChange)
-        attributes = msgspec.to_builtins(entry.toxic) | (change.attributes or {})
-        entry.toxic = _attributes(TOXICS[entry.type], attributes)
+        change = read_body(body, ToxicChange)
+        entry.toxic = attributes_of(type(entry.toxic), change.attributes, before=entry.toxic)
         if change.toxicity is not None:
             entry.toxicity = change.toxicity
         await proxy.update_toxic(entry)
@@ -324,7 +300,8 @@ class Api:
     # --- the rest ----------------------------------------------------------------------------
 
     async def _version(self, _body: bytes, _names: list[str]) -> Response:
-        return _json({"version": VERSION})
+        body = msgspec.json.encode({"version": VERSION}) + b"\n"
+        return Response(200, body, "application/json;charset=utf-8")
 
     async def _metrics(self, _body: bytes, _names: list[str]) -> Response:
         text = render_metrics([proxy for _, proxy in sorted(self._proxies.items())])

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED, pa
 from harness.errors import InfrastructureError
 from harness.httpreply import read_reply
 
-__all__ = ["ProxyInfo", "ToxiproxyClient", "ToxiproxyError"]
+__all__ = ["ProxyInfo", "ToxicInfo", "ToxiproxyClient", "ToxiproxyError"]
 
 TIMEOUT_S: Final = 10.0
 _HEAD_BYTES_MAX: Final = 64 * 1024
@@ -38,11 +38,24 @@ class ToxiproxyError(InfrastructureError):
         self.body = body
 
 
+class ToxicInfo(msgspec.Struct, frozen=True):
+    """A toxic as the server shows it."""
+
+    name: str
+    type: str
+    stream: str
+    attributes: dict[str, Any]
+    toxicity: float = 1.0
+
+
 class ProxyInfo(msgspec.Struct, frozen=True):
-    """Of a proxy as the server shows it: where it listens."""
+    """A proxy as the server shows it."""
 
     name: str
     listen: str
+    upstream: str
+    enabled: bool
+    toxics: tuple[ToxicInfo, ...] = ()
 
 
 class _Populated(msgspec.Struct, frozen=True):
@@ -56,12 +69,14 @@ class _WasReset(msgspec.Struct, frozen=True):
 class ToxiproxyClient:
     """Talks to one server. All methods raise `ToxiproxyError`."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
+        """`token`: what the server asks for, if it does (our own one of a run)."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise ToxiproxyError("", url, 0, "the address must read http://HOST:PORT")
         self.host = parts.hostname
         self.port = parts.port or 8474
+        self.token = token
         self._timeout_s = timeout_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._turn = asyncio.Lock()
@@ -204,9 +219,11 @@ class ToxiproxyClient:
             )
         reader, writer = self._streams
         parts = urllib.parse.urlsplit(url)
+        authorization = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
         head = (
             f"{method} {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: harness\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+            f"{authorization}Content-Type: application/json\r\n"
+            f"Content-Length: {len(content)}\r\n\r\n"
         )
         writer.write(head.encode("ascii") + content)
         await writer.drain()

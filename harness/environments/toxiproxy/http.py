@@ -1,7 +1,8 @@
 """A small HTTP/1.1 server on asyncio streams: what a control API needs and no more.
 
 Keep-alive, bodies with a Content-Length, bounded lines, headers, bodies and times (RFC 9112). No
-chunked requests (411), no upgrades, no TLS.
+chunked requests (411), no upgrades, no TLS. On the loopback device it answers to names of that only
+(`harness.loopback`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
+
+from harness.loopback import is_loopback, names_loopback
 
 __all__ = ["BODY_BYTES_MAX", "Handler", "HttpServer", "Request", "Response"]
 
@@ -58,6 +61,7 @@ class HttpServer:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self._loopback = False
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,6 +69,7 @@ class HttpServer:
         """Listen; returns the address that was bound. Raises `OSError`."""
         self._server = await asyncio.start_server(self._accepted, host, port, limit=HEAD_BYTES_MAX)
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
+        self._loopback = is_loopback(bound_host)
         return bound_host, bound_port
 
     async def close(self) -> None:
@@ -103,7 +108,7 @@ class HttpServer:
         keep_alive = request.headers.get("connection", "").lower() != "close"
         try:
             async with asyncio.timeout(HANDLER_TIMEOUT_S):
-                response = await self._handler(request)
+                response = await self._answer(request)
         except TimeoutError:
             response = Response(503)
         except Exception:  # noqa: BLE001 - a crash of one request is its answer, and logged
@@ -111,6 +116,12 @@ class HttpServer:
             response = Response(500, b"internal error\n", "text/plain; charset=utf-8")
         await _write_response(writer, response, keep_alive=keep_alive)
         return keep_alive
+
+    async def _answer(self, request: Request) -> Response:
+        if self._loopback and not names_loopback(request.headers.get("host")):
+            text = b"this server answers to localhost only; its address is in Host\n"
+            return Response(403, text, "text/plain; charset=utf-8")
+        return await self._handler(request)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Request | None:
@@ -139,7 +150,9 @@ def _parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
         name, colon, value = line.partition(":")
         if not colon or name != name.strip():
             raise _BadRequestError(400, f"the header {line[:100]!r} has no name")
-        headers[name.lower()] = value.strip()
+        if (key := name.lower()) == "host" and key in headers:
+            raise _BadRequestError(400, "there is more than one Host")
+        headers[key] = value.strip()
     if version == "HTTP/1.0":
         headers.setdefault("connection", "close")
     return method, target.partition("?")[0], headers

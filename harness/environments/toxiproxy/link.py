@@ -60,6 +60,11 @@ class ToxicEntry(msgspec.Struct):
     toxicity: float
     toxic: Toxic = msgspec.field(name="attributes")
 
+    @property
+    def direction(self) -> str:
+        """The stream, which is shown as it was given, in lower case."""
+        return self.stream.lower()
+
 
 @dataclass(slots=True)
 class _Chunk:

@@ -14,6 +14,7 @@ import functools
 import itertools
 import logging
 import random
+import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -65,9 +66,30 @@ class Withheld(msgspec.Struct, frozen=True):
 def split_address(address: str) -> tuple[str, int]:
     """`host:port` or `[v6]:port` as its parts; an empty host is all of them. `ValueError`."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not (port or "0").isdigit() or int(port or "0") > 65535:
         raise ValueError(f"{address!r} must read host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return host.removeprefix("[").removesuffix("]"), int(port or "0")
+
+
+async def _resolved(address: str) -> tuple[str, int]:
+    """Where Go listens at this address: by IPv4 if it can. Raises `OSError`, `ValueError`."""
+    host, port = split_address(address or ":0")
+    if not host:
+        return host, port
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    first = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return str(first[4][0]), port
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """One socket; of all hosts for either kind of address, with one port for both."""
+    if host or not socket.has_dualstack_ipv6():
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=sockets.BACKLOG)
+    return socket.create_server(
+        ("", port), family=socket.AF_INET6, backlog=sockets.BACKLOG, dualstack_ipv6=True
+    )
 
 
 def _join_address(host: str, port: int) -> str:
@@ -79,8 +101,8 @@ async def listen(
 ) -> tuple[asyncio.Server, str]:
     """Listen on `host:port`; a port of 0 becomes the one that the system picked. `ApiError`."""
     try:
-        host, port = split_address(address)
-        server = await sockets.serve(host or None, port, accepted)
+        sock = _listening(*await _resolved(address))
+        server = await sockets.serve(sock, accepted)
     except (OSError, ValueError) as error:
         raise ApiError(500, f"listen tcp {address}: {error}") from error
     return server, _join_address(*server.sockets[0].getsockname()[:2])
@@ -215,9 +237,17 @@ class Proxy:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def differs(self, listen: str, upstream: str) -> bool:
+        """Whether these are other addresses, as upstream sees it: a listener's name is resolved."""
+        try:
+            resolved = _join_address(*await _resolved(listen))
+        except (OSError, ValueError) as error:
+            raise ApiError(500, f"address {listen}: {error}") from error
+        return (resolved, upstream) != (self.listen, self.upstream)
+
     async def update(self, listen: str, upstream: str, *, enabled: bool) -> None:
         """Change where it listens or connects to (which closes connections), or switch it."""
-        if (listen, upstream) != (self.listen, self.upstream):
+        if await self.differs(listen, upstream):
             await self.stop()
             self.listen, self.upstream = listen, upstream
         if enabled:
@@ -276,7 +306,7 @@ class Proxy:
         self._connections.add(connection)
         try:
             for link in connection.links:
-                link.start([toxic for toxic in self.toxics if toxic.stream == link.direction])
+                link.start([toxic for toxic in self.toxics if toxic.direction == link.direction])
             await connection.wait_closed()
         except asyncio.CancelledError:
             connection.drop()
@@ -309,23 +339,27 @@ class Proxy:
                 return entry
         raise ApiError(404, "toxic not found")
 
+    def require_free(self, name: str) -> None:
+        """Refuse a name that a toxic has."""
+        if any(entry.name == name for entry in self.toxics):
+            raise ApiError(409, "toxic already exists")
+
     async def add_toxic(self, entry: ToxicEntry) -> None:
         """Add to every connection, open and to come."""
-        if any(other.name == entry.name for other in self.toxics):
-            raise ApiError(409, "toxic already exists")
+        self.require_free(entry.name)
         self.toxics.append(entry)
-        await self._on_links(entry.stream, lambda link: link.add(entry))
+        await self._on_links(entry.direction, lambda link: link.add(entry))
 
     async def update_toxic(self, entry: ToxicEntry) -> None:
         """Bring the changed attributes of `entry` to every connection."""
-        await self._on_links(entry.stream, lambda link: link.update(entry))
+        await self._on_links(entry.direction, lambda link: link.update(entry))
 
     async def remove_toxic(self, entry: ToxicEntry) -> None:
         """Take it from every connection; a second removal at the same time is a 404."""
         if entry not in self.toxics:
             raise ApiError(404, "toxic not found")
         self.toxics.remove(entry)
-        await self._on_links(entry.stream, lambda link: link.remove(entry))
+        await self._on_links(entry.direction, lambda link: link.remove(entry))
 
     async def remove_all_toxics(self) -> None:
         """Take all of them out."""

@@ -16,10 +16,10 @@ import termios
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Reader", "connect", "reset_at_once", "serve", "unsent_bytes"]
+__all__ = ["BACKLOG", "Reader", "connect", "reset_at_once", "serve", "unsent_bytes"]
 
 READ_BUFFER_BYTES: Final = 64 * 1024
-_BACKLOG: Final = 1024
+BACKLOG: Final = 1024
 _LINGER_NONE: Final = struct.pack("ii", 1, 0)
 
 Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
@@ -63,14 +63,14 @@ class _Protocol(asyncio.StreamReaderProtocol):
             return  # that was all
 
 
-async def serve(host: str | None, port: int, accepted: Accepted) -> asyncio.Server:
-    """Listen. Raises `OSError`."""
+async def serve(sock: socket.socket, accepted: Accepted) -> asyncio.Server:
+    """Accept connections at a socket that listens. Raises `OSError`."""
 
     def protocol() -> _Protocol:
         return _Protocol(Reader(limit=READ_BUFFER_BYTES), accepted)
 
     loop = asyncio.get_running_loop()
-    return await loop.create_server(protocol, host, port, backlog=_BACKLOG, reuse_address=True)
+    return await loop.create_server(protocol, sock=sock, backlog=BACKLOG)
 
 
 async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:

@@ -53,8 +53,8 @@ class Noop(Toxic, frozen=True):
 class Bandwidth(Toxic, frozen=True):
     """Throttle: `rate` KB a second (1000 bytes), in pieces of at most a tenth of a second's worth.
 
-    A rate of zero or less stops nothing at upstream's size of a chunk but cannot pass a byte either
-    (its loop splits by `rate * 100`, which never ends), so here it is taken as no limit.
+    A rate of zero or less passes no byte until the toxic is changed or removed. (A rate below zero
+    ends upstream's whole server.)
     """
 
     rate: int = 0
@@ -70,8 +70,7 @@ class Bandwidth(Toxic, frozen=True):
         free_at_s = loop.time()
         while await stub.receive():
             if self.rate <= 0:
-                await stub.send()
-                continue
+                await loop.create_future()
             bytes_per_s = self.rate * 1000
             piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
             while stub.held_bytes > 0:

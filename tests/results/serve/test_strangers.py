@@ -136,7 +136,8 @@ def test_targets_that_are_no_paths_are_refused(served, target):
         ("[::1]:80", 200), ("127.8.8.8", 200),
         ("evil.example", 403), ("evil.example:8080", 403), ("localhost.evil.example", 403),
         ("127.0.0.1.evil.example", 403), ("10.0.0.1", 403), ("", 403), ("[::2]", 403),
-        ("0.0.0.0", 403),
+        ("0.0.0.0", 403), ("[::1]evil.example", 403), ("[::1]x:80", 403), ("[127.0.0.1]", 403),
+        ("[::1", 403), ("127.0.0.1:x", 403), ("localhost:80:80", 403), ("[::1]", 200),
     ],
 )  # fmt: skip
 def test_a_name_that_was_made_to_point_here_is_refused(served, host, expected):

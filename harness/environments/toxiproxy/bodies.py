@@ -1,0 +1,137 @@
+"""Bodies of requests, read as Go's `encoding/json` reads them, since clients rely on that.
+
+The first JSON value counts, and what follows it is left aside. A key is matched whatever its case,
+and the last of several wins; one that nothing is known about is left aside, and so is a null.
+Numbers are of the type of their field: 100.0 is no integer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from harness.environments.toxiproxy.proxy import ApiError
+from harness.environments.toxiproxy.toxics import Toxic
+
+__all__ = [
+    "AddressInput",
+    "ProxyChange",
+    "ProxyInput",
+    "ToxicChange",
+    "ToxicInput",
+    "attributes_of",
+    "read_body",
+    "read_list",
+]
+
+_FLOAT32_MAX: Final = 3.4028234663852886e38
+_INT64_MAX: Final = 2**63 - 1
+
+Toxicity = Annotated[float, msgspec.Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)]
+
+
+class ProxyInput(msgspec.Struct):
+    """A proxy to be made; `enabled` is true where nothing is said."""
+
+    name: str = ""
+    listen: str = ""
+    upstream: str = ""
+    enabled: bool = True
+
+
+class ProxyChange(msgspec.Struct):
+    """What is to be different about a proxy; its name stays, whatever is given."""
+
+    name: str = ""
+    listen: str | None = None
+    upstream: str | None = None
+    enabled: bool | None = None
+
+
+class ToxicInput(msgspec.Struct):
+    """A toxic to be made; what its attributes may be depends on its type."""
+
+    name: str = ""
+    type: str = ""
+    stream: str = "downstream"
+    toxicity: Toxicity = 1.0
+    attributes: dict[str, Any] = {}
+
+
+class ToxicChange(msgspec.Struct):
+    """What is to be different about a toxic."""
+
+    toxicity: Toxicity | None = None
+    attributes: dict[str, Any] = {}
+
+
+class AddressInput(msgspec.Struct):
+    """An address that callers share, see `SharedAddress`."""
+
+    listen: str
+    callers: str
+    proxies: dict[str, str]
+    hosts: dict[str, str]
+    otherwise: str
+    neutral: str
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _first_value(body: bytes) -> Any:
+    text = body.decode("utf-8", "replace").lstrip(" \t\r\n")
+    if not text:
+        raise ApiError(400, "bad request body: EOF")
+    try:
+        value, _ = _DECODER.raw_decode(text)
+        msgspec.json.encode(value)  # half a surrogate pair could never be shown
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"bad request body: {error}") from error
+    return value
+
+
+def _struct(value: Any, kind: type[S]) -> S:
+    if not isinstance(value, Mapping | None):
+        raise ApiError(400, f"bad request body: Expected `object`, got `{type(value).__name__}`")
+    names = {name.casefold(): name for name in kind.__struct_fields__}
+    given = {key.casefold(): each for key, each in (value or {}).items() if each is not None}
+    known = {name: given[key] for key, name in names.items() if key in given}
+    try:
+        return msgspec.convert(known, type=kind)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"bad request body: {error}") from error
+
+
+def read_body(body: bytes, kind: type[S]) -> S:
+    """The body as a struct of this kind. Raises `ApiError`."""
+    return _struct(_first_value(body), kind)
+
+
+def read_list(body: bytes, kind: type[S]) -> list[S]:
+    """The body as a list of such structs. Raises `ApiError`."""
+    value = _first_value(body)
+    if not isinstance(value, list | None):
+        raise ApiError(400, f"bad request body: Expected `array`, got `{type(value).__name__}`")
+    return [_struct(each, kind) for each in value or ()]
+
+
+def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
+    """The attributes of a toxic: as given, else as they were, else zero. Raises `ApiError`."""
+    old = {} if before is None else msgspec.to_builtins(before)
+    new = {name: value for name, value in given.items() if value is not None}
+    toxic = _struct({**old, **new}, kind)
+    for value in msgspec.structs.astuple(toxic):
+        if not -_INT64_MAX - 1 <= value <= _INT64_MAX:
+            raise ApiError(400, f"bad request body: {value} is no number of 64 bits")
+    return toxic
