@@ -26,7 +26,7 @@ from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
-from harness.environments.process.cleaning import SCRATCH_PREFIX, clean_dead_runs, sign
+from harness.environments.process.cleaning import clean_dead_runs
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
@@ -45,7 +45,8 @@ from harness.environments.real.session import (
 )
 from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference
-from harness.environments.warden import HttpRequest, Run, Warden
+from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
+from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
 from harness.plugins import API_VERSION, DeploymentPlan, Session
 
@@ -190,8 +191,8 @@ class _Run(RealRun):
         self._own_scratch()
         warden = self._warden = self._start_warden()
         # Guarded before anything else, so it is undone after everything else.
-        left = [str(self._scratch), *clock_files(self._scratch, plan.clocks)]
-        warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
+        files = clock_files(self._scratch, plan.clocks)
+        warden.guard(_SCRATCH_KEY, RemoveFolder(str(self._scratch), files))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
         topology = Topology(plan.nodes, ports, clients=plan.ends, shared=shared_ports(plan.nodes))
@@ -331,7 +332,7 @@ class _Run(RealRun):
         if self._ports is not None:
             self._ports.close()
         await attempt("clocks", asyncio.to_thread(remove_clocks, self._scratch))
-        await attempt("scratch folder", asyncio.to_thread(shutil.rmtree, self._scratch))
+        await attempt("scratch folder", asyncio.to_thread(remove_signed, self._scratch))
         if self._warden is not None:
             await attempt("warden", asyncio.to_thread(self._warden.close))
         if failures:
