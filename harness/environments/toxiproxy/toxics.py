@@ -88,6 +88,11 @@ class Blackhole(Toxic, frozen=True):
     can go on with a hole in it; one that was idle all the time goes on, as TCP's would.
     """
 
+    @property
+    def blocks(self) -> bool:
+        """It always does."""
+        return True
+
     async def pipe(self, stub: Stub) -> None:
         """Swallow, and keep the end of the stream to ourselves."""
         while await stub.receive():
