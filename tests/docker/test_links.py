@@ -250,7 +250,7 @@ async def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
     for name in names:
         told.clear()
         await faults.heal(name)
-        nodes.append([node for node, _ in told])
+        nodes.append([node for node, *_ in told])
     assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
 
 
@@ -273,7 +273,7 @@ async def test_rules_that_somebody_else_deleted_are_told_of(quality, healer):
     if healer == "among":
         await faults.heal_among({"m1", "m2"})
     assert (await faults.heal(lost)).undone
-    assert [node for node, _ in told] == ["m2"]
+    assert [node for node, *_ in told] == ["m2"]
 
 
 async def test_overlapping_faults_each_count_every_packet_once():

@@ -23,6 +23,8 @@ def connects(listen: str) -> bool:
         socket.create_connection((host, int(port)), 5).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:
+        return True  # it was accepted, and let go at once: nothing listens behind the proxy
     return True
 
 
