@@ -5,9 +5,10 @@ import pytest
 from harness.checking import judge
 from harness.errors import TargetError
 from harness.ops import OpType, Verdict
-from harness.plugins import Completion
+from harness.plugins import Completion, Request
 from harness.registry import load_plugin
 from harness.store import RunFolder
+from harness.vocabularies.register import Read
 from tests.run.test_conduct_sim import Behaving, only, run, toy, toy_target
 
 CASE = toy(12, time_limit_s=3.0)
@@ -142,6 +143,6 @@ def test_a_snapshot_of_nothing_is_unknown():
 
 def test_a_workload_that_only_reads_has_nothing_to_lose():
     register = load_plugin("workloads", "register")
-    reads = Behaving(register, generator=lambda _case: lambda _ctx: {"f": "read", "value": {}})
+    reads = Behaving(register, generator=lambda _case: lambda _ctx: Request.of(Read()))
     result, _ = verdict_of("stats", workload=reads)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "few-changes")
