@@ -74,7 +74,8 @@ def _op(form: Any, position: int) -> Op:
     try:
         kind = _TYPES[form["type"]]
         process = form["process"]
-        f = form["f"]
+        # Elle looks at values alone, so its histories may leave f out.
+        f = form.get("f", "txn") if "value" in form else form["f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:

@@ -51,6 +51,13 @@ class Execution:
                     if txn not in self.writers[key]:
                         self.writers[key].append(txn)
         self.reads = [read for txn in order for read in self._reads(txn)]
+        # A value without a writer is the initial one; where a key shows two, one has no version.
+        written = {(key, v) for txn in txns for f, key, v in txn.value if f != "r"}
+        self.initial = {
+            read.key: read.value
+            for read in self.reads
+            if not lists and read.value is not None and (read.key, read.value) not in written
+        }
 
     def _reads(self, txn: int) -> Iterator[_Read]:
         own: dict[str, list[Any]] = {}
@@ -69,13 +76,16 @@ class Execution:
             last = self.writers[key].index(seen[-1]) + 1 if seen else 0
             before = [t for t in self.writers[key][:last] if t != reader]
             return [value for t in before for value in self.wrote[t, key]]
-        return self.wrote[seen[-1], key][-1] if seen else None
+        return self.wrote[seen[-1], key][-1] if seen else self.initial.get(key)
 
     def shows(self, read: _Read, visible: Bits) -> bool:
         """Whether a read returns what it should."""
         if self.lists and read.own:
-            # An own append shows what it was appended to: the version before, whatever was visible.
-            visible = sum(1 << txn for txn in self.order[: self.place[read.reader]])
+            # An own append shows what it was appended to: the version before, thus visible.
+            before = self.writers[read.key][: self.writers[read.key].index(read.reader)]
+            if before and not visible >> before[-1] & 1:
+                return False
+            visible = sum(1 << txn for txn in before)
         state = self.state(read.key, visible, read.reader)
         if self.lists:
             return bool(read.value == state + read.own)
@@ -83,11 +93,11 @@ class Execution:
 
     def versions(self, read: _Read) -> list[int]:
         """Writers whose version a read can have returned, -1 for the initial one."""
-        found = []
-        for writer in (-1, *self.writers[read.key]):
-            if writer != read.reader and self.shows(read, 0 if writer < 0 else 1 << writer):
-                found.append(writer)
-        return found
+        return [
+            writer
+            for writer in (-1, *self.writers[read.key])
+            if writer != read.reader and self.shows(read, 0 if writer < 0 else 1 << writer)
+        ]
 
 
 Edges = list[tuple[int, int]]
@@ -126,10 +136,7 @@ def _visibilities(order: Order, must: Edges) -> Iterator[dict[int, Bits]]:
 
 def _transitive(run: Execution, seen: dict[int, Bits]) -> bool:
     return all(
-        not seen[one] & ~seen[two]
-        for two in run.order
-        for one in run.order
-        if seen[two] >> one & 1
+        not seen[one] & ~seen[two] for two in run.order for one in run.order if seen[two] >> one & 1
     )
 
 
@@ -223,8 +230,7 @@ def _cursor_stable(run: Execution) -> bool:
     for read, versions in zip(run.reads, choices, strict=True):
         writers = run.writers[read.key]
         later = any(
-            f != "r" and key == read.key
-            for f, key, _ in run.txns[read.reader].value[read.number :]
+            f != "r" and key == read.key for f, key, _ in run.txns[read.reader].value[read.number :]
         )
         if later and not read.own:
             at = writers.index(read.reader)
@@ -361,7 +367,9 @@ def random_history(rng: random.Random, *, lists: bool, size: int = 4) -> list[Tr
             key = rng.choice(KEYS[: rng.choice((1, 2, 2, 3))])
             write = rng.random() < 0.5
             counters[key] += write
-            mops.append(("append" if lists else "w", key, counters[key]) if write else ("r", key, 0))
+            mops.append(
+                ("append" if lists else "w", key, counters[key]) if write else ("r", key, 0)
+            )
         plans.append(Transaction(mops, 10 * call + number, 10 * end + number, kind, process))
     order = list(range(count))
     rng.shuffle(order)
