@@ -74,8 +74,8 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 def members(value: Any) -> list[Any] | None:
     """The elements of a list, or of a set; `None` where `value` is neither."""
-    if isinstance(value, list):
-        return value
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
     if isinstance(value, dict) and len(value) == 1:
         found = value.get(SET)
         return found if isinstance(found, list) else None

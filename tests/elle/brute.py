@@ -51,6 +51,13 @@ class Execution:
                     if txn not in self.writers[key]:
                         self.writers[key].append(txn)
         self.reads = [read for txn in order for read in self._reads(txn)]
+        # A value without a writer is the initial one; where a key shows two, one has no version.
+        written = {(key, v) for txn in txns for f, key, v in txn.value if f != "r"}
+        self.initial = {
+            read.key: read.value
+            for read in self.reads
+            if not lists and read.value is not None and (read.key, read.value) not in written
+        }
 
     def _reads(self, txn: int) -> Iterator[_Read]:
         own: dict[str, list[Any]] = {}
@@ -69,13 +76,16 @@ class Execution:
             last = self.writers[key].index(seen[-1]) + 1 if seen else 0
             before = [t for t in self.writers[key][:last] if t != reader]
             return [value for t in before for value in self.wrote[t, key]]
-        return self.wrote[seen[-1], key][-1] if seen else None
+        return self.wrote[seen[-1], key][-1] if seen else self.initial.get(key)
 
     def shows(self, read: _Read, visible: Bits) -> bool:
         """Whether a read returns what it should."""
         if self.lists and read.own:
-            # An own append shows what it was appended to: the version before, whatever was visible.
-            visible = sum(1 << txn for txn in self.order[: self.place[read.reader]])
+            # An own append shows what it was appended to: the version before, thus visible.
+            before = self.writers[read.key][: self.writers[read.key].index(read.reader)]
+            if before and not visible >> before[-1] & 1:
+                return False
+            visible = sum(1 << txn for txn in before)
         state = self.state(read.key, visible, read.reader)
         if self.lists:
             return bool(read.value == state + read.own)
@@ -83,11 +93,11 @@ class Execution:
 
     def versions(self, read: _Read) -> list[int]:
         """Writers whose version a read can have returned, -1 for the initial one."""
-        found = []
-        for writer in (-1, *self.writers[read.key]):
-            if writer != read.reader and self.shows(read, 0 if writer < 0 else 1 << writer):
-                found.append(writer)
-        return found
+        return [
+            writer
+            for writer in (-1, *self.writers[read.key])
+            if writer != read.reader and self.shows(read, 0 if writer < 0 else 1 << writer)
+        ]
 
 
 Edges = list[tuple[int, int]]
