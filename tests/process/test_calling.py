@@ -5,7 +5,7 @@ import platform
 import socket
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -85,33 +85,50 @@ async def test_calls_to_elsewhere_are_left_alone():
     assert await calls_from("plain", "127.201.8.1") == ["127.0.0.1"]
 
 
-async def test_nothing_is_left_open_by_processes_that_have_ended():
+def held():
+    """The descriptors and threads of this process."""
+    return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+
+
+async def test_nothing_is_left_of_processes_that_have_ended():
     def fail():
         raise FileNotFoundError
 
-    def count():
-        return len([*Path("/proc/self/fd").iterdir()])
-
-    before = count()
+    await asyncio.to_thread(str)  # the loop's own thread for `to_thread`
+    before = held()
     assert await calls_from("plain") == [HOST]
     with pytest.raises(FileNotFoundError):
         CallingAddress(HOST).started(fail)
-    await until(lambda: count() == before)
+    await until(lambda: held() == before)
 
 
-async def test_a_process_that_is_killed_while_it_waits_holds_up_nobody():
+async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(monkeypatch):
+    asked, gate = threading.Event(), threading.Event()
+
+    def wait(*_):
+        asked.set()
+        gate.wait(LIMIT_S)
+
+    before = held()
+    monkeypatch.setattr(CallingAddress, "_bind", wait)
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
-        while process.poll() is None and not _waits(process.pid):
-            time.sleep(0.01)  # noqa: ASYNC251 - the loop must not run, so that nobody answers
+        await until(asked.is_set)  # in a thread: whatever blocks the loop blocks no node
         process.kill()
         process.wait()
-    assert await calls_from("plain") == [HOST]
+        gate.set()
+    await until(lambda: held() == before)
 
 
-def _waits(pid):
-    return "seccomp" in Path(f"/proc/{pid}/wchan").read_text()
+def test_a_call_does_not_wait_for_the_loop():
+    async def blocked():
+        with socket.create_server((NETWORK, 0)) as listener:
+            words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
+            process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
+            assert process.wait(LIMIT_S) == 0
+
+    asyncio.run(blocked())
 
 
 @pytest.mark.parametrize("machine", [platform.machine(), "riscv64"])
