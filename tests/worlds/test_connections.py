@@ -16,7 +16,7 @@ from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
 from tests.toxiproxy.conftest import start_server
 from tests.waiting import LIMIT_S, until, wait_until
-from tests.worlds import shapes
+from tests.worlds import frames, shapes
 
 PORT, LATER = 8080, 8081
 MANY = 200
@@ -156,14 +156,15 @@ class Peers:
         return [event for event in self.events if event.kind == "infrastructure"]
 
 
-async def nothing_is_lost(peers, tag):
+async def nothing_is_lost(peers, tag, count=2, many=True):
     """Both call each other, at once, in all shapes and many times; all of it arrives, once."""
 
     async def one(caller, server, way):
-        names, many = names_of(f"{tag}-{caller}-{way}"), many_of(f"{tag}-{caller}-{way}")
+        names = names_of(f"{tag}-{caller}-{way}", count)
+        short = many_of(f"{tag}-{caller}-{way}") if many else {}
         seen = await peers.dial(caller, server, way, names)
-        seen |= await peers.dial(caller, server, way, many, do="dial-in-turn")
-        names |= many
+        seen |= await peers.dial(caller, server, way, short, do="dial-in-turn")
+        names |= short
         await peers.wait_seen(server, lambda server_seen: is_as_expected(names, seen, server_seen))
         began = await peers.ask(server, do="began")
         assert {name for name in began if name.startswith(f"{tag}-{caller}-{way}-")} == {*names}
@@ -216,7 +217,7 @@ def test_links_between_processes():
         await nothing_is_lost(peers, "before")
         await nothing_listens(peers)
         await nothing_passes_a_cut(peers)
-        await nothing_is_lost(peers, "after")
+        await nothing_is_lost(peers, "after", 1, many=False)
         assert peers.facts == []  # every caller was known
 
     deploy("process", main)
@@ -229,7 +230,7 @@ def test_links_between_containers():
         await nothing_is_lost(peers, "before")
         await nothing_listens(peers)
         await nothing_passes_a_cut(peers)
-        await nothing_is_lost(peers, "after")
+        await nothing_is_lost(peers, "after", 1, many=False)
 
     deploy("docker", main)
 
@@ -261,3 +262,65 @@ def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch)
         assert all(seen[name] == wanted for name in held if name in seen)
 
     deploy("process", main)
+
+
+# --- nodes on `Env` ------------------------------------------------------------------------------
+
+
+def test_links_between_nodes_on_env(environment):
+    async def main(session):
+        env, cluster = session.env, session.cluster
+
+        async def dial(caller, server, names, **more):
+            command = {"port": frames.PORT, "wait_s": frames.WAIT_S, "at_once": True} | more
+            return await frames.ask(env, caller, do="dial", node=server, names=names, **command)
+
+        async def nothing_is_lost(tag, caller, server):
+            names = {f"{tag}-{caller}-{shape}": shape for shape in frames.SHAPES}
+            many = {f"{tag}-{caller}-{n}": "send-and-close" for n in range(MANY)}
+            seen = await dial(caller, server, names) | await dial(
+                caller, server, many, at_once=False
+            )
+            wanted = {name: frames.EXPECTED[shape] for name, shape in (names | many).items()}
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    told = await frames.ask(env, server, do="tell")
+                    if wanted == {
+                        name: (seen[name], told["seen"].get(name, "missing")) for name in wanted
+                    }:
+                        break
+                    await asyncio.sleep(0.1)
+            assert sorted(wanted) == sorted(n for n in told["began"] if n.startswith(f"{tag}-"))
+
+        for name in "ab":
+            await frames.ask(env, name, do="tell")  # it is up
+        await asyncio.gather(
+            nothing_is_lost("before", "a", "b"), nothing_is_lost("before", "b", "a")
+        )
+        early = await dial("a", "b", {"early": "ask"}, port=frames.LATER)
+        assert "error" in early["early"] or early["early"] == [0, "early"]
+        await frames.ask(env, "b", do="listen")
+        assert await dial("a", "b", {"late": "ask"}, port=frames.LATER) == {"late": frames.ONE}
+
+        fault = await cluster.cut(Link.between(["a"], ["b"]), lease_s=600.0)
+        names = {f"cut-{shape}": shape for shape in frames.SHAPES}
+        seen = await dial("a", "b", names, wait_s=CUT_S)
+        assert all(what is None or "error" in what for what in seen.values())
+        told = await frames.ask(env, "b", do="tell")
+        assert not [name for name in told["began"] if name.startswith("cut-")]
+        await cluster.heal(fault)
+        await nothing_is_lost("after", "a", "b")
+
+    nodes = [
+        NodeSpec(
+            name=name,
+            role="peer",
+            ports=(frames.PORT, frames.LATER),
+            entry="tests.worlds.frames:main",
+        )
+        for name in "ab"
+    ]
+    plan = DeploymentPlan(
+        run_id=f"frames-{secrets.token_hex(4)}", nodes=tuple(nodes), seed=1, knobs={}, folder=None
+    )
+    environment.execute(plan, main)

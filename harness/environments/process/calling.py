@@ -6,7 +6,7 @@ many programs say hello and hang up. So a node is asked before it calls: seccomp
 wait, in the node and in all of its descendants, until the driver has looked (seccomp_unotify(2)).
 Where the destination is an address that all share, the driver binds the socket, of which it takes
 a duplicate (pidfd_getfd(2)), to the node's own address; then the call goes on. It costs a node some
-100 us for each connection, and needs no privilege.
+200 us for each connection, and needs no privilege.
 
 A kernel before 5.6, or a container, may not permit it, and Yama's `ptrace_scope` of 2 does not
 unless the harness is root. A program that has bound its socket itself, or opens connections
@@ -15,7 +15,6 @@ otherwise (io_uring, TCP fast open), keeps its own address. Then callers are kno
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import errno
@@ -27,6 +26,7 @@ import re
 import select
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,7 +67,6 @@ class CallingAddress:
     def __init__(self, host: str) -> None:
         """It calls from there wherever it calls the same network of 256 addresses."""
         self._host = socket.inet_aton(host)
-        self._loop = asyncio.get_running_loop()
 
     def started(self, start: Callable[[], T]) -> T:
         """What `start` returns; the process that it starts calls from here."""
@@ -75,7 +74,8 @@ class CallingAddress:
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            self._loop.add_reader(listener, self._asked, listener)
+            # Not on the driver's loop: code that blocks it may wait for a node that calls another.
+            threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 
     @staticmethod
@@ -88,22 +88,21 @@ class CallingAddress:
                 os.close(listener)
             raise
 
-    def _asked(self, listener: int) -> None:
-        """A process is about to call, or there is none left."""
+    def _supervise(self, listener: int) -> None:
+        """Let each call go on once its socket is bound, until no process is left."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
-        if not any(events & select.POLLIN for _, events in poll.poll(0)):
-            self._loop.remove_reader(listener)
-            os.close(listener)
-            return
-        request = bytearray(_REQUEST.size)
-        with contextlib.suppress(OSError):  # it was killed meanwhile
-            fcntl.ioctl(listener, _RECEIVE, request)
-            ident = _REQUEST.unpack(request)[0]
-            try:
-                self._bind(listener, request)
-            finally:
-                fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))
+        while any(events & select.POLLIN for _, events in poll.poll()):
+            request = bytearray(_REQUEST.size)
+            with contextlib.suppress(OSError):  # it was killed meanwhile
+                fcntl.ioctl(listener, _RECEIVE, request)
+                ident = _REQUEST.unpack(request)[0]
+                try:
+                    with contextlib.suppress(Exception):  # whatever it is, the call must go on
+                        self._bind(listener, request)
+                finally:
+                    fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))
+        os.close(listener)
 
     def _bind(self, listener: int, request: bytearray) -> None:
         """Bind the socket, if it calls an address that all share. Raises `OSError`."""
