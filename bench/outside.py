@@ -114,6 +114,8 @@ class Way:
     edit: NodeEdit = lambda spec: spec
     nemesis: str = "none"
     environments: tuple[str, ...] = ("process",)
+    refused: bool = False
+    """The run ends with a `TargetError`: the node did what no node may."""
 
 
 def _port_of(pid: int) -> int:
@@ -209,8 +211,12 @@ def _ways() -> Iterator[Way]:
         "events printed", FOREIGN, _nothing, _behind("sh", "-c", f"echo '{_PRINTED}'\n{_RUN}")
     )
     exited = {"member": "w3", "code": 0}
-    yield Way("node-exited announced", ENV, _nothing, _announcing("node-exited", **exited))
-    yield Way("a term in words", ENV, _nothing, _announcing("leader", term="third"))
+    for name, edit in (
+        ("node-exited announced", _announcing("node-exited", **exited)),
+        ("infrastructure announced", _announcing("infrastructure", what="all", lasts=True)),
+        ("a term in words", _announcing("leader", term="third")),
+    ):
+        yield Way(name, ENV, _nothing, edit, refused=True)
 
 
 _RUN: Final = 'exec "$0" "$@"'
