@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import secrets
 import signal
@@ -48,6 +47,7 @@ ENV: Final = "toy-register"
 FOREIGN: Final = "http-register"
 _BEGIN_S: Final = 1.5
 _STOPPED_S: Final = 2.0
+_SQUATS_S: Final = 4.0
 _PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.005
 
@@ -87,21 +87,20 @@ class Bystander:
         await asyncio.sleep(for_s)
         procfs.send(process, signal.SIGCONT)
 
-    async def take_port(self, node: str) -> contextlib.ExitStack:
-        """Listen on the port of a node as soon as the harness has ended it."""
+    async def take_port(self, node: str) -> None:
+        """Listen on the port of a node as soon as it is down, until it has failed to start."""
         process = await self.process(f"node:{node}")
         port = _port_of(process.pid)
         await _until(lambda: not procfs.is_alive(process))
-        held = contextlib.ExitStack()
-        squatter = held.enter_context(socket.socket())
-        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        squatter.bind(("127.0.0.1", port))
-        squatter.listen()
-        return held
+        with socket.socket() as squatter:
+            squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            squatter.bind(("127.0.0.1", port))
+            squatter.listen()
+            await asyncio.sleep(_SQUATS_S)
 
 
-Act = Callable[[Bystander], Awaitable[contextlib.ExitStack | None]]
-"""What a bystander does; what it holds, it holds until the run is over."""
+Act = Callable[[Bystander], Awaitable[None]]
+"""What a bystander does."""
 
 
 @dataclass(frozen=True)
@@ -246,18 +245,15 @@ class _Disturbed:
         """Run `main`, and let the bystander act in the middle of it."""
 
         async def disturbed(session: Session) -> T:
-            with contextlib.ExitStack() as held:
-                session.env.spawn(self._act(plan.run_id, held), name="bystander")
-                return await main(session)
+            session.env.spawn(self._act(plan.run_id), name="bystander")
+            return await main(session)
 
         return self._environment.execute(plan, disturbed)
 
-    async def _act(self, run_id: str, held: contextlib.ExitStack) -> None:
+    async def _act(self, run_id: str) -> None:
         await asyncio.sleep(_BEGIN_S)
         self.acted = True
-        holds = await self._way.act(Bystander(run_id))
-        if holds is not None:
-            held.push(holds)
+        await self._way.act(Bystander(run_id))
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:

@@ -35,7 +35,7 @@ every checker is a pure function of a history and a stored run can be checked ag
   "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
   `what`, the fault as a struct (`harness.faults.kinds`), if it was injected as one.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
-  the kernel's OOM killer, or a signal that the harness did not send.
+  the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
   `"asked": true` says that nobody announces leaders: this one was seen by asking, at the set-up,

@@ -47,6 +47,6 @@ def test_events_carry_who_said_them():
         ("a", "mine", False),
         ("a", "node-exited", True),
         ("a", "node-started", True),
-        ("a", "mine", False),
         (CLIENT, "config-forced", True),
+        ("a", "mine", False),
     ]
