@@ -16,7 +16,6 @@ import asyncio
 import json
 import secrets
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,14 +87,11 @@ class Bystander:
         procfs.send(process, signal.SIGCONT)
 
     async def take_port(self, node: str) -> None:
-        """Listen on the port of a node as soon as it is down, until it has failed to start."""
+        """Serve on the port of a node as soon as it is down, until it has failed to start."""
         process = await self.process(f"node:{node}")
         port = _port_of(process.pid)
         await _until(lambda: not procfs.is_alive(process))
-        with socket.socket() as squatter:
-            squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            squatter.bind(("127.0.0.1", port))
-            squatter.listen()
+        async with await asyncio.start_server(_answer, "127.0.0.1", port):
             await asyncio.sleep(_SQUATS_S)
 
 
@@ -115,6 +111,14 @@ class Way:
     environments: tuple[str, ...] = ("process",)
     refused: bool = False
     """The run ends with a `TargetError`: the node did what no node may."""
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request as the register does, with a value that was never written."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 6\r\n\r\n777777")
+    await writer.drain()
+    writer.close()
 
 
 def _port_of(pid: int) -> int:

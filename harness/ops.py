@@ -47,7 +47,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
   until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that
-  somebody else ended the pause of the node.
+  somebody else ended the pause of the node, `"impostor": true` that another program listens on a
+  port of the node and may have answered for it since the node last ended (`harness.overruled`).
 """
 
 from __future__ import annotations

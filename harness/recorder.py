@@ -190,7 +190,7 @@ class EventScribe:
             )
         elif event.kind == INFRASTRUCTURE:
             value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
-            said = {name: event.data.get(name) for name in ("lasts", "over", "undid")}
+            said = {name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")}
             value |= {name: each for name, each in said.items() if each is not None}
             self._recorder.fact(INFRASTRUCTURE, value)
         elif event.kind == STARVATION:
