@@ -162,6 +162,7 @@ def _behind(*wrapper: str) -> NodeEdit:
 WRAPPED: Final = _behind("sh", "-c", '"$@"\nexit $?', "wrapper")
 _PYTHON: Final = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 _SUPERVISED: Final = _behind(sys.executable, "-c", _PYTHON)
+_RUN: Final = 'exec "$0" "$@"'
 _PRINTED: Final = json.dumps(
     {"ts_ns": 1, "level": "event", "event": "node-exited", "node": "w", "data": {"code": 0}}
 )
@@ -220,9 +221,6 @@ def _ways() -> Iterator[Way]:
         ("a term in words", _announcing("leader", term="third")),
     ):
         yield Way(name, ENV, _nothing, edit, refused=True)
-
-
-_RUN: Final = 'exec "$0" "$@"'
 
 
 async def _ends_a_pause(bystander: Bystander) -> None:
