@@ -5,6 +5,7 @@ Whole runs with a verdict, one for each way, are `bench/outside.py`.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import signal
 import socket
@@ -88,6 +89,16 @@ def test_who_ended_a_node_is_read_from_how_it_ended(run):
     run(body, NODES)
 
 
+def test_an_exit_beside_which_the_oom_killer_acted_is_not_known_to_be_its_own(run, monkeypatch):
+    monkeypatch.setattr(procfs, "oom_kills", itertools.count().__next__)
+
+    async def body(driver):
+        exited = await driver.wait_event("node-exited", "s")
+        assert (exited.data["code"], exited.data["by"]) == (1, "unknown")
+
+    run(body, [shell("s", "exit 1")], wait=False)
+
+
 async def a_stopped_child_is_told_until_it_goes_on(driver):
     child = await child_of(driver, "wrapped")
     assert procfs.send(child, signal.SIGSTOP)
@@ -104,6 +115,14 @@ async def a_child_that_is_let_go_on_ends_a_pause(driver):
     assert (await driver.wait_event("infrastructure", "wrapped")).data["undid"] == "pause"
     assert await driver.cluster.resume("wrapped")
     assert (await driver.wait_event("infrastructure", "wrapped", 2)).data["over"]
+
+
+async def a_node_that_starts_others_all_the_time_can_be_paused(driver):
+    for _ in range(5):
+        assert await driver.cluster.pause("forks", lease_s=60)
+        assert procfs.all_stopped(first_of(driver, "forks").pid)
+        assert await driver.cluster.resume("forks")
+    assert not [event for event in driver.events if event.node == "forks"]
 
 
 async def a_port_that_somebody_takes_is_told(driver):
@@ -134,11 +153,13 @@ def test_what_is_stopped_or_taken_is_a_fact_of_the_host(run):
         for check in (
             a_stopped_child_is_told_until_it_goes_on,
             a_child_that_is_let_go_on_ends_a_pause,
+            a_node_that_starts_others_all_the_time_can_be_paused,
             a_port_that_somebody_takes_is_told,
         ):
             await check(Driver(driver.session))
 
-    run(body, [NODES[2], server])
+    forks = shell("forks", "while :; do setsid sleep 0.01 & wait; done")
+    run(body, [NODES[2], server, forks])
 
 
 def test_what_a_foreign_program_prints_is_no_event(run):
