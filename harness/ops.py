@@ -37,7 +37,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 * A heal op of the nemesis has `"undone": true` if somebody else ended or changed the fault before:
   it has not bitten for its time, and what it counted (`bite`) is only what is known.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
-  the kernel's OOM killer, or a signal that the harness did not send.
+  the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
   `"asked": true` says that nobody announces leaders: this one was seen by asking, at the set-up,
@@ -49,7 +49,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
   until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that
-  somebody else ended the pause of the node.
+  somebody else ended the pause of the node, `"impostor": true` that another program listens on a
+  port of the node and may have answered for it since the node last ended (`harness.overruled`).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from harness.announcements import (
     NODE_EXITED,
     NODE_STARTED,
     STARVATION,
+    check_announced,
 )
 from harness.case import NS_PER_S
 from harness.checkpoints import Checkpoints
@@ -164,10 +165,13 @@ class EventScribe:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
 
     def on_event(self, event: ClusterEvent) -> None:
-        """One event; what it says counts only where that one said it who may."""
+        """One event; raises `TargetError` for one that a node may not say."""
         if event.by_driver:
             self._on_driver_event(event)
-        elif event.kind == CHECKPOINT:
+            return
+        # Environments refuse it as well, and sooner; one that forgets `by_driver` is found here.
+        check_announced(event.node, event.kind, event.data)
+        if event.kind == CHECKPOINT:
             said_ns = self._recorder.now_ns() - event.late_ns
             for divergence in self._checkpoints.take(event.node, event.data, said_ns):
                 self._recorder.fact("divergence", divergence)
@@ -196,7 +200,7 @@ class EventScribe:
             )
         elif event.kind == INFRASTRUCTURE:
             value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
-            said = {name: event.data.get(name) for name in ("lasts", "over", "undid")}
+            said = {name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")}
             value |= {name: each for name, each in said.items() if each is not None}
             self._recorder.fact(INFRASTRUCTURE, value)
         elif event.kind == STARVATION:

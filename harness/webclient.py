@@ -16,6 +16,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from harness.dialing import dial
 from harness.env import Address, ClientEnv
 from harness.httpreply import REPLY_BYTES_MAX, read_reply
 from harness.ops import Attempt, OpType
@@ -79,7 +80,7 @@ class Web:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._streams is None:
             host, port = self._env.endpoint(self.address)
-            streams = await asyncio.open_connection(host, port, limit=REPLY_BYTES_MAX)
+            streams = await dial(host, port, limit=REPLY_BYTES_MAX)
             self._streams = streams
             if self._hello is not None:
                 await self._exchange(*streams, "GET", self._hello, None)

@@ -60,6 +60,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
                     return (await env.disk.read("words/log")).decode().split()
                 except FileNotFoundError:
                     return []
+            case {"announce": kind, "data": data}:
+                env.event(kind, **data)
+                return {}
             case {"panic": text}:
                 raise RuntimeError(text)
         raise ValueError(request)
@@ -71,4 +74,9 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
     await env.net.listen(PORT, serve)
     env.event("ready", boot=env.boot, config=config, draw=env.random.random())
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if config.get("stumbles"):
+            raise RuntimeError("asked to end, it fails") from None
+        raise

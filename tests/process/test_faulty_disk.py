@@ -107,6 +107,19 @@ def test_a_disk_that_dies_ends_the_run_and_convicts_nobody(run):
         run(body, [writer()], wait=False)
 
 
+@fuse
+def test_a_disk_that_somebody_stops_is_told_until_it_goes_on(run):
+    async def body(driver):
+        disk = driver.cluster._nodes["w"].disk._child
+        disk.signal(signal.SIGSTOP)
+        told = await driver.wait_event("infrastructure", "w")
+        assert (told.data["lasts"], "the disk of w" in told.data["what"]) == (True, True)
+        disk.signal(signal.SIGCONT)
+        assert (await driver.wait_event("infrastructure", "w", 2)).data["over"]
+
+    run(body, [writer()], wait=False)
+
+
 def test_without_what_it_takes_it_is_the_machines_own_disk(run, monkeypatch):
     monkeypatch.setenv("HARNESS_FUSEDISK", "/nonexistent")
     assert "make native" in ProcessEnvironment().why_no_faulty_disks()

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.cluster import NodeSpec
-from harness.env import Env
+from harness.env import Conn, Env
 from harness.plugins import Session
 from targets.kudu.rpc import Answer, RpcHandlerError, RpcServer
+from targets.kudu.rpc.wire import answer_frame
 from tests.sim.toy import run
 
 PORT = 7000
@@ -75,6 +76,20 @@ async def server(env: Env, config: dict[str, Any]) -> None:
 async def stranger(env: Env, config: dict[str, Any]) -> None:
     """Listens, but speaks something else."""
     await env.net.listen(PORT, lambda conn: conn.send(b"\xc1 not msgpack"))
+    await asyncio.get_running_loop().create_future()
+
+
+async def parrot(env: Env, config: dict[str, Any]) -> None:
+    """Answers the first call well, then with what was sent or `answers`, as hexadecimal text."""
+
+    async def serve(conn: Conn) -> None:
+        first = await conn.recv()
+        assert first is not None
+        await conn.send(answer_frame(1, Pong(1)))
+        while (frame := await conn.recv()) is not None:
+            await conn.send(bytes.fromhex(config["answer"]) or frame)
+
+    await env.net.listen(PORT, serve)
     await asyncio.get_running_loop().create_future()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from harness.cluster import CLIENT, Link, LinkQuality
@@ -19,6 +20,17 @@ from targets.kudu.rpc import (
 from tests.async_tests import on
 from tests.rpc.nodes import PORT, Ping, Pong, simulate, spec
 
+ODD_FRAMES = [
+    b"",  # the request itself
+    msgspec.msgpack.encode((0, 2, "Test.Echo", ())),
+    msgspec.msgpack.encode((7, 2, "", ("Busy", "odd"))),
+    msgspec.msgpack.encode((1, 2, "", {"number": "x"})),
+    msgspec.msgpack.encode((1, 2, "", ("x",))),
+    msgspec.msgpack.encode((2, 2, "", ())),
+    msgspec.msgpack.encode((2, 2, "", ("a", 1))),
+    msgspec.msgpack.encode((2, 2, "", None)),
+    b"\xc1",
+]
 BOTH = (Link(CLIENT, "n1"), Link("n1", CLIENT))
 WHERE = f"n1:{PORT}"
 
@@ -69,6 +81,22 @@ async def test_an_unreadable_request_is_a_remote_error(session: Session) -> None
     with pytest.raises(RpcRemoteError) as caught:
         await RpcClient(session.env).call(WHERE, "Test.Echo", Pong(1, "x"), Pong, timeout_s=2.0)
     assert "bad request of Test.Echo" in caught.value.message
+
+
+@pytest.mark.parametrize("answer", ODD_FRAMES)
+def test_what_is_no_answer_breaks_the_connection(answer: bytes) -> None:
+    """As a socket that connected to itself hears its own request."""
+
+    async def body(session: Session) -> None:
+        client = RpcClient(session.env)
+        await echo(client)
+        with pytest.raises(RpcConnectionError) as caught:
+            await echo(client)
+        assert caught.value.sent
+        assert not client._links
+        assert await echo(client) == Pong(1)  # on a new connection
+
+    simulate(body, spec("n1", "parrot", answer=answer.hex()))
 
 
 @on(simulate)

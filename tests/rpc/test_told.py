@@ -19,7 +19,8 @@ from targets.kudu.rpc import (
 from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
 from targets.kudu.rpc.wire import answer_frame
 from tests.async_tests import on
-from tests.rpc.nodes import PORT, Ping, Pong, simulate
+from tests.rpc.nodes import PORT, Ping, Pong, simulate, spec
+from tests.rpc.test_rpc import ODD_FRAMES
 
 WHERE = f"n1:{PORT}"
 
@@ -49,6 +50,21 @@ async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: 
         told.start("Test.Echo", Ping(number))
         await asyncio.sleep(1)
     assert told.outcomes == [Pong(1, "n1 to client"), Pong(2, "n1 to client")]
+
+
+@pytest.mark.parametrize("answer", ODD_FRAMES)
+def test_what_is_no_answer_is_told_as_a_broken_connection(answer: bytes) -> None:
+    async def body(session: Session) -> None:
+        told = Told(RpcClient(session.env))
+        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        told.start("Test.Echo", Ping(2))
+        await asyncio.sleep(1)
+        (outcome,) = told.outcomes
+        assert isinstance(outcome, RpcConnectionError)
+        assert outcome.sent
+        assert not told.client._links
+
+    simulate(body, spec("n1", "parrot", answer=answer.hex()))
 
 
 @pytest.mark.parametrize("connected", [False, True])

@@ -120,6 +120,37 @@ def test_what_differed_before_is_told_all_the_same():
     assert [op.f for op in recorder.history()] == ["divergence", UNSAFE_CHANGE]
 
 
+def impostor_at(node_exits):
+    """Four ops and, between the last two, the fact; nodes end after the numbered ops."""
+    writer = Writer()
+    for number in range(4):
+        writer.ok(1, "get", {"name": str(number)})
+        for node in node_exits.get(number, ()):
+            writer.fact("node-exit", {"node": node, "expected": True})
+        if number == 2:
+            said = {"node": "m1", "what": "m1: somebody listens", "lasts": True, "impostor": True}
+            writer.fact("infrastructure", said)
+    return writer.history
+
+
+@pytest.mark.parametrize(
+    ("node_exits", "before"), [({}, 0), ({0: ["m1"], 2: ["m2"]}, 2), ({0: ["m1"], 1: ["m1"]}, 5)]
+)
+def test_what_an_impostor_may_have_answered_convicts_nobody(node_exits, before):
+    told, judged = impostor_at(node_exits), []
+
+    def check(part):
+        judged.append(len(list(part)))
+        return CheckResult("mine", Verdict.VALID, "fine")
+
+    found = temper(told, CheckResult("mine", Verdict.INVALID, "lost"), check)
+    assert (found.verdict, judged) == (Verdict.UNKNOWN, [before])
+    assert "m1: somebody listens" in found.reason
+    for checker in ("crash", "liveness"):
+        result = CheckResult(checker, Verdict.INVALID, "own rules")
+        assert temper(told, result, pytest.fail) == result
+
+
 def test_two_masters_that_lead_one_term_after_it_convict_nobody():
     limits = [{"name": "leaders of a term", "measure": "leaders", "of": "", "limit": 1}]
     for forced, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INVALID)):

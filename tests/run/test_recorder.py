@@ -6,7 +6,7 @@ import pytest
 
 from harness.announcements import DRIVER_KINDS
 from harness.cluster import ClusterEvent, NodeSpec
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, TargetError
 from harness.opened import OpenedTarget
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
@@ -75,9 +75,9 @@ def test_starvation_is_written_down_from_when_to_when_it_was():
     now_ns = 10_000_000_000  # a run that begins at 10 s
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: now_ns))
     scribe_ = EventScribe(recorder, [])
-    for node, seen_s, took_s in [("", 9, 1), ("", 10.5, 1), ("", 14, 2), ("m1", 15, 1)]:
+    for seen_s, took_s in [(9, 1), (10.5, 1), (14, 2)]:
         data = {"until_ns": int(seen_s * 1e9), "took_s": took_s, "waited_s": {"m1": 0.7}}
-        scribe_.on_event(ClusterEvent(now_ns, node, "starvation", data, by_driver=not node))
+        scribe_.on_event(ClusterEvent(now_ns, "", "starvation", data, by_driver=True))
     assert facts(recorder, "starvation") == [
         {"from_s": 0.0, "to_s": 0.5, "waited_s": {"m1": 0.7}},
         {"from_s": 2.0, "to_s": 4.0, "waited_s": {"m1": 0.7}},
@@ -97,7 +97,8 @@ def test_who_leads_follows_the_terms_and_the_first_of_each():
 def test_a_nodes_own_word_for_what_only_the_driver_says_is_no_fact(kind):
     scribe_, recorder = scribe()
     data = {"code": 0, "what": "all", "lasts": True, "group": "g", "until_ns": 1, "took_s": 1}
-    scribe_.on_event(ClusterEvent(0, "m1", kind, data))
+    with pytest.raises(TargetError, match=f"'m1' announced the event '{kind}'"):
+        scribe_.on_event(ClusterEvent(0, "m1", kind, data))
     scribe_.on_event(ClusterEvent(0, "m1", "config-overruled", {"group": "g"}))
     assert list(recorder.history()) == []
 

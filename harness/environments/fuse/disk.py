@@ -21,6 +21,7 @@ import msgspec
 
 from harness.case import stream
 from harness.cluster import DiskQuality, env_nodes_only
+from harness.environments import procfs
 from harness.environments.fuse.available import BINARY, find_binary
 from harness.environments.fuse.mounts import SOURCE, detach, detach_undo, mounted_at
 from harness.environments.warden import Warden, run_environment
@@ -114,6 +115,11 @@ class FuseDisk:
         )
         await self._answer(ready)
         self._serves = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its server stands still, which only another program can have caused."""
+        return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property
     def _key(self) -> str:

@@ -203,6 +203,8 @@ class Child:
                     pid = self.pid
                     if procfs.all_stopped(pid) if stopped else not procfs.any_stopped(pid):
                         return
+                    if stopped:  # a child that was made meanwhile runs in a group of its own
+                        self.signal(signal.SIGSTOP)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
             wanted = "stop" if stopped else "go on"

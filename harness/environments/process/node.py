@@ -174,7 +174,9 @@ class ProcessNode(RealNode):
             if found := interference(self.spec.name, wanted=self.state, stopped=stopped):
                 return found
         squatter = self._port_watch.squatter(self.pid)
-        return None if squatter is None else Interference(f"{self.spec.name}: {squatter}")
+        if squatter is None:
+            return None
+        return Interference(f"{self.spec.name}: {squatter}", impostor=True)
 
     def usage(self) -> Usage:
         """What its process and its data folder hold; safe in another thread.

@@ -23,6 +23,7 @@ from harness.environments.real.control import NodeControl, gather_all
 from harness.environments.real.logs import EventBus, NodeLog
 from harness.environments.real.power import PowerCut
 from harness.environments.real.readiness import LineWatch
+from harness.environments.real.watch import Interference
 from harness.timeline import POWER_CUT
 
 __all__ = ["RealCluster", "RealNode"]
@@ -113,6 +114,14 @@ class RealCluster(Generic[N]):
         self._bus = bus
         self.aliases: dict[str, str] = {}
         self._specs = {name: node.spec for name, node in nodes.items()}
+
+    def stopped_disks(self) -> dict[str, Interference]:
+        """By node, the disks of ours whose server somebody stopped."""
+        stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
+        return {
+            name: Interference(f"the disk of {name} was stopped, and not by the harness")
+            for name in stopped
+        }
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+from harness.dialing import dial
 from harness.ends import calling_end
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Listener
 from harness.errors import UsageError
@@ -256,7 +257,7 @@ class RealNetwork:
         except UsageError as error:  # nodes may be told any address, and nobody is there
             raise ConnectionRefusedError(str(error)) from error
         try:
-            reader, writer = await asyncio.open_connection(host, port, limit=_READ_BUFFER_BYTES)
+            reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
         conn = self._conn(reader, writer)

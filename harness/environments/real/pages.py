@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.dialing import dial
 from harness.env import PageResponse
 from harness.environments.pages import PageDoor, refusal
 from harness.httpreply import REPLY_BYTES_MAX, read_reply
@@ -181,7 +182,7 @@ async def get_page(endpoint: tuple[str, int], target: str, *, accept: str) -> Pa
     """GET a page on a connection of its own; see `harness.env.ClientEnv.get_page`."""
     host, port = endpoint
     try:
-        reader, writer = await asyncio.open_connection(host, port, limit=REPLY_BYTES_MAX)
+        reader, writer = await dial(host, port, limit=REPLY_BYTES_MAX)
     except OSError as error:
         raise ConnectionRefusedError(f"{host}:{port}: {error}") from error
     try:

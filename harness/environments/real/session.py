@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from harness.cluster import CLIENT, Cluster
 from harness.environments.real.env import RealClientEnv
@@ -30,6 +30,12 @@ __all__ = ["RealRun", "guarded_main", "refuse_knobs", "run_interruptible"]
 T = TypeVar("T")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _log = logging.getLogger(__name__)
+
+
+class _DeployedCluster(Cluster, Protocol):
+    """A cluster whose disks can be looked at (`real.cluster.RealCluster`)."""
+
+    def stopped_disks(self) -> Mapping[str, Interference]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class RealRun:
     async def _drive(
         self,
         main: Callable[[Session], Coroutine[Any, Any, T]],
-        cluster: Cluster,
+        cluster: _DeployedCluster,
         interrupted: asyncio.Event,
         *,
         data: Path,
@@ -84,6 +90,11 @@ class RealRun:
 
         Meanwhile `look` says what others do to the nodes, and `pids` who may lack a processor.
         """
+
+        async def look_at_all() -> Mapping[str, Interference | None]:
+            found = {node: each for node, each in (await look()).items() if each is not None}
+            return {**cluster.stopped_disks(), **found}
+
         env = self._env = RealClientEnv(
             seed=self._plan.seed,
             data=data,
@@ -92,7 +103,7 @@ class RealRun:
             on_panic=self._panicked,
         )
         env.net.aliases = cluster.aliases
-        env.spawn(watch(look, self._bus, interval_s=look_interval_s), name="watch")
+        env.spawn(watch(look_at_all, self._bus, interval_s=look_interval_s), name="watch")
         env.spawn(watch_processors(pids, self._bus), name="watch-processors")
         session = RealSession(cluster, env, interrupted)
         task: asyncio.Task[T] = asyncio.ensure_future(main(session))

@@ -20,10 +20,14 @@ __all__ = ["Interference", "family_stopped", "interference", "watch"]
 
 
 class Interference(NamedTuple):
-    """What is not as we made it, as a clause; `undid` names the kind of fault that it ended."""
+    """What is not as we made it, as a clause; `undid` names the kind of fault that it ended.
+
+    `impostor`: another program may have answered in the node's place.
+    """
 
     what: str
     undid: str | None = None
+    impostor: bool = False
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
@@ -67,7 +71,8 @@ async def watch(
         for node in known.keys() - found.keys():
             bus.publish(node, "infrastructure", {"what": "that is over", "over": True})
         for node in sorted(found.keys() - known.keys()):
-            what, undid = found[node]
+            what, undid, impostor = found[node]
             data = {"what": what, "lasts": True} | ({} if undid is None else {"undid": undid})
+            data |= {"impostor": True} if impostor else {}
             bus.publish(node, "infrastructure", data)
         known = found

@@ -18,6 +18,7 @@ from targets.kudu.rpc.errors import (
 )
 from targets.kudu.rpc.wire import (
     BUSY,
+    ERROR,
     ERROR_DECODER,
     FRAME_DECODER,
     RESPONSE,
@@ -30,6 +31,7 @@ from targets.kudu.rpc.wire import (
 
 __all__ = ["RpcClient"]
 
+_ANSWERS: Final = frozenset({RESPONSE, ERROR})
 _PENDING_CALLS_MAX: Final = 4096
 """Unanswered calls a client keeps on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
@@ -50,9 +52,10 @@ class _Call:
         self.received_before = 0
         self.sender: asyncio.Task[None] | None = None  # while back-pressure holds the request
 
-    def answer(self, frame: Frame) -> None:
-        """The answer came."""
+    def answer(self, frame: Frame) -> bool:
+        """The answer came. False where it was found to be unreadable, and the call has failed."""
         self._finish(frame)
+        return True
 
     def fail(self, error: RpcError) -> None:
         """There will be none."""
@@ -93,7 +96,7 @@ class _ToldCall(_Call, Generic[Response]):
         self._response_type = response_type
         self._done = done
 
-    def answer(self, frame: Frame) -> None:
+    def answer(self, frame: Frame) -> bool:
         """Tell the answer at once."""
         outcome: Response | RpcError
         try:
@@ -101,6 +104,7 @@ class _ToldCall(_Call, Generic[Response]):
         except RpcError as error:
             outcome = error
         self._done(outcome)
+        return not isinstance(outcome, RpcConnectionError)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
         assert isinstance(outcome, RpcError), "an answer is told by `answer`"
@@ -114,15 +118,18 @@ async def _tell(done: Callable[[Any], None], outcome: Any) -> None:
 def _read_answer(
     frame: Frame, address: Address, method: str, response_type: type[Response]
 ) -> Response:
-    """What the answer holds. Raises `RpcError` where that is an error, or unreadable."""
-    if frame.kind == RESPONSE:
-        try:
+    """What the answer holds. Raises `RpcError` where that is an error.
+
+    One that is unreadable is as if the connection had broken: who sent it may be anybody.
+    """
+    try:
+        if frame.kind == RESPONSE:
             response: Response = decoder(response_type).decode(frame.body)
-        except msgspec.MsgspecError as error:
-            message = f"{address} answered {method} with something unreadable: {error}"
-            raise RpcRemoteError(message) from error
-        return response
-    code, message = ERROR_DECODER.decode(frame.body)
+            return response
+        code, message = ERROR_DECODER.decode(frame.body)
+    except msgspec.MsgspecError as error:
+        message = f"{address} answered {method} with something unreadable: {error}"
+        raise RpcConnectionError(message, sent=True) from error
     if code == BUSY:
         raise RpcBusyError(message, sent=False)
     raise RpcRemoteError(message)
@@ -227,9 +234,12 @@ class _Link:
                 answer = decode(frame)
             except msgspec.MsgspecError:
                 break  # not our protocol: give the connection up
+            if answer.kind not in _ANSWERS:
+                break
             call = self._calls.pop(answer.call_id, None)
             if call is not None:
-                call.answer(answer)
+                if not call.answer(answer):
+                    break
                 if not self._calls and self._client.is_retired(self):
                     break
         self.reader = None
@@ -302,7 +312,11 @@ class RpcClient:
             raise
         if isinstance(outcome, RpcError):
             raise outcome
-        return _read_answer(outcome, where, method, response_type)
+        try:
+            return _read_answer(outcome, where, method, response_type)
+        except RpcConnectionError as error:
+            link.drop(str(error))
+            raise
 
     def start(
         self,
