@@ -301,3 +301,24 @@ def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engi
 
     undid = {(event.node, event.data["undid"]) for event in told if "undid" in event.data}
     assert undid == {(node, kind) for node in ("n1", "n2") for kind in ("cut", "shape")}
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_an_engine_elsewhere_is_asked_what_is_stopped(environment, engine, hasty, monkeypatch):
+    victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
+    monkeypatch.setattr("harness.environments.procfs.is_of_container", lambda pid, container: False)
+
+    async def main(session):
+        told = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+        await wait_answering(session, "n1")
+        assert session.cluster.pids() == {}
+        await asyncio.to_thread(victim.signal_all, "STOP")
+        await until(lambda: told)
+        await asyncio.to_thread(victim.signal_all, "CONT")
+        await until(lambda: len(told) == 2)
+        return [(data.get("lasts"), data.get("over")) for data in told]
+
+    plan = plan_of(echo_nodes(1), run_id=victim.run_id)
+    assert environment.execute(plan, main) == [(True, None), (None, True)]
