@@ -139,7 +139,6 @@ class _Helper(NamedTuple):
 
     node: str  # that depends on it
     task: str  # "keeps the network namespace of m1"
-    address: str
 
 
 class Outsiders:
@@ -153,15 +152,15 @@ class Outsiders:
         self._label = f"{RUN_LABEL}={run_id}"
         self._network = network_name(run_id)
         self._helpers = {
-            place.keeper: _Helper(name, f"keeps the network namespace of {name}", place.address)
+            place.keeper: _Helper(name, f"keeps the network namespace of {name}")
             for name, place in blueprint.places.items()
         }
         if relay is not None:
-            self._helpers[relay] = _Helper("", "calls for clients", blueprint.relay.address)
+            self._helpers[relay] = _Helper("", "calls for clients")
         self._proxies = {
             container_name(run_id, name, Part.PROXY): name for name in blueprint.places
         }
-        self._ports: dict[str, Mapping[int, int]] = {}
+        self._first: dict[str, Found] = {}
         self._pids: dict[str, int | None] = {}  # of helpers, by the ids of their containers
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
@@ -169,7 +168,7 @@ class Outsiders:
 
     def begin(self) -> None:
         """Have every namespace watched; returns once each is."""
-        self._ports = {row.name: row.ports for row in self._engine.containers(self._label)}
+        self._first = {row.name: row for row in self._engine.containers(self._label)}
         self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
         for name, watch in self._watches.items():
             if not watch.began.wait(_FIRST_S):
@@ -193,7 +192,7 @@ class Outsiders:
                     f"docker: {name}, which {helper.task}, {what}, and not by the harness"
                 )
             else:
-                what = self._trouble_of(rows[name], helper)
+                what = self._trouble_of(rows[name])
             if what is not None:
                 text = f"{name}, which {helper.task}, {what}, and not by the harness"
                 helpers.setdefault(helper.node, Interference(text))
@@ -213,16 +212,16 @@ class Outsiders:
             return f"was ended (it is {row.state})"
         return "was started again" if self._watches[name].moved else None
 
-    def _trouble_of(self, row: Found, helper: _Helper) -> str | None:
+    def _trouble_of(self, row: Found) -> str | None:
         """What is wrong with a helper that runs, or is paused, as a clause."""
         if row.state == "paused":
             return "was paused"
-        address = row.addresses.get(self._network)
-        if address is None:
-            return "was disconnected from the network of the run"
-        if address != helper.address:
-            return f"got another address, {address or 'none'} for {helper.address}"
-        if row.ports != self._ports.get(row.name):
+        first = self._first.get(row.name, row)
+        if row.addresses != first.addresses:
+            if self._network in first.addresses.keys() - row.addresses.keys():
+                return "was disconnected from the network of the run"
+            return f"got other addresses ({row.addresses} for {first.addresses})"
+        if row.ports != first.ports:
             return "got other published ports"
         return self._watches[row.name].changed or self._stopped_in(row)
 
