@@ -47,7 +47,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
   knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
   until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that
-  somebody else ended the pause of the node; or the kill or cut, or whatever kind stands there.
+  somebody else ended the pause of the node.
 """
 
 from __future__ import annotations

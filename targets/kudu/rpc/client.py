@@ -115,14 +115,14 @@ def _read_answer(
     frame: Frame, address: Address, method: str, response_type: type[Response]
 ) -> Response:
     """What the answer holds. Raises `RpcError` where that is an error, or unreadable."""
-    try:
-        if frame.kind == RESPONSE:
+    if frame.kind == RESPONSE:
+        try:
             response: Response = decoder(response_type).decode(frame.body)
-            return response
-        code, message = ERROR_DECODER.decode(frame.body)
-    except msgspec.MsgspecError as error:
-        message = f"{address} answered {method} with something unreadable: {error}"
-        raise RpcRemoteError(message) from error
+        except msgspec.MsgspecError as error:
+            message = f"{address} answered {method} with something unreadable: {error}"
+            raise RpcRemoteError(message) from error
+        return response
+    code, message = ERROR_DECODER.decode(frame.body)
     if code == BUSY:
         raise RpcBusyError(message, sent=False)
     raise RpcRemoteError(message)
