@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL, Controller
+from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
 from harness.errors import EXIT_CRASH, EXIT_UNKNOWN, EXIT_VALID
 from tests.docker.ways import WAYS, Victim
 
@@ -15,7 +15,7 @@ RUN = ("run", "--target", "kudu", "--env", "docker", "--time-limit", "12", "--se
 def run_of(engine, pid):
     """The run that this process controls."""
     for row in engine.networks(RUN_LABEL):
-        if Controller.parse(row.labels[CONTROLLER_LABEL]).process.pid == pid:
+        if row.labels[CONTROLLER_LABEL].startswith(f"{pid}:"):
             return row.labels[RUN_LABEL]
     raise AssertionError(f"the process {pid} has no run")
 
