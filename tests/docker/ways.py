@@ -74,8 +74,9 @@ def _signal_program(victim: Victim, number: signal.Signals) -> None:
 
 
 def _squeeze(victim: Victim) -> None:
-    """So little memory that the kernel ends what runs there."""
-    few = 8 << 20
+    """So little memory that the kernel ends what runs there, as soon as it wants more."""
+    stats = victim.engine._api.stats(victim.container, stream=False, one_shot=True)
+    few = stats["memory_stats"]["usage"] + (1 << 18)
     victim.engine._api.update_container(victim.container, mem_limit=few, memswap_limit=few)
 
 
