@@ -250,8 +250,9 @@ async def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
     for name in names:
         told.clear()
         await faults.heal(name)
-        nodes.append([node for node, *_ in told])
-    assert nodes == [[], ["m2"], ["m1", "m2"]]  # a cut has none
+        nodes.append([(node, kind) for node, _, kind in told])
+    shape = [(node, "shape") for node in ("m1", "m2")]
+    assert nodes == [[], shape[1:], shape]  # a cut has none
 
 
 @pytest.mark.parametrize("healer", ["one", "among", "warden"])

@@ -1,6 +1,7 @@
 """Frames over TCP: limits, ends, cancellation, strangers."""
 
 import asyncio
+import socket
 import struct
 import tempfile
 from pathlib import Path
@@ -196,6 +197,23 @@ def test_send_waits_while_the_peer_does_not_read():
         assert got == [1_000_000] * (sent + 1)  # the cancelled one had been queued whole
 
     drive(body)
+
+
+@on(drive)
+async def test_a_connection_to_itself_is_a_refusal(pair):
+    pair.connect[f"server:{PORT}"] = ("127.0.0.1", 9)
+    real = asyncio.open_connection
+
+    async def to_itself(_host, _port, **how):
+        own = socket.socket()
+        own.bind(("127.0.0.1", 0))
+        own.connect(own.getsockname())  # as the kernel does it now and then (simultaneous open)
+        return await real(sock=own, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "open_connection", to_itself)
+        with pytest.raises(ConnectionRefusedError, match="nobody listens there"):
+            await pair.client.net.connect(Address("server", PORT))
 
 
 @on(drive)

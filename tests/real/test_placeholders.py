@@ -164,7 +164,7 @@ def test_a_folder_of_everything_makes_no_image(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", ["postgres", "etcd"])
+@pytest.mark.parametrize("example", ["postgres"])
 def test_an_example_that_is_installed_finds_its_dockerfile(tmp_path, example):
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     where = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path / "site")]

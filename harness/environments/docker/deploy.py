@@ -7,8 +7,9 @@ The *keeper* beside it does nothing (`sleep`) but own the network namespace that
   partition is cut from its first packet on;
 * the namespace can be reached while the node is frozen, when nothing can be executed in its own
   container;
-* what holds the packets of bad links (`packets`) runs in it, and dies with it; the Toxiproxy that
-  bad streams go through (`streams`) is a third container in that namespace;
+* what holds the packets of bad links (`packets`) runs in it, and dies with it, as does what watches
+  the namespace (`netwatch`); the Toxiproxy that bad streams go through (`streams`) is a third
+  container in that namespace;
 * only the keeper has a capability, CAP_NET_ADMIN, and only for what is executed in it as root. Its
   own process has none. (CAP_NET_RAW is not needed by the nf_tables flavour of iptables.)
 

@@ -512,6 +512,13 @@ class Engine:
             )
         return None
 
+    def stopped(self, container: str) -> int | None:
+        """The pid, on the engine's host, of a process in a container that is stopped, if any is."""
+        with self._translated("list the processes of", container), _Unless(404, 409):
+            rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
+            return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
+        return None
+
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
         """Give it so much of one processor (above 1: of several); `None` is all it wants.
@@ -594,9 +601,8 @@ class Engine:
             made = self._api.exec_create(container, list(command), user="0", stdin=True)
             exchange = Exchange(self._api.exec_start(made["Id"], socket=True))
             exchange.say(b"\n")
-        tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
         read = functools.partial(self._translated, "read what was watched in", container)
-        return Attachment(exchange, read, tail)
+        return Attachment(exchange, read, collections.deque(maxlen=_TAIL_LINES_MAX))
 
     @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:

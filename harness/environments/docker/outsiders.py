@@ -8,7 +8,7 @@ the target, so it is a fact of the history (`harness.environments.real.watch`).
 One list of containers for each look has the states of all, their addresses and published ports. In
 each namespace a program sleeps until the kernel notifies it of a change (`netwatch`). Where the
 engine runs on this machine, /proc shows which processes in the containers are stopped; elsewhere
-that cannot be seen, and the log says so.
+the engine is asked now and then, which has its host run ps(1).
 
 A keeper or relay that ended takes with it what cannot be had again: the namespace, and the ports
 that the engine chose. The run ends with an error, also where it was started again.
@@ -44,6 +44,7 @@ _ATTEMPTS_MAX: Final = 20
 _CHANGES_SHOWN_MAX: Final = 3
 _CHARACTERS_MAX: Final = 120
 _NOT_YET: Final = "created"
+_LOOKS_PER_QUESTION: Final = 5  # to an engine elsewhere
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +139,6 @@ class _Helper(NamedTuple):
 
     node: str  # that depends on it
     task: str  # "keeps the network namespace of m1"
-    address: str
 
 
 class Outsiders:
@@ -152,21 +152,23 @@ class Outsiders:
         self._label = f"{RUN_LABEL}={run_id}"
         self._network = network_name(run_id)
         self._helpers = {
-            place.keeper: _Helper(name, f"keeps the network namespace of {name}", place.address)
+            place.keeper: _Helper(name, f"keeps the network namespace of {name}")
             for name, place in blueprint.places.items()
         }
         if relay is not None:
-            self._helpers[relay] = _Helper("", "calls for clients", blueprint.relay.address)
+            self._helpers[relay] = _Helper("", "calls for clients")
         self._proxies = {
             container_name(run_id, name, Part.PROXY): name for name in blueprint.places
         }
-        self._ports: dict[str, Mapping[int, int]] = {}
+        self._first: dict[str, Found] = {}
         self._pids: dict[str, int | None] = {}  # of helpers, by the ids of their containers
         self._watches: dict[str, NamespaceWatch] = {}
+        self._looks = 0
+        self._elsewhere: dict[str, int | None] = {}  # what an engine elsewhere said last
 
     def begin(self) -> None:
         """Have every namespace watched; returns once each is."""
-        self._ports = {row.name: row.ports for row in self._engine.containers(self._label)}
+        self._first = {row.name: row for row in self._engine.containers(self._label)}
         self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
         for name, watch in self._watches.items():
             if not watch.began.wait(_FIRST_S):
@@ -174,9 +176,10 @@ class Outsiders:
 
     def look(self, watched: Iterable[Watched]) -> Look:
         """Look now; raises `InfrastructureError` where the engine does not answer."""
+        self._looks += 1
         rows = {row.name: row for row in self._engine.containers(self._label)}
         nodes = {
-            each.node: _of_node(each, rows[each.container].state)
+            each.node: self._of_node(each, rows[each.container].state)
             for each in watched
             if each.container in rows
         }
@@ -189,7 +192,7 @@ class Outsiders:
                     f"docker: {name}, which {helper.task}, {what}, and not by the harness"
                 )
             else:
-                what = self._trouble_of(rows[name], helper)
+                what = self._trouble_of(rows[name])
             if what is not None:
                 text = f"{name}, which {helper.task}, {what}, and not by the harness"
                 helpers.setdefault(helper.node, Interference(text))
@@ -209,16 +212,16 @@ class Outsiders:
             return f"was ended (it is {row.state})"
         return "was started again" if self._watches[name].moved else None
 
-    def _trouble_of(self, row: Found, helper: _Helper) -> str | None:
+    def _trouble_of(self, row: Found) -> str | None:
         """What is wrong with a helper that runs, or is paused, as a clause."""
         if row.state == "paused":
             return "was paused"
-        address = row.addresses.get(self._network)
-        if address is None:
-            return "was disconnected from the network of the run"
-        if address != helper.address:
-            return f"got another address, {address or 'none'} for {helper.address}"
-        if row.ports != self._ports.get(row.name):
+        first = self._first.get(row.name, row)
+        if row.addresses != first.addresses:
+            if self._network in first.addresses.keys() - row.addresses.keys():
+                return "was disconnected from the network of the run"
+            return f"got other addresses ({row.addresses} for {first.addresses})"
+        if row.ports != first.ports:
             return "got other published ports"
         return self._watches[row.name].changed or self._stopped_in(row)
 
@@ -226,8 +229,25 @@ class Outsiders:
         if row.id not in self._pids:
             state = self._engine.state(row.name)
             self._pids[row.id] = None if state is None else state.pid
-        stopped = _stopped(self._pids[row.id])
+        stopped = self._stopped(row.name, self._pids[row.id])
         return None if stopped is None else f"has a process (pid {stopped}) that was stopped"
+
+    def _stopped(self, container: str, pid: int | None) -> int | None:
+        """A process in a container that runs, whose first has this pid here, that was stopped."""
+        if pid is not None:
+            return _stopped(pid)
+        if self._looks % _LOOKS_PER_QUESTION == 1:
+            self._elsewhere[container] = self._engine.stopped(container)
+        return self._elsewhere.get(container)
+
+    def _of_node(self, watched: Watched, state: str) -> Interference | None:
+        """What somebody did to a node, by the state that the engine gives for its container."""
+        node, wanted = watched.node, watched.wanted
+        if wanted is NodeState.DOWN and state == "running":
+            return Interference(f"{node} was started, and not by the harness", "kill")
+        runs = wanted is NodeState.RUNNING and state == "running"
+        stopped = runs and self._stopped(watched.container, watched.pid) is not None
+        return interference(node, wanted=wanted, stopped=state == "paused" or stopped)
 
     def close(self) -> None:
         """The containers are about to go."""
@@ -240,18 +260,9 @@ class Outsiders:
             watch.join(_JOIN_S)
 
 
-def _of_node(watched: Watched, state: str) -> Interference | None:
-    """What somebody did to a node, by the state that the engine gives for its container."""
-    node, wanted = watched.node, watched.wanted
-    if wanted is NodeState.DOWN and state == "running":
-        return Interference(f"{node} was started, and not by the harness", "kill")
-    stopped = _stopped(watched.pid) if wanted is NodeState.RUNNING else None
-    return interference(node, wanted=wanted, stopped=state == "paused" or stopped is not None)
-
-
-def _stopped(pid: int | None) -> int | None:
+def _stopped(pid: int) -> int | None:
     """The first process among this one and its descendants that a signal or a debugger stopped."""
-    for member in [] if pid is None else procfs.family(pid):
+    for member in procfs.family(pid):
         identity = procfs.identify(member)
         if identity is not None and procfs.state(identity) in procfs.STOPPED:
             return member

@@ -260,6 +260,10 @@ class RealNetwork:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
+        if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+            # Nobody listens on a port that the kernel may give to callers, and it gave us this one.
+            writer.transport.abort()
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): nobody listens there")
         conn = self._conn(reader, writer)
         greeted = False
         try:

@@ -1,0 +1,324 @@
+"""What others do to helpers, networks, rules and processes is told, and convicts nobody."""
+
+import asyncio
+import json
+import secrets
+import struct
+import threading
+
+import pytest
+
+from harness.cluster import CLIENT, Link, LinkQuality, StreamQuality, client_end
+from harness.environments.docker import netwatch, outsiders
+from harness.environments.docker import rules as rules_module
+from harness.environments.docker.answers import plain
+from harness.environments.docker.engine import Engine
+from harness.environments.docker.outsiders import NamespaceWatch
+from harness.errors import InfrastructureError
+from tests.docker.support import echo_nodes, plan_of, wait_answering
+from tests.docker.ways import WAYS, Victim
+from tests.waiting import until, wait_until
+
+BY_NAME = dict(WAYS)
+
+
+# --- what the program in a namespace makes of what it reads -------------------------------------
+
+
+def test_what_matters_of_links_addresses_and_routes():
+    links = (
+        "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN mode DEFAULT\n"
+        "9: eth0@if10: <BROADCAST,MULTICAST> mtu 1500 qdisc tbf state DOWN mode DEFAULT\n"
+    )
+    assert set(netwatch.links_of(links)) == {
+        "link lo UP",
+        "link lo LOWER_UP",
+        "link lo mtu 65536 qdisc noqueue",
+        "link eth0 mtu 1500 qdisc tbf",
+    }
+    address = (
+        "9: eth0    inet 10.2.1.10/24 brd 10.2.1.255 scope global eth0\\       valid_lft forever"
+    )
+    assert list(netwatch.addresses_of(address)) == ["address 10.2.1.10/24 of eth0"]
+    assert list(netwatch.routes_of("default via 10.2.1.1 dev eth0 \n\n")) == [
+        "route default via 10.2.1.1 dev eth0"
+    ]
+
+
+def saved(table, *lines):
+    return "\n".join([f"*{table}", ":INPUT ACCEPT [0:0]", ":healed - [0:0]", *lines, "COMMIT", ""])
+
+
+LINK = Link("a", "b")
+ADDRESSES = {"a": "10.2.1.10", "b": "10.2.1.11", CLIENT: "10.2.1.1"}
+
+
+def laid_lines(command):
+    """The rules that a command lays, as the kernel shows them."""
+    lines = "\n".join(word for word in command if word.startswith("-")).splitlines()
+    return [
+        line.replace("-I INPUT 1", "-A INPUT").replace("-I OUTPUT 1", "-A OUTPUT")
+        for line in lines
+        if not line.startswith("-F")
+    ]
+
+
+def test_rules_of_ours_and_of_docker_are_no_change():
+    cut = laid_lines(rules_module.cut_command("cut-1", [LINK, Link("b", CLIENT)], ADDRESSES))
+    quality = LinkQuality(delay_ms=5, duplicate=0.5)
+    shape = laid_lines(rules_module.shape_command("shape-2", [LINK], quality, 4, ADDRESSES))
+    ours = [
+        *cut,
+        *shape,
+        '-A healed -m comment --comment "17:harness:cut-1:a>b"',
+        "-A OUTPUT -d 127.0.0.11/32 -j DOCKER_OUTPUT",
+        "-A DOCKER_OUTPUT -p udp -m udp --dport 53 -j DNAT --to-destination 127.0.0.11:34295",
+    ]
+    assert len(ours) > 6
+    assert list(netwatch.rules_of(saved("filter", *ours))) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("-A INPUT -p tcp -j DROP", "rule filter -A INPUT -p tcp -j DROP"),
+        ('-A INPUT -m comment --comment "mine" -j DROP', "rule filter"),
+        (":OUTPUT DROP [3:180]", "policy filter OUTPUT DROP"),
+        ("# Table `filter' is incompatible, use 'nft' tool.", "note Table"),
+        ("# Warning: iptables-legacy tables present", "note Warning"),
+    ],
+)
+def test_rules_of_others_are_a_change(line, told):
+    (found,) = netwatch.rules_of(saved("filter", line))
+    assert found.startswith(told)
+
+
+def new_table(family, name):
+    value = name.encode() + b"\0"
+    attribute = struct.pack("=HH", 4 + len(value), 1) + value + bytes(-len(value) % 4)
+    body = struct.pack("=BBH", family, 0, 0) + attribute
+    return struct.pack("=IHHII", 16 + len(body), 10 << 8, 2, 1, 0) + body
+
+
+def test_tables_of_iptables_are_no_change_and_others_are():
+    done = struct.pack("=IHHII", 20, 3, 2, 1, 0) + bytes(4)
+    answer = new_table(2, "filter") + new_table(1, "mine") + new_table(10, "filter") + done
+    assert list(netwatch.tables_of(answer)) == [
+        "table mine of family 1",
+        "table filter of family 10",
+    ]
+    assert list(netwatch.tables_of(answer[:15])) == []
+
+
+class FakeEngine:
+    """Has each watch print what is given for it, or fail."""
+
+    def __init__(self, *outputs):
+        self.outputs = list(outputs)
+        self.commands = []
+        self.more = threading.Event()
+
+    def watch(self, container, command):
+        self.commands.append(command)
+        if not self.outputs:
+            self.more.wait()
+            raise InfrastructureError("closed")
+        said = self.outputs.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return FakeAttachment(said)
+
+
+class FakeAttachment:
+    def __init__(self, said):
+        self._said = said
+
+    def lines(self):
+        return (
+            line if isinstance(line, bytes) else json.dumps(line).encode() for line in self._said
+        )
+
+    def close(self):
+        pass
+
+
+FIRST = {"state": ["link eth0 UP", "namespace 1"]}
+SAME = {"gone": [], "new": []}
+
+
+def test_a_watch_that_broke_off_compares_with_what_was_first(monkeypatch):
+    monkeypatch.setattr(outsiders, "_AGAIN_S", 0.0)
+    moved = {"gone": ["namespace 1"], "new": ["namespace 2"]}
+    engine = FakeEngine([FIRST, SAME], InfrastructureError("the engine is away"), [moved])
+    watch = NamespaceWatch(engine, "k")
+    wait_until(lambda: watch.moved)
+    watch.close()
+    engine.more.set()
+    watch.join(10.0)
+    assert [command[5:] for command in engine.commands[:3]] == [
+        [],
+        *[[json.dumps(FIRST["state"], separators=(",", ":"))]] * 2,
+    ]
+
+
+def test_a_namespace_that_nobody_watches_is_told(monkeypatch):
+    monkeypatch.setattr(outsiders, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(outsiders, "_ATTEMPTS_MAX", 2)
+    watch = NamespaceWatch(FakeEngine([FIRST, SAME], [b"Traceback ..."]), "k")
+    watch.join(10.0)
+    assert watch.changed is not None
+    assert "Traceback" in watch.changed
+
+
+def test_a_change_is_told_until_it_is_over():
+    engine = FakeEngine()
+    watch = NamespaceWatch(engine, "k")
+    said = []
+    for change in (SAME, {"gone": ["link eth0 UP"], "new": []}, SAME):
+        assert watch._take(json.dumps(change).encode()) is None
+        said.append(watch.changed)
+    watch.close()
+    engine.more.set()
+    assert [text is None for text in said] == [True, False, True]
+    assert "link eth0 UP" in said[1]
+
+
+# --- what an image build prints ------------------------------------------------------------------
+
+
+def test_a_build_is_shown_in_lines_without_colours():
+    pieces = [*(f"\x1b[91m{letter}\x1b[0m" for letter in "E: no\n"), "Step 2/3\n", "\x1b]0;x\x07"]
+    stream = [*({"stream": piece} for piece in pieces), {"error": "code: \x1b[1m100"}]
+    shown = []
+    with pytest.raises(InfrastructureError, match=r"code: 100.*\n  E: no\n  Step 2/3\n") as caught:
+        Engine._checked(iter(stream), shown.append)
+    assert shown == ["E: no", "Step 2/3", r"\x1b]0;x\x07"]
+    assert "\x1b" not in str(caught.value)
+    assert plain("a\r\nb\rc\x00") == "a\nb\nc\\x00"
+
+
+# --- with an engine ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Looks that follow each other closely."""
+    monkeypatch.setattr("harness.environments.docker.environment._WATCH_INTERVAL_S", 0.1)
+
+
+UNDONE = {  # the way, and what makes it whole again
+    "docker pause of a node": lambda v: v.engine.unpause(v.container),
+    "SIGSTOP to a node's processes": lambda v: v.signal_all("CONT"),
+    "a foreign rule that drops": lambda v: v.in_namespace("iptables -D INPUT -j DROP"),
+    "a policy that drops": lambda v: v.in_namespace("iptables -P OUTPUT ACCEPT"),
+    "docker pause of a keeper": lambda v: v.engine.unpause(v.keeper),
+    "docker pause of the relay": lambda v: v.engine.unpause(v.relay),
+    "ip link set eth0 down": lambda v: v.in_namespace("ip link set eth0 up"),
+    "docker network disconnect": None,  # ports are published anew: that is never over
+}
+ENDS = (CLIENT, client_end(0))
+FLUSH = "for table in filter mangle nat; do iptables -t $table -F; done"
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, hasty):
+    victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
+    seen = {}
+
+    async def main(session):
+        told = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        await wait_answering(session, "n1")
+        gateway = (await asyncio.to_thread(victim.default_route)).strip()
+        for name, undo in UNDONE.items():
+            told.clear()
+            await asyncio.to_thread(BY_NAME[name], victim)
+            await until(lambda: told)
+            if undo is not None:
+                await asyncio.to_thread(undo, victim)
+                if name == "ip link set eth0 down":  # which takes the routes, and `up` not all back
+                    await asyncio.to_thread(victim.in_namespace, f"ip route add {gateway}")
+                await until(lambda: len(told) == 2)
+                assert told[1].data["over"] is True
+            seen[name] = told[0]
+        assert session.cluster.state("n1").value == "running"
+
+    environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
+
+    assert seen.keys() == UNDONE.keys()
+    assert {name for name, event in seen.items() if event.node == ""} == {
+        "docker pause of the relay"
+    }
+    assert all(event.data["lasts"] for event in seen.values())
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["docker restart of a keeper", "docker stop of the relay"])
+def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty, name):
+    victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
+    told = []
+
+    async def main(session):
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        await wait_answering(session, "n1")
+        await asyncio.to_thread(BY_NAME[name], victim)
+        await asyncio.Event().wait()
+
+    kind = "calls for clients" if "relay" in name else "keeps the network namespace of n1"
+    with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
+        environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
+    assert [(event.node, event.data["lasts"]) for event in told] == [
+        ("" if "relay" in name else "n1", True)
+    ]
+    assert engine.containers(f"harness.run={victim.run_id}") == []
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engine, hasty):
+    victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
+    told, links = [], [Link("n2", "n1")]
+
+    async def main(session):
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        await wait_answering(session, "n1", "n2")
+        cluster = session.cluster
+        qualities = (LinkQuality(delay_ms=1), StreamQuality(slice_bytes=10))
+        for flushed in (False, True):
+            ids = [
+                await cluster.cut(links, lease_s=600),
+                *[await cluster.shape(links, quality, lease_s=600) for quality in qualities],
+            ]
+            for node in ("n1", "n2") if flushed else ():
+                await asyncio.to_thread(victim._replace(node=node).in_namespace, FLUSH)
+            for fault in ids:
+                await cluster.heal(fault)
+            assert flushed or told == []
+
+    environment.execute(plan_of(echo_nodes(2), run_id=victim.run_id), main)
+
+    undid = {(event.node, event.data["undid"]) for event in told if "undid" in event.data}
+    assert undid == {(node, kind) for node in ("n1", "n2") for kind in ("cut", "shape")}
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_an_engine_elsewhere_is_asked_what_is_stopped(environment, engine, hasty, monkeypatch):
+    victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
+    monkeypatch.setattr("harness.environments.procfs.is_of_container", lambda pid, container: False)
+
+    async def main(session):
+        told = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+        await wait_answering(session, "n1")
+        assert session.cluster.pids() == {}
+        await asyncio.to_thread(victim.signal_all, "STOP")
+        await until(lambda: told)
+        await asyncio.to_thread(victim.signal_all, "CONT")
+        await until(lambda: len(told) == 2)
+        return [(data.get("lasts"), data.get("over")) for data in told]
+
+    plan = plan_of(echo_nodes(1), run_id=victim.run_id)
+    assert environment.execute(plan, main) == [(True, None), (None, True)]
