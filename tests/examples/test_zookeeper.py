@@ -1,4 +1,4 @@
-"""Real ZooKeeper as a user would test it: after a sync its reads are the newest, without they may not be."""
+"""Real ZooKeeper as a user would test it: linearizable after a sync, stale without."""
 
 import json
 
@@ -46,6 +46,4 @@ def test_a_machine_without_it_is_told_what_to_install(capsys, tmp_path, monkeypa
     code = main(["run", "--target", "zookeeper", "--workload", "register", *words])
 
     assert code == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert "node 'z1' runs 'java'" in told
-    assert "Debian's package zookeeper" in told
+    assert "Debian's package zookeeper" in capsys.readouterr().err
