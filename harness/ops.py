@@ -34,8 +34,8 @@ every checker is a pure function of a history and a stored run can be checked ag
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
   "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
   `what`, the fault as a struct (`harness.faults.kinds`), if it was injected as one.
-* A heal op of the nemesis has `"undone": true` if somebody else ended or changed the fault before: it
-  has not bitten for its time, and what it counted (`bite`) is only what is known.
+* A heal op of the nemesis has `"undone": true` if somebody else ended or changed the fault before:
+  it has not bitten for its time, and what it counted (`bite`) is only what is known.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
   the kernel's OOM killer, or a signal that the harness did not send.
 * `leader` stands once for each node and term, so two nodes that lead one term are both there;
