@@ -23,6 +23,8 @@ def connects(listen: str) -> bool:
         socket.create_connection((host, int(port)), 5).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:
+        return True  # accepted, before it was known that nobody is behind the proxy
     return True
 
 
