@@ -13,12 +13,12 @@ disk, the trace or the history.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from harness.errors import UsageError
+from harness.importing import hidden_by, import_module
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -299,9 +299,10 @@ def load_entry(entry: str, node: str) -> NodeMain:
     if not module_name or not function_name:
         raise UsageError(f"{whose} must read like 'package.module:function'")
     try:
-        module = importlib.import_module(module_name)
+        module = import_module(module_name)
     except ImportError as error:
-        raise UsageError(f"{whose} does not load: {error}") from error
+        why = hidden_by(module_name)
+        raise UsageError(f"{whose} does not load: {error}{why and f'; {why}'}") from error
     found = getattr(module, function_name, None)
     if not callable(found):
         raise UsageError(f"{whose} is no function; it must be `async def main(env, config)`")

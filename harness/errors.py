@@ -20,6 +20,7 @@ __all__ = [
     "EXIT_USAGE",
     "EXIT_VALID",
     "CheckerLimitError",
+    "CleaningError",
     "HarnessError",
     "HistoryError",
     "InfrastructureError",
@@ -62,6 +63,15 @@ class HistoryError(UsageError):
 
 class InfrastructureError(HarnessError):
     """The world around the target failed: no Docker, no port, no disk. Never a verdict."""
+
+
+class CleaningError(InfrastructureError):
+    """Part of what dead runs left resists; `removed` has a line for each part that does not."""
+
+    def __init__(self, failures: Sequence[str], removed: Sequence[str]) -> None:
+        super().__init__("; ".join(failures))
+        self.failures = tuple(failures)
+        self.removed = tuple(removed)
 
 
 class TargetError(HarnessError):

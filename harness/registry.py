@@ -6,21 +6,24 @@ verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks`
 keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diagnoses` (what
 `harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
 modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command line
-shows. Only the chosen plug-in is imported. The built-in ones register
-in the same way; `harness` imports none.
+shows. Only the chosen plug-in is imported. The built-in ones register in the same way; `harness`
+imports none. A name that several packages claim is the built-in plug-in's; any of the others is
+`PACKAGE:NAME`, so that a name which is taken costs nothing but itself.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.errors import UsageError
+from harness.importing import hidden_by, import_module
 from harness.plugins import (
     API_VERSION,
     NEMESIS_API_VERSION,
@@ -39,7 +42,15 @@ from harness.plugins import (
     Workload,
 )
 
-__all__ = ["GROUPS", "load_all", "load_plugin", "load_verb", "plugin_names"]
+__all__ = ["GROUPS", "load_all", "load_plugin", "load_verb", "plugin_names", "taken_names"]
+
+VERBS: Final = "verbs"
+_OURS: Final = "catalog-harness"
+_FIX_PLUGIN: Final = (
+    "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
+)
+
+_log = logging.getLogger(__name__)
 
 GROUPS: Final[Mapping[str, type]] = {
     "targets": Target,
@@ -58,7 +69,15 @@ GROUPS: Final[Mapping[str, type]] = {
 `load_verb`."""
 
 
-def _entry_points(group: str) -> Mapping[str, importlib.metadata.EntryPoint]:
+class _Points(NamedTuple):
+    """The plug-ins of one group by name, and which share a name."""
+
+    by_name: Mapping[str, importlib.metadata.EntryPoint]
+    taken: Mapping[str, tuple[str, ...]]
+    """The other names (`PACKAGE:NAME`) of plug-ins whose own name another one has or claims."""
+
+
+def _entry_points(group: str) -> _Points:
     return _read_entry_points(group, os.environ.get("HARNESS_NO_PLUGINS") == "1", _search_path())
 
 
@@ -77,26 +96,68 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
 @functools.lru_cache(maxsize=64)  # reading them takes milliseconds, and a run asks thirty times
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
-) -> Mapping[str, importlib.metadata.EntryPoint]:
-    found: dict[str, importlib.metadata.EntryPoint] = {}
+) -> _Points:
+    claims: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
     for point in importlib.metadata.entry_points(group=f"harness.{group}"):
         owner = point.dist.name if point.dist is not None else "?"
-        if only_builtin and owner != "catalog-harness":
-            continue
-        other = found.get(point.name)
-        if other is not None and other.value != point.value:
-            first = other.dist.name if other.dist is not None else "?"
-            raise UsageError(
-                f"two plug-ins in harness.{group} are named {point.name!r}: {other.value} "
-                f"(from {first}) and {point.value} (from {owner}); uninstall or rename one"
-            )
-        found[point.name] = point
-    return dict(sorted(found.items()))
+        if owner == _OURS or not only_builtin:
+            named = claims.setdefault(point.name, {})
+            if all(other.value != point.value for other in named.values()):
+                named.setdefault(owner, point)
+    found: dict[str, importlib.metadata.EntryPoint] = {}
+    taken: dict[str, tuple[str, ...]] = {}
+    for name, named in claims.items():
+        winner = _OURS if _OURS in named else next(iter(named)) if len(named) == 1 else None
+        others = {f"{owner}:{name}": point for owner, point in named.items() if owner != winner}
+        found |= others
+        if winner is not None:
+            found[name] = named[winner]
+        if others:
+            taken[name] = tuple(sorted(others))
+    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())))
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted, without importing any plug-in."""
-    return list(_entry_points(group))
+    """The names in one of `GROUPS`, sorted, without importing any plug-in.
+
+    Of several plug-ins with one name the built-in one has it, and the others are `PACKAGE:NAME`;
+    without a built-in one all are.
+    """
+    return list(_entry_points(group).by_name)
+
+
+def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
+    """Names that several plug-ins claim: group, name, whether a built-in has it, the others."""
+    for group in [*GROUPS, VERBS]:
+        points = _entry_points(group)
+        for name, others in points.taken.items():
+            yield group, name, name in points.by_name, others
+
+
+def _find(group: str, name: str, what: str) -> importlib.metadata.EntryPoint:
+    points = _entry_points(group)
+    others = points.taken.get(name, ())
+    if name in points.by_name:
+        if others:
+            _warn_of_others(group, name, others)
+        return points.by_name[name]
+    if others:
+        raise UsageError(
+            f"several packages have a plug-in {name!r} in harness.{group}; say which one: "
+            f"{', '.join(others)}"
+        )
+    known = ", ".join(points.by_name) or "none installed"
+    raise UsageError(f"{name!r} is not among {what}: {known}")
+
+
+@functools.cache  # once a process
+def _warn_of_others(group: str, name: str, others: tuple[str, ...]) -> None:
+    _log.warning(
+        "several packages have a plug-in %r in harness.%s; the built-in one is used, and %s",
+        name,
+        group,
+        " and ".join(f"{each!r} names that of {each.partition(':')[0]}" for each in others),
+    )
 
 
 def load_plugin(group: str, name: str) -> Any:
@@ -105,17 +166,14 @@ def load_plugin(group: str, name: str) -> Any:
     Raises `UsageError` when the name is unknown (it lists those that exist) or the plug-in is
     broken or written for another `API_VERSION`.
     """
-    points = _entry_points(group)
-    if name not in points:
-        known = ", ".join(points) or "none installed"
-        raise UsageError(f"{name!r} is not among the {group}: {known}")
+    point = _find(group, name, f"the {group}")
     try:
-        found = points[name].load()
+        found = _load(point)
         plugin = found() if callable(found) else found
     except (Exception, SystemExit) as error:  # a script that exits when it is imported
         raise UsageError(
-            f"the plug-in {name!r} of {group} ({points[name].value}) does not load: {error!r}; "
-            "fix it or uninstall its package (HARNESS_NO_PLUGINS=1 disables third-party plug-ins)"
+            f"the plug-in {name!r} of {group} ({point.value}) does not load: {error!r}; "
+            f"{hidden_by(point.module) or _FIX_PLUGIN}"
         ) from error
     version = getattr(plugin, "api_version", None)
     spoken = {"nemeses": NEMESIS_API_VERSION, "targets": TARGET_API_VERSION}.get(group, API_VERSION)
@@ -127,7 +185,7 @@ def load_plugin(group: str, name: str) -> Any:
     missing = _missing(plugin, group)
     if missing:
         raise UsageError(
-            f"the plug-in {name!r} of {group} ({points[name].value}) lacks {', '.join(missing)}; "
+            f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(missing)}; "
             "see the protocol in harness.plugins"
         )
     return plugin
@@ -145,20 +203,25 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
 
 def load_verb(name: str) -> Verb:
     """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
-    points = _entry_points("verbs")
-    if name not in points:
-        known = ", ".join(points) or "none installed"
-        raise UsageError(f"{name!r} is not among the verbs of installed packages: {known}")
+    point = _find(VERBS, name, "the verbs of installed packages")
     try:
-        verb = points[name].load()
+        verb = _load(point)
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"the verb {name!r} ({points[name].value}) does not load: {error!r}; fix it or "
-            "uninstall its package"
+            f"the verb {name!r} ({point.value}) does not load: {error!r}; "
+            f"{hidden_by(point.module) or _FIX_PLUGIN}"
         ) from error
     if not callable(getattr(verb, "main", None)):
-        raise UsageError(f"the verb {name!r} ({points[name].value}) has no main(arguments)")
+        raise UsageError(f"the verb {name!r} ({point.value}) has no main(arguments)")
     return verb  # type: ignore[no-any-return]
+
+
+def _load(point: importlib.metadata.EntryPoint) -> Any:
+    """What an entry point names; raises whatever its module does."""
+    found: Any = import_module(point.module)
+    for attribute in point.attr.split(".") if point.attr else ():
+        found = getattr(found, attribute)
+    return found
 
 
 def _missing(plugin: Any, group: str) -> list[str]:

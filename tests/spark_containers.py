@@ -18,7 +18,8 @@ import secrets
 import tarfile
 from pathlib import Path
 
-from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL, this_controller
+from harness.environments.controller import this_controller
+from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
 from tests.object_store import BUCKET, options_for
 from tests.waiting import wait_until
 

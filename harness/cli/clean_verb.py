@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.errors import EXIT_CRASH, HarnessError
+from harness.errors import EXIT_CRASH, CleaningError, HarnessError
 from harness.plugins import Environment
 from harness.registry import load_plugin, plugin_names
 from harness.standing.keeping import clean_places
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str]) -> int:
             environment: Environment = load_plugin("environments", name)
             removed += [f"{name}: {line}" for line in environment.clean()]
         except HarnessError as error:
+            if isinstance(error, CleaningError):
+                removed += [f"{name}: {line}" for line in error.removed]
             failed = True
             note(f"harness: cannot clean {name}: {error}")
     folders, standing = clean_places()

@@ -17,7 +17,7 @@ from harness import __version__
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.registry import GROUPS, load_all, plugin_names
+from harness.registry import GROUPS, load_all, plugin_names, taken_names
 
 __all__ = ["main"]
 
@@ -31,6 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     detail: str
     optional: bool = False  # nothing fails without it
+    note: bool = False  # nothing fails at all; it is good to know
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(list(arguments))
-    findings = [_python(), _disk(), *_environments(), *_optional(), *_plugins()]
+    findings = [_python(), _disk(), *_environments(), *_optional(), *_plugins(), *_taken_names()]
     if parsed.json:
         say(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
     else:
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _mark(finding: Finding) -> str:
     if finding.ok:
-        return "ok  "
+        return "note" if finding.note else "ok  "
     return "none" if finding.optional else "FIX "
 
 
@@ -106,6 +107,20 @@ def _faketime() -> Finding:
         "faults of the clocks of foreign programs in processes need it: apt-get install libfaketime"
     )
     return Finding(found is not None, "libfaketime", str(found or lack), optional=True)
+
+
+def _taken_names() -> list[Finding]:
+    """Names that plug-ins of several packages claim."""
+    return [
+        Finding(
+            True,
+            f"plug-ins {group}",
+            f"{name} is {'the built-in one' if ours else 'ambiguous'}; {', '.join(others)} "
+            f"{'is another' if len(others) == 1 else 'are others'}",
+            note=True,
+        )
+        for group, name, ours, others in taken_names()
+    ]
 
 
 def _plugins() -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from harness.environments.controller import Life
 from harness.errors import counted, listed, measured
 from harness.standing.cluster import Broken, Healed, StatusReport
 from harness.standing.place import NodeRow, Standing
@@ -97,11 +98,13 @@ def healed_text(healed: Healed) -> str:
     return f"{healed.id}: {healed.fault!r} on {listed(healed.targets, limit=10)} is over; {did}"
 
 
-def overview_text(rows: Iterable[tuple[str, bool, Standing | None]]) -> list[str]:
+def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
     """One line a cluster."""
     lines = []
-    for name, alive, standing in rows:
-        if not alive:
+    for name, life, standing in rows:
+        if life is Life.UNKNOWN:
+            lines.append(f"{name}: whether it stands cannot be seen from here")
+        elif life is Life.DEAD:
             lines.append(f"{name}: dead; `harness down {name}` removes what is left")
         else:
             lines.append(f"{name}: being started" if standing is None else _headline(standing))

@@ -29,9 +29,9 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(list(arguments))
     found = list(places())
     if parsed.name is None and len(found) != 1:
-        rows = [(place.name, place.owner() is not None, place.standing()) for place in found]
+        rows = [(place.name, place.life(), place.standing()) for place in found]
         if parsed.json:
-            listed = [{"name": n, "alive": alive, "cluster": each} for n, alive, each in rows]
+            listed = [{"name": n, "life": life.value, "cluster": each} for n, life, each in rows]
             say(msgspec.json.encode({"clusters": listed}).decode())
         else:
             say("\n".join(overview_text(rows)))

@@ -35,7 +35,9 @@ from typing import IO, Final
 import msgspec
 
 from harness.environments import procfs
+from harness.environments.controller import Controller, Life, life, this_controller
 from harness.environments.procfs import ProcessId
+from harness.environments.scratch import remove_signed
 from harness.environments.sharedmemory import remove_shared_memory
 from harness.errors import InfrastructureError
 
@@ -47,6 +49,7 @@ __all__ = [
     "Continue",
     "HttpRequest",
     "Kill",
+    "RemoveFolder",
     "Run",
     "Undo",
     "Warden",
@@ -91,6 +94,13 @@ class Run(msgspec.Struct, frozen=True, tag_field="kind", tag="run"):
     argv: list[str]
 
 
+class RemoveFolder(msgspec.Struct, frozen=True, tag_field="kind", tag="remove"):
+    """Remove a signed folder (`harness.environments.scratch`), and files elsewhere."""
+
+    folder: str
+    files: list[str] = []
+
+
 class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     """Send a request; a 404 counts as done, since what it names is gone already."""
 
@@ -104,7 +114,7 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
         return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
-Undo = Kill | Continue | Run | HttpRequest
+Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
 
 
 class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
@@ -161,6 +171,10 @@ def _perform(undo: Undo) -> None:
                 stdout=subprocess.DEVNULL,
                 timeout=_RUN_TIMEOUT_S,
             )
+        case RemoveFolder(folder, files):
+            for path in files:
+                Path(path).unlink(missing_ok=True)
+            remove_signed(Path(folder))
         case HttpRequest():
             _request(undo)
 
@@ -207,13 +221,13 @@ class _Book:
 def _undo(key: str, undo: Undo) -> bool:
     """Perform and report; a failure must not keep the others from being undone.
 
-    `False` where a command failed, which may work a moment later.
+    `False` where a command or a removal failed, which may work a moment later.
     """
     try:
         _perform(undo)
     except Exception as error:  # noqa: BLE001 - reported; the rest still has to be undone
         _report(f"could not undo {key}: {error!r}")
-        return not isinstance(error, subprocess.CalledProcessError)
+        return not isinstance(undo, (Run, RemoveFolder))
     _report(f"undid {key}: {undo}")
     return True
 
@@ -282,7 +296,7 @@ def main() -> int:
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
     """What to add to the environment of every process of a run, so that it can be found."""
-    controller = str(procfs.this_process())
+    controller = str(this_controller())
     return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 
 
@@ -354,12 +368,13 @@ class Warden:
 
 def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
     """Processes of runs whose driver is dead: process, run id, role. Ours to read, that is."""
+    here = this_controller()
     for process, run_id, controller, role in _marked():
         try:
-            owner = ProcessId.parse(controller)
+            owner = Controller.parse(controller)
         except ValueError:
             continue  # not written by us
-        if procfs.is_alive(process) and not procfs.is_alive(owner):
+        if procfs.is_alive(process) and life(owner, here, same_machine=True) is Life.DEAD:
             yield process, run_id, role
 
 

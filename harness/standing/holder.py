@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.env import Address
+from harness.environments import procfs
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, HarnessError
 from harness.planning import foreign_clocks, nodes_for, plan_target
 from harness.plugins import DeploymentPlan, Environment, Session
@@ -148,7 +149,7 @@ class _Holder:
             bugs=plan.case.bugs,
             seed=plan.case.seed,
             run_id=self._order.run_id,
-            holder=(self._place.folder / "owner").read_text(encoding="ascii"),
+            holder=str(procfs.this_process()),
             started=_now(),
             folder=str(self._place.folder),
             nodes=tuple(row(name) for name in session.cluster.nodes),

@@ -16,7 +16,8 @@ import msgspec
 
 from harness.case import Case
 from harness.environments import procfs
-from harness.errors import HarnessError, InfrastructureError
+from harness.environments.controller import Life
+from harness.errors import CleaningError, HarnessError, InfrastructureError, UsageError
 from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.standing.door import ANSWER_TIMEOUT_S, Down, Question, ask
@@ -119,16 +120,20 @@ def _give_up(holder: subprocess.Popen[bytes]) -> None:
 
 def question(place: Place, asked: Question) -> Any:
     """Ask the holder of a cluster; raises `InfrastructureError` where it is dead or still at it."""
-    if place.owner() is None:
+    if place.life() is Life.DEAD:
         raise place.why_gone()
     if place.standing() is None:
         raise InfrastructureError(f"the cluster {place.name!r} is still being started")
     try:
         return ask(place.folder, asked)
-    except InfrastructureError:
-        if place.owner() is None:  # it died while it was asked
-            raise place.why_gone() from None
-        raise
+    except InfrastructureError as error:
+        match place.life():
+            case Life.DEAD:  # it died while it was asked
+                raise place.why_gone() from None
+            case Life.UNKNOWN:
+                raise InfrastructureError(f"{error}; {place.why_unseen()}") from error
+            case Life.ALIVE:
+                raise
 
 
 def take_down(
@@ -136,8 +141,11 @@ def take_down(
 ) -> list[str]:
     """End the holder of a cluster, remove what it left, and its folder; returns what is to be told.
 
-    Raises `InfrastructureError` where something resists.
+    Raises `InfrastructureError` where something of it resists, and `UsageError` where its holder
+    may live, out of sight.
     """
+    if place.life() is Life.UNKNOWN:
+        raise UsageError(place.why_unseen())
     lines: list[str] = []
     owner = place.owner()
     if owner is not None:
@@ -145,7 +153,12 @@ def take_down(
     order = place.order()
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
-        lines += environment.clean()  # nothing, where its holder could do its work
+        try:
+            lines += environment.clean()  # nothing, where its holder could do its work
+        except CleaningError as error:
+            if any(order.run_id in failure for failure in error.failures):
+                raise
+            lines += [*error.removed, *error.failures]  # of others
     kept = keep(place)
     if kept is not None:
         lines.append(f"kept: {kept}/{DATA}/NODE, {kept}/logs/NODE.log")
@@ -198,13 +211,25 @@ def clean_places() -> tuple[list[str], list[str]]:
     """
     removed, standing = [], []
     for place in places(hidden=True):
-        if place.owner() is None and (kept := keep(place)) is not None:
-            removed.append(f"kept the data that the cluster {place.name} had saved: {kept}")
-        elif place.owner() is None:
-            place.remove()
-            removed.append(f"removed the folder of the cluster {place.name}, whose holder is dead")
-        else:
-            standing.append(
-                f"the cluster {place.name} stands, and is left alone: `harness down {place.name}`"
-            )
+        match place.life():
+            case Life.ALIVE:
+                standing.append(
+                    f"the cluster {place.name} stands, and is left alone: "
+                    f"`harness down {place.name}`"
+                )
+            case Life.UNKNOWN:
+                standing.append(f"left alone: {place.why_unseen()}")
+            case Life.DEAD:
+                removed.append(_remove_dead(place))
     return removed, standing
+
+
+def _remove_dead(place: Place) -> str:
+    try:
+        kept = keep(place)
+    except InfrastructureError as error:
+        return f"could not remove the cluster {place.name}: {error}"
+    if kept is not None:
+        return f"kept the data that the cluster {place.name} had saved: {kept}"
+    place.remove()
+    return f"removed the folder of the cluster {place.name}, whose holder is dead"

@@ -4,7 +4,8 @@
 
 | file           | holds                                                             |
 |----------------|-------------------------------------------------------------------|
-| `owner`        | the process it belongs to: its starter at first, then its holder  |
+| `owner`        | the controller it belongs to, and its machine: its starter's at   |
+|                | first, then its holder's                                          |
 | `order.json`   | what to start (`Order`)                                           |
 | `cluster.json` | what stands (`Standing`); it is there once the system serves      |
 | `failure.json` | why its holder ended (`Failure`), unless somebody took it down    |
@@ -31,7 +32,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from harness.case import Case
-from harness.environments import procfs
+from harness.environments.controller import Controller, Life, life, this_controller
 from harness.environments.procfs import ProcessId
 from harness.errors import HarnessError, InfrastructureError, TargetError, UsageError
 
@@ -124,15 +125,30 @@ class Place:
 
     def own(self) -> None:
         """From now on it belongs to the process that calls."""
-        self.write("owner", str(procfs.this_process()).encode())
+        self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
+
+    def life(self) -> Life:
+        """Whether the process that it belongs to lives, as far as that can be seen from here.
+
+        The folder may be shared with containers and other machines.
+        """
+        return self._owner()[1]
 
     def owner(self) -> ProcessId | None:
-        """The process it belongs to, if that lives."""
+        """The process it belongs to, if that lives and can be seen from here."""
+        process, life = self._owner()
+        return process if life is Life.ALIVE else None
+
+    def _owner(self) -> tuple[ProcessId | None, Life]:
         try:
-            process = ProcessId.parse((self.folder / "owner").read_text(encoding="ascii"))
+            text, _, machine = (self.folder / "owner").read_text(encoding="utf-8").partition(" ")
+            controller = Controller.parse(text)
+        except FileNotFoundError:
+            return None, Life.DEAD
         except (OSError, ValueError):
-            return None
-        return process if procfs.is_alive(process) else None
+            return None, Life.UNKNOWN
+        same = machine == os.uname().nodename
+        return controller.process, life(controller, this_controller(), same_machine=same)
 
     @property
     def young(self) -> bool:
@@ -194,6 +210,14 @@ class Place:
         """Why the holder ended, where it could say so."""
         return self._read("failure.json", Failure)
 
+    def why_unseen(self) -> str:
+        """Why a cluster of unknown life is left alone, and the way out."""
+        return (
+            f"whether the cluster {self.name!r} stands cannot be seen from here: its holder is in "
+            f"another PID namespace or on another machine, or {self.folder / 'owner'} is damaged; "
+            f"run the command where it was started, or remove {self.folder} if it is gone"
+        )
+
     def why_gone(self) -> InfrastructureError:
         """The error of whoever needs a holder that is dead."""
         failure = self.failure()
@@ -251,6 +275,8 @@ def claim(name: str) -> Place:
                 f"cannot make {place.folder}: {error}; make room there, or name another folder "
                 "with XDG_STATE_HOME"
             ) from error
+        if place.life() is Life.UNKNOWN:
+            raise UsageError(f"{place.why_unseen()}; or give another name with --name") from None
         state = "stands already" if place.owner() else "is dead, and not all of it was removed"
         raise UsageError(
             f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "

@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.docker.labels import (
-    Controller,
-    Life,
-    Part,
-    container_name,
-    life,
-    network_name,
-    this_controller,
-)
+from harness.environments.controller import Controller, Life, life, this_controller
+from harness.environments.docker.labels import Part, container_name, network_name
 from harness.environments.procfs import ProcessId
 
 HERE = this_controller()
@@ -51,7 +44,7 @@ INSIDE = HERE._replace(pid_namespace=1, process=ProcessId(2**22 + 1, 1))
     ],
 )
 def test_only_what_is_surely_dead_is_taken_for_dead(controller, is_local, expected):
-    assert life(controller, HERE, engine_is_local=is_local) is expected
+    assert life(controller, HERE, same_machine=is_local) is expected
 
 
 @given(st.text(min_size=1, max_size=200))

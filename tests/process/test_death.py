@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.environments import procfs
+from harness.environments.controller import this_controller
 from harness.environments.process import ProcessEnvironment
-from harness.environments.process.cleaning import OWNER_FILE, SCRATCH_PREFIX
+from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX
 from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import controller, processes_of, roles_of
 from tests.toxiproxy.conftest import start_server
@@ -125,7 +126,11 @@ def test_clean_goes_on_where_another_one_was_quicker(tmp_path, monkeypatch):
     scratch = tmp_path / f"{SCRATCH_PREFIX}quicker-1"
     (scratch / "a").mkdir(parents=True)
     (scratch / "a" / "log").write_bytes(b"x")
-    owner = {"run_id": "quicker", "controller": "1:0", "link_proxy": None}
+    owner = {
+        "run_id": "quicker",
+        "controller": str(this_controller()._replace(boot_id="0-0")),
+        "link_proxy": None,
+    }
     (scratch / OWNER_FILE).write_text(json.dumps(owner))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     unlink = os.unlink

@@ -1,5 +1,8 @@
 """Plug-ins of others: whatever is wrong with one is one line, and harms nobody else."""
 
+import subprocess
+import sys
+
 import pytest
 
 from harness.cli import main
@@ -71,3 +74,83 @@ def test_the_plugins_of_others_can_be_left_out(monkeypatch):
     monkeypatch.setenv("HARNESS_NO_PLUGINS", "1")
     assert "old" not in plugin_names("nemeses")
     assert "kill-leader" in plugin_names("nemeses")
+
+
+CLASHES = """[harness.nemeses]
+kill-all = {name}_plugins:Hollow
+everything = {name}_plugins:Hollow
+[harness.workloads]
+register = {name}_plugins:Raises
+"""
+
+
+@pytest.fixture
+def clashing_plugins(tmp_path, monkeypatch):
+    """Two distributions with names that the harness has, and with one that both have."""
+    with (
+        installed(tmp_path / "a", monkeypatch, "old", MODULE, CLASHES.format(name="old")),
+        installed(tmp_path / "b", monkeypatch, "odd", MODULE, CLASHES.format(name="odd")),
+    ):
+        yield
+
+
+@pytest.mark.usefixtures("clashing_plugins")
+def test_a_name_that_is_taken_is_the_built_in_one_and_the_others_can_be_asked_for(capsys):
+    assert load_plugin("nemeses", "kill-all").name == "kill-all"
+    assert {"odd:kill-all", "old:kill-all"} <= set(plugin_names("nemeses"))
+    for other in ("odd:kill-all", "old:kill-all"):
+        with pytest.raises(UsageError, match=f"{other[:3]}_plugins:Hollow.* lacks"):
+            load_plugin("nemeses", other)
+    assert main(["list"]) == 0
+
+
+@pytest.mark.usefixtures("clashing_plugins")
+def test_a_name_that_only_others_claim_is_ambiguous():
+    assert "everything" not in plugin_names("nemeses")
+    with pytest.raises(UsageError, match="odd:everything, old:everything"):
+        load_plugin("nemeses", "everything")
+
+
+@pytest.mark.usefixtures("clashing_plugins")
+def test_doctor_names_who_claims_a_name(capsys):
+    main(["doctor"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note")]
+    assert len(lines) == 3
+    assert all(f"{name}:" in line for line in lines for name in ("odd", "old"))
+
+
+LOOK = """
+import harness.registry as registry
+from harness.env import load_entry
+from harness.errors import UsageError
+for group, name in (("workloads", "register"), ("targets", "kudu"), ("reporters", "page")):
+    print(registry.load_plugin(group, name).api_version > 0)
+print(callable(load_entry("targets.kudu.master.node:main", "m1")))
+import workloads.mine
+print(workloads.mine.VALUE)
+"""
+
+
+@pytest.mark.parametrize("packaged", [True, False])
+def test_folders_of_a_user_hide_nothing_of_ours_and_ours_nothing_of_theirs(tmp_path, packaged):
+    for name in ("workloads", "results", "targets", "checkers"):
+        (tmp_path / name).mkdir()
+        if packaged:
+            (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "workloads" / "mine.py").write_text("VALUE = 'mine'")
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True"] * 4 + ["mine"], done.stderr
+
+
+@pytest.mark.parametrize("file", ["workloads.py", "workloads/register.py"])
+def test_a_module_of_a_user_that_hides_ours_is_named_with_the_way_out(tmp_path, file):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("")
+    look = "from harness.registry import load_plugin as load; load('workloads', 'register')"
+    done = subprocess.run(
+        [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert [file in last, " -P" in last, "UsageError" in last] == [True] * 3

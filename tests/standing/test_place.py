@@ -1,6 +1,7 @@
 """Where clusters are written down: one name, one cluster, and whose it is."""
 
 import errno
+import os
 import subprocess
 import sys
 
@@ -8,8 +9,10 @@ import pytest
 
 from harness.case import Case
 from harness.environments import procfs
+from harness.environments.controller import this_controller
 from harness.errors import InfrastructureError, TargetError, UsageError
-from harness.standing.keeping import clean_places
+from harness.standing.door import Status
+from harness.standing.keeping import clean_places, question, take_down
 from harness.standing.place import Failure, Order, Place, claim, find_place, places
 
 
@@ -24,7 +27,20 @@ def die(place):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = procfs.identify(child.pid)
     child.communicate()
-    (place.folder / "owner").write_text(str(owner))
+    sign(place, this_controller()._replace(process=owner))
+
+
+def sign(place, controller, machine=None):
+    """Have it belong to this controller."""
+    (place.folder / "owner").write_text(f"{controller} {machine or os.uname().nodename}")
+
+
+HERE = this_controller()
+UNSEEN = {
+    "another namespace": (HERE._replace(pid_namespace=1), None),
+    "another machine": (HERE._replace(boot_id="0-0"), "elsewhere"),
+    "damaged": ("12", None),
+}
 
 
 @pytest.mark.parametrize("name", ["", "Dev", "a_b", "-a", "a-", "../a", "a/b", "f1", "x" * 33, "é"])
@@ -73,6 +89,26 @@ def test_clean_removes_the_dead_and_names_the_living(home):
     assert [place.name for place in places()] == ["alive"]
     assert ["dead" in removed[0], "alive" in standing[0]] == [True, True]
     assert [len(removed), len(standing)] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_a_cluster_out_of_sight_is_left_alone_and_named(kind):
+    place = claim("dev")
+    sign(place, *UNSEEN[kind])
+    removed, standing = clean_places()
+    assert [removed, len(standing)] == [[], 1]
+    for refused in (lambda: claim("dev"), lambda: take_down(place, progress=print)):
+        with pytest.raises(UsageError, match="cannot be seen from here"):
+            refused()
+    with pytest.raises(InfrastructureError):
+        question(place, Status())
+    assert place.folder.is_dir()
+
+
+def test_a_cluster_of_before_a_reboot_is_dead():
+    place = claim("dev")
+    sign(place, HERE._replace(boot_id="0-0"))
+    assert len(clean_places()[0]) == 1
 
 
 def test_clean_leaves_a_folder_alone_that_is_being_made(home, monkeypatch):

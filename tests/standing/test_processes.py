@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness.environments import procfs
-from harness.environments.procfs import ProcessId
+from harness.environments.controller import Controller
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE
 from tests.cleaning import only_cleaner
 from tests.standing.support import (
@@ -158,12 +158,12 @@ def test_a_starter_that_is_killed_takes_all_with_it(up):
 
     def held():
         try:
-            return ProcessId.parse(owner.read_text()).pid != process.pid
+            return Controller.parse(owner.read_text().split()[0]).process.pid != process.pid
         except (OSError, ValueError):
             return False
 
     wait_until(held)
-    holder = ProcessId.parse(owner.read_text())
+    holder = Controller.parse(owner.read_text().split()[0]).process
     run_id = json.loads((up.folder(name) / "order.json").read_text())["run_id"]
     process.kill()
     process.wait()

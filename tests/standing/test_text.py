@@ -9,6 +9,7 @@ from harness.cli.standing_text import (
     standing_text,
     status_text,
 )
+from harness.environments.controller import Life
 from harness.standing.cluster import Broken, Healed, NodeStatus, StatusReport
 from harness.standing.place import NodeRow, Standing
 
@@ -98,7 +99,14 @@ def test_status_tells_states_roles_and_faults():
 
 
 def test_an_overview_has_a_line_a_cluster():
-    lines = overview_text([("a", False, None), ("b", True, None), ("dev", True, STANDING)])
-    assert [line.split(":")[0] for line in lines] == ["a", "b", "dev"]
+    lines = overview_text(
+        [
+            ("a", Life.DEAD, None),
+            ("b", Life.ALIVE, None),
+            ("c", Life.UNKNOWN, None),
+            ("dev", Life.ALIVE, STANDING),
+        ]
+    )
+    assert [line.split(":")[0] for line in lines] == ["a", "b", "c", "dev"]
     assert "harness down a" in lines[0]
     assert len(overview_text([])) == 1

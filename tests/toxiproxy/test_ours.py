@@ -156,7 +156,9 @@ def share(server, passage, folder, **changes):
         "listen": "127.77.0.1:0",
         "callers": str(folder),
         "proxies": {"client": passage.name},
+        "hosts": {},
         "otherwise": "client",
+        "neutral": "client",
     }
     return server.request("POST", "/addresses", body | changes)
 
@@ -180,6 +182,7 @@ def test_at_a_shared_address_an_unknown_caller_is_the_other(server, through, tmp
 
 def test_a_shared_address_that_cannot_be_is_refused(server, through, tmp_path):
     passage = through()
-    assert share(server, passage, tmp_path, otherwise="nobody")[0] == 400
+    for caller in ("otherwise", "neutral"):
+        assert share(server, passage, tmp_path, **{caller: "nobody"})[0] == 400
     assert share(server, passage, tmp_path, proxies={"client": "no-such"})[0] == 404
     assert share(server, passage, tmp_path, listen=passage.info["listen"])[0] == 500

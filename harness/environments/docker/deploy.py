@@ -30,6 +30,7 @@ import msgspec
 
 from harness.cluster import BASE, CLIENT, NodeSpec
 from harness.deployment import as_variant, check_nodes, forms_of
+from harness.environments.controller import this_controller
 from harness.environments.docker import clocks, sources, toxics
 from harness.environments.docker.archives import tar_files, tar_folder
 from harness.environments.docker.dockerfiles import image_of
@@ -41,7 +42,6 @@ from harness.environments.docker.labels import (
     Part,
     container_name,
     network_name,
-    this_controller,
 )
 from harness.environments.docker.streams import PROXY_UID
 from harness.environments.real.control import Condition

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +18,9 @@ from harness.environments.docker.engine import Engine
 from harness.environments.fuse.available import why_missing
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.fuse.mounts import detach_below
-from harness.environments.process.cleaning import DISKS_PREFIX, sign
 from harness.environments.real.control import gather_all
-from harness.environments.warden import Run, Warden
+from harness.environments.scratch import DISKS_PREFIX, remove_signed, sign
+from harness.environments.warden import RemoveFolder, Warden
 from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
 
@@ -57,7 +56,7 @@ class Disks:
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
         sign(folder, self._plan.run_id)
         # Guarded before the mounts, so it is undone after them.
-        self._warden.guard(_KEY, Run(["rm", "-rf", "--", str(folder)]))
+        self._warden.guard(_KEY, RemoveFolder(str(folder)))
         for name in names:
             disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
             await disk.mounted(
@@ -94,5 +93,5 @@ class Disks:
         await gather_all(disk.close() for disk in self.mounted.values())
         if self._folder is not None:
             await asyncio.to_thread(detach_below, self._folder)
-            await asyncio.to_thread(shutil.rmtree, self._folder)
+            await asyncio.to_thread(remove_signed, self._folder)
             self._warden.release(_KEY)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
+from harness.environments.controller import this_controller
 from harness.environments.docker import deploy
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.clients import start_relay
@@ -19,7 +20,7 @@ from harness.environments.docker.disks import Disks, why_no_disks
 from harness.environments.docker.dockerfiles import provide_images
 from harness.environments.docker.engine import Engine
 from harness.environments.docker.image import build_image, image_exists, image_tag
-from harness.environments.docker.labels import RUN_LABEL, this_controller
+from harness.environments.docker.labels import RUN_LABEL
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.docker.undo import undo_by
 from harness.environments.real.capabilities import FOREIGN

@@ -13,16 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from harness.environments.controller import Controller, Life, life, this_controller
 from harness.environments.docker.engine import Engine, Found
-from harness.environments.docker.labels import (
-    CONTROLLER_LABEL,
-    RUN_LABEL,
-    Controller,
-    Life,
-    life,
-    this_controller,
-)
-from harness.errors import InfrastructureError
+from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
+from harness.errors import CleaningError, InfrastructureError
 
 __all__ = ["remove_dead_runs", "remove_run"]
 
@@ -89,7 +83,10 @@ def remove_run(
 
 
 def remove_dead_runs(engine: Engine) -> list[str]:
-    """Remove what runs with a dead controller left; says what it left alone, and why."""
+    """Remove what runs with a dead controller left; says what it left alone, and why.
+
+    A run that resists stops nothing else: raises `CleaningError` at the end.
+    """
     runs = {
         (found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
         for found in (
@@ -100,17 +97,23 @@ def remove_dead_runs(engine: Engine) -> list[str]:
     }
     here = this_controller()
     lines: list[str] = []
+    failures: list[str] = []
     for run_id, text in sorted(runs):
         try:
-            verdict = life(Controller.parse(text), here, engine_is_local=engine.is_local)
+            verdict = life(Controller.parse(text), here, same_machine=engine.is_local)
         except ValueError:
             verdict = Life.UNKNOWN
         if verdict is Life.DEAD:
-            lines += remove_run(engine, run_id, text)
+            try:
+                lines += remove_run(engine, run_id, text)
+            except InfrastructureError as error:
+                failures.append(str(error))
         elif verdict is Life.UNKNOWN:
             lines.append(
                 f"left run {run_id} alone: whether its controller {text!r} lives cannot be seen "
                 f"from here; to remove it: docker rm -f $(docker ps -aq -f "
                 f"label={RUN_LABEL}={run_id})"
             )
+    if failures:
+        raise CleaningError(failures, lines)
     return lines

@@ -136,6 +136,8 @@ class Topology:
         """All proxies by name, as they were made."""
         self.addresses: dict[str, tuple[str, int]] = {}
         """The address that all share, by `node:port`."""
+        self.hosts: dict[str, str] = {}
+        """Each node's own loopback address, where any address is shared."""
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
         """Create all proxies in one request, and the shared addresses one by one."""
@@ -154,12 +156,14 @@ class Topology:
             for name, source, destination, port in wanted
             if source != destination
         ]
-        # Not from the run's seed, as ports.
-        draw = random.SystemRandom()
-        network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
-        names = [spec.name for spec in self._specs]
+        if self._shared:
+            # Not from the run's seed, as ports.
+            draw = random.SystemRandom()
+            network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
+            names = [spec.name for spec in self._specs]
+            self.hosts = {name: f"{network}.{n}" for n, name in enumerate(names, start=1)}
         for node, port in sorted(self._shared):
-            host = f"{network}.{names.index(node) + 1}"
+            host = self.hosts[node]
             proxies = {
                 source: name
                 for name, source, destination, number in wanted
@@ -167,7 +171,12 @@ class Topology:
             }
             try:
                 await client.share_address(
-                    f"{host}:{port}", callers=str(book.folder), proxies=proxies, otherwise=CLIENT
+                    f"{host}:{port}",
+                    callers=str(book.folder),
+                    proxies=proxies,
+                    hosts={host: caller for caller, host in self.hosts.items()},
+                    otherwise=CLIENT,
+                    neutral=node,  # no fault lies between a node and itself
                 )
             except ToxiproxyError as error:
                 raise UsageError(
@@ -182,6 +191,11 @@ class Topology:
     def proxy_names(run_id: str, specs: Sequence[NodeSpec], clients: Sequence[str]) -> list[str]:
         """The names of the proxies that `build` makes where no address is shared."""
         return [name for name, _, _, _ in _pairs(run_id, specs, clients)]
+
+    def destinations(self) -> dict[tuple[str, int], str]:
+        """The node to which each address of the link proxy leads."""
+        shared = {address: place.rpartition(":")[0] for place, address in self.addresses.items()}
+        return {passage.address: passage.destination for passage in self.passages} | shared
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
         """Where `source` reaches each declared port, keyed by `node:port`."""

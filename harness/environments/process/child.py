@@ -20,6 +20,7 @@ from typing import Final
 
 from harness.environments import procfs
 from harness.environments.process.accounts import Account
+from harness.environments.process.calling import CallingAddress
 from harness.environments.procfs import ProcessId
 from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.warden import Kill, Warden
@@ -50,10 +51,12 @@ class Child:
         on_exit: Callable[[int], None],
         on_lost: Callable[[OSError], None],
         account: Account | None = None,
+        calling: CallingAddress | None = None,
     ) -> None:
         """`listens`: its standard input is a pipe for `say`, not nothing."""
-        try:
-            self._popen = subprocess.Popen(
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -65,6 +68,9 @@ class Child:
                 group=None if account is None else account.gid,
                 extra_groups=None if account is None else account.groups,
             )
+
+        try:
+            self._popen = start() if calling is None else calling.started(start)
         except OSError as error:
             raise InfrastructureError(f"cannot start {argv[0]!r}: {error}") from error
         identity = procfs.identify(self._popen.pid)
@@ -210,6 +216,7 @@ async def run_once(
     environment: Mapping[str, str],
     folder: Path,
     account: Account | None,
+    calling: CallingAddress | None = None,
     warden: Warden,
     key: str,
     timeout_s: float,
@@ -237,6 +244,7 @@ async def run_once(
         on_exit=codes.append,
         on_lost=lambda _: None,  # less is shown of what it printed
         account=account,
+        calling=calling,
     )
     warden.guard(key, Kill(*child.identity))
     try:

@@ -26,7 +26,7 @@ from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
-from harness.environments.process.cleaning import SCRATCH_PREFIX, clean_dead_runs, sign
+from harness.environments.process.cleaning import clean_dead_runs
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
@@ -45,7 +45,8 @@ from harness.environments.real.session import (
 )
 from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference
-from harness.environments.warden import HttpRequest, Run, Warden
+from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
+from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
 from harness.plugins import API_VERSION, DeploymentPlan, Session
 
@@ -179,6 +180,7 @@ class _Run(RealRun):
         self._ports: Ports | None = None
         self._link_proxy: LinkProxy | None = None
         self._links: LinkFaults | None = None
+        self._destinations: Mapping[tuple[str, int], str] = {}
         self._nodes: dict[str, ProcessNode] = {}
         self._logs: list[NodeLog] = []
 
@@ -190,8 +192,8 @@ class _Run(RealRun):
         self._own_scratch()
         warden = self._warden = self._start_warden()
         # Guarded before anything else, so it is undone after everything else.
-        left = [str(self._scratch), *clock_files(self._scratch, plan.clocks)]
-        warden.guard(_SCRATCH_KEY, Run(["rm", "-rf", "--", *left]))
+        files = clock_files(self._scratch, plan.clocks)
+        warden.guard(_SCRATCH_KEY, RemoveFolder(str(self._scratch), files))
         ports = self._ports = Ports(plan.nodes)
         proxy = self._link_proxy = await self._start_link_proxy(warden)
         topology = Topology(plan.nodes, ports, clients=plan.ends, shared=shared_ports(plan.nodes))
@@ -199,6 +201,7 @@ class _Run(RealRun):
             self._guard_proxies(warden, proxy)
         callers = self._caller_book()
         await topology.build(plan.run_id, proxy.client, callers)
+        self._destinations = topology.destinations()
         links = self._links = LinkFaults(
             topology, proxy.client, warden, ours=proxy.ours, tell=self._tell
         )
@@ -266,8 +269,11 @@ class _Run(RealRun):
 
     async def _interferences(self) -> dict[str, Interference | None]:
         looks = {name: node.interference() for name, node in self._nodes.items()}
-        if self._link_proxy is not None:
-            looks[""] = self._link_proxy.interference()
+        proxy = self._link_proxy
+        if proxy is not None:
+            looks[""] = proxy.interference()
+            for (host, port), node in self._destinations.items():
+                looks[node] = looks[node] or proxy.withheld(f"{host}:{port}")
         if self._links is not None and looks[""] is None:
             looks[""] = await self._links.interference()
         return looks
@@ -334,7 +340,7 @@ class _Run(RealRun):
         if self._ports is not None:
             self._ports.close()
         await attempt("clocks", asyncio.to_thread(remove_clocks, self._scratch))
-        await attempt("scratch folder", asyncio.to_thread(shutil.rmtree, self._scratch))
+        await attempt("scratch folder", asyncio.to_thread(remove_signed, self._scratch))
         if self._warden is not None:
             await attempt("warden", asyncio.to_thread(self._warden.close))
         if failures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import logging
 import os
 import secrets
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.process.child import Child
@@ -20,6 +23,7 @@ from harness.environments.real.starvation import LINK_PROXY
 from harness.environments.real.watch import Interference, interference
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE, VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
+from harness.environments.toxiproxy.proxy import Withheld
 from harness.environments.warden import Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
 from harness.loopback import is_loopback
@@ -28,7 +32,8 @@ __all__ = ["LinkProxy"]
 
 _START_TIMEOUT_S: Final = 20.0
 _EXIT_TIMEOUT_S: Final = 10.0
-_OUTPUT_BYTES_MAX: Final = 4096
+_LINE_BYTES_MAX: Final = 4096
+_COMPLAINTS_MAX: Final = 20
 _KEY: Final = "link-proxy"
 
 _log = logging.getLogger(__name__)
@@ -38,12 +43,17 @@ class LinkProxy:
     """A running server and its client."""
 
     def __init__(
-        self, client: ToxiproxyClient, *, ours: bool, child: Child | None, closing: asyncio.Event
+        self,
+        client: ToxiproxyClient,
+        *,
+        ours: bool,
+        child: Child | None = None,
+        output: _Output | None = None,
     ) -> None:
         self.client = client
         self.ours = ours
         self._child = child
-        self._closing = closing
+        self._output = output
 
     @staticmethod
     async def start(
@@ -55,26 +65,8 @@ class LinkProxy:
         on_death: Callable[[InfrastructureError], None],
     ) -> LinkProxy:
         """Start our own server. `on_death` is told if it ends before `close`."""
-        output = bytearray()
-        closing = asyncio.Event()
+        output = _Output(on_death)
         token = secrets.token_urlsafe(32)  # whoever has it can make and end faults
-        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def heard(data: bytes) -> None:
-            output.extend(data[: _OUTPUT_BYTES_MAX - len(output)])
-            if address.done():
-                _log.warning("link proxy: %s", data.decode("utf-8", "replace").strip())
-            elif b"\n" in output:
-                address.set_result(output.split(b"\n")[0].decode("utf-8", "replace"))
-
-        def ended(code: int) -> None:
-            said = output.decode("utf-8", "replace").strip()
-            error = InfrastructureError(f"the link proxy ended with code {code}: {said}")
-            if not address.done():
-                address.set_exception(error)
-            elif not closing.is_set():
-                on_death(error)
-
         child = Child(
             [
                 *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
@@ -84,19 +76,18 @@ class LinkProxy:
             | run_environment(run_id, "link-proxy")
             | {"PYTHONPATH": python_path(), TOKEN_VARIABLE: token},
             folder=folder,
-            on_output=heard,
-            on_exit=ended,
+            on_output=output.heard,
+            on_exit=output.ended,
             on_lost=lambda error: _log.warning("the link proxy is not heard any more: %s", error),
         )
         warden.guard(_KEY, Kill(*child.identity))
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
-                url = await address
-            return LinkProxy(
-                ToxiproxyClient(url, token=token), ours=True, child=child, closing=closing
-            )
+                url = await output.address
+            client = ToxiproxyClient(url, token=token)
+            return LinkProxy(client, ours=True, child=child, output=output)
         except (TimeoutError, ToxiproxyError) as error:
-            closing.set()
+            output.closing = True
             child.signal(signal.SIGKILL)
             raise InfrastructureError(f"the link proxy did not start: {error!r}") from error
 
@@ -116,7 +107,7 @@ class LinkProxy:
                 f"--link-proxy {url}: no Toxiproxy server answers there ({error}); start one "
                 "with `toxiproxy-server -proxy-metrics`, or leave the option out to use ours"
             ) from error
-        return LinkProxy(client, ours=VERSION in version, child=None, closing=asyncio.Event())
+        return LinkProxy(client, ours=VERSION in version)
 
     @property
     def pid(self) -> int | None:
@@ -128,9 +119,14 @@ class LinkProxy:
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
+    def withheld(self, address: str) -> Interference | None:
+        """Whether our own server keeps connections at one of its addresses from their node."""
+        return None if self._output is None else self._output.withheld(address)
+
     async def close(self, run_id: str) -> None:
         """End our own server, or take our proxies off the one that was given."""
-        self._closing.set()
+        if self._output is not None:
+            self._output.closing = True
         child = self._child
         if child is None:
             for name in await self.client.proxies():
@@ -142,3 +138,52 @@ class LinkProxy:
         child.signal(signal.SIGKILL)  # it has nothing to save, and its connections end at once
         if not await child.wait_exited(_EXIT_TIMEOUT_S):
             raise InfrastructureError(f"the link proxy (pid {child.pid}) does not end")
+
+
+class _Output:
+    """What our own server says: where its API is, then reports, one line each, and complaints."""
+
+    def __init__(self, on_death: Callable[[InfrastructureError], None]) -> None:
+        self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.closing = False
+        self._on_death = on_death
+        self._line = b""
+        self._complaints: collections.deque[str] = collections.deque(maxlen=_COMPLAINTS_MAX)
+        self._withheld: dict[str, Withheld] = {}
+
+    def heard(self, data: bytes) -> None:
+        """Some of its output."""
+        *lines, rest = (self._line + data).split(b"\n")
+        self._line = rest[:_LINE_BYTES_MAX]
+        for line in lines:
+            if not self.address.done() and line.startswith(b"http://"):
+                self.address.set_result(line.decode("utf-8", "replace"))
+                continue
+            try:
+                report = msgspec.json.decode(line, type=Withheld)
+            except msgspec.DecodeError:
+                self._complaints.append(line.decode("utf-8", "replace"))
+                _log.warning("link proxy: %s", self._complaints[-1])
+            else:
+                self._withheld[report.address] = report
+
+    def ended(self, code: int) -> None:
+        """The server has ended."""
+        said = "\n".join([*self._complaints, self._line.decode("utf-8", "replace")]).strip()
+        error = InfrastructureError(f"the link proxy ended with code {code}: {said}")
+        if not self.address.done():
+            self.address.set_exception(error)
+        elif not self.closing:
+            self._on_death(error)
+
+    def withheld(self, address: str) -> Interference | None:
+        """See `LinkProxy.withheld`. A drop is never over: who was dropped may not call again."""
+        report = self._withheld.get(address)
+        if report is not None and report.dropped:
+            return Interference(f"the link proxy dropped connections ({report.dropped} or more)")
+        if report is not None and report.held:
+            return Interference(
+                "the link proxy held connections back while a link was cut, since it did not know "
+                "who had opened them"
+            )
+        return None

@@ -23,6 +23,7 @@ from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
+from harness.environments.process.calling import CallingAddress
 from harness.environments.process.child import Child, run_once
 from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.placeholders import fill
@@ -106,6 +107,8 @@ class ProcessNode(RealNode):
         self._pages = topology.pages
         self._addresses = topology.addresses
         self._callers = callers
+        host = topology.hosts.get(spec.name)
+        self._calling = None if host is None else CallingAddress(host)
         self._kill_key, self._pause_key, self._slow_key = (
             f"{undone}/{spec.name}" for undone in ("node", "pause", "slow")
         )
@@ -228,6 +231,7 @@ class ProcessNode(RealNode):
             environment=self._environment(),
             folder=self._data,
             account=self._account,
+            calling=self._calling,
             warden=self._warden,
             key=f"beside/{self.spec.name}",
             timeout_s=timeout_s,
@@ -252,6 +256,7 @@ class ProcessNode(RealNode):
             on_exit=self._exited,
             on_lost=self._output_lost,
             account=self._account,
+            calling=self._calling,
         )
         self._child = child
         self._warden.guard(self._kill_key, Kill(*child.identity))

@@ -9,19 +9,27 @@ import os
 import signal
 import sys
 
+import msgspec
+
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE, Api
 from harness.environments.toxiproxy.http import HttpServer
-from harness.environments.toxiproxy.proxy import split_address
+from harness.environments.toxiproxy.proxy import Withheld, split_address
+
+
+def _report(withheld: Withheld) -> None:
+    sys.stdout.write(msgspec.json.encode(withheld).decode() + "\n")
+    sys.stdout.flush()
 
 
 async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    api = Api(seed=seed, metrics=metrics, token=os.environ.get(TOKEN_VARIABLE, ""))
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle)
     bound_host, bound_port = await server.start(host, port)
-    # The one line on standard output: where the API is, for whoever asked for port 0.
+    # The first line on standard output: where the API is, for whoever asked for port 0.
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()

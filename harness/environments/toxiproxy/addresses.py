@@ -1,20 +1,32 @@
 """An address that many callers share: each connection goes on through the proxy of its caller.
 
 So a destination has one address for all, and a link between two ends is still a proxy of its own,
-with toxics, counters and resets as ever. See `harness.environments.callers`.
+with toxics, counters and resets as ever. Who calls is said by the address it calls from, else by
+the kernel (`harness.environments.callers`), which does not know the owner of a connection that is
+closed already. Such a connection may be of any caller, and there are two ways to be wrong. While no
+caller is cut off from here it goes on to the destination at once, by a proxy that no fault touches:
+nothing is lost that nothing broke. While one is, the connection is held, as packets across a cut
+are sent again until they get through, and goes on when the last cut is over: nothing passes that a
+cut must stop. The innocent then wait, too, which is reported, as is what is dropped after all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from harness.environments.callers import CallerBook, CallerGoneError
-from harness.environments.toxiproxy.proxy import ApiError, Proxy, listen
+from harness.environments.toxiproxy.proxy import ApiError, Proxy, Withheld, listen
 from harness.errors import InfrastructureError
 
 __all__ = ["SharedAddress"]
+
+_POLL_S: Final = 0.02
+_HELD_S_MAX: Final = 120.0
+"""About as long as Linux tries to open a connection across a cut (tcp(7), tcp_syn_retries)."""
+_HELD_MAX: Final = 1024
 
 _log = logging.getLogger(__name__)
 
@@ -23,15 +35,33 @@ class SharedAddress:
     """One listening address, and the proxy of each caller. Raises `ApiError`."""
 
     def __init__(
-        self, address: str, book: CallerBook, proxies: Mapping[str, Proxy], *, otherwise: str
+        self,
+        address: str,
+        book: CallerBook,
+        proxies: Mapping[str, Proxy],
+        *,
+        hosts: Mapping[str, str],
+        otherwise: str,
+        neutral: str,
+        report: Callable[[Withheld], None],
     ) -> None:
-        """Who is not in the book is taken for the caller `otherwise`."""
-        if otherwise not in proxies:
-            raise ApiError(400, f"there is no proxy for the caller {otherwise!r}")
+        """`proxies` are by caller; `hosts` has the caller that calls from each of some addresses.
+
+        Anyone else whom the kernel knows is taken for the caller `otherwise`. Where nobody knows,
+        the proxy of the caller `neutral` serves, on which no fault may lie.
+        """
+        for caller in (otherwise, neutral):
+            if caller not in proxies:
+                raise ApiError(400, f"there is no proxy for the caller {caller!r}")
         self.address = address
         self._book = book
         self._proxies = proxies
-        self._otherwise = otherwise
+        self._hosts = hosts
+        self._otherwise = proxies[otherwise]
+        self._neutral = proxies[neutral]
+        self._report = report
+        self._held = 0
+        self._dropped = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,20 +83,56 @@ class SharedAddress:
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            caller = await self._book.wait_found(
+            proxy = await self._proxy_of_caller(
                 writer.get_extra_info("peername"), writer.get_extra_info("sockname")
             )
-            proxy = self._proxies.get(caller or "", self._proxies[self._otherwise])
-        except CallerGoneError:
-            # It may have been on the other side of a cut. It waits for no answer, at least.
-            _log.info("%s: a caller was gone before it was known; dropped", self.address)
-            writer.transport.abort()
-            return
-        except (OSError, InfrastructureError) as error:
-            _log.warning("%s: a caller is not known and was dropped: %s", self.address, error)
-            writer.transport.abort()
-            return
+            if proxy is None:
+                proxy = await self._proxy_once_whole()
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
+        if proxy is None:
+            self._dropped += 1
+            self._tell()
+            writer.transport.abort()
+            return
         proxy.adopt(reader, writer)
+
+    async def _proxy_of_caller(self, there: tuple[str, int], here: tuple[str, int]) -> Proxy | None:
+        """The proxy of the caller at `there`; `None` where nobody knows who that is."""
+        caller = self._hosts.get(there[0])
+        if caller is None:
+            try:
+                caller = await self._book.wait_found(there, here)
+            except CallerGoneError:
+                return None
+            except (OSError, InfrastructureError) as error:
+                _log.warning("%s: a caller is not known: %s", self.address, error)
+                return None
+        return self._proxies.get(caller or "", self._otherwise)
+
+    async def _proxy_once_whole(self) -> Proxy | None:
+        """The neutral proxy, as soon as no caller is cut off; `None` where that takes too long."""
+        if self._is_any_cut():
+            if self._held >= _HELD_MAX:
+                return None
+            self._held += 1
+            if self._held == 1:
+                self._tell()
+            try:
+                async with asyncio.timeout(_HELD_S_MAX):
+                    while self._is_any_cut():  # noqa: ASYNC110 - a poll
+                        await asyncio.sleep(_POLL_S)
+            except TimeoutError:
+                return None
+            finally:
+                self._held -= 1
+                if self._held == 0:
+                    self._tell()
+        return self._neutral
+
+    def _is_any_cut(self) -> bool:
+        return any(proxy.is_cut("upstream") for proxy in self._proxies.values())
+
+    def _tell(self) -> None:
+        self._report(Withheld(self.address, self._held, self._dropped))

@@ -2,7 +2,8 @@
 
 Errors are `{"error", "status"}` under `text/plain`, as Go's `http.Error` makes them. Beyond
 upstream: `POST /proxies/{proxy}/reset`, and `POST /addresses` with `listen`, `callers` (the folder
-of a `CallerBook`), `proxies` (names, by caller) and `otherwise` (a caller), see `SharedAddress`.
+of a `CallerBook`), `proxies` (names, by caller), `hosts` (callers, by the address each calls from),
+`otherwise` and `neutral` (callers), see `SharedAddress`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from harness.environments.toxiproxy.bodies import (
 from harness.environments.toxiproxy.http import Request, Response
 from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
-from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy
+from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
 from harness.environments.toxiproxy.toxics import TOXICS
 
 __all__ = ["PROXIES_MAX", "TOKEN_VARIABLE", "VERSION", "Api"]
@@ -77,10 +78,21 @@ def _require_complete(given: ProxyInput, *, where: str = "") -> None:
 class Api:
     """All proxies, and the handler of requests."""
 
-    def __init__(self, *, seed: int, metrics: bool, token: str = "") -> None:
-        """With a `token`, a request needs the header `Authorization: Bearer TOKEN`."""
+    def __init__(
+        self,
+        *,
+        seed: int,
+        metrics: bool,
+        token: str = "",
+        report: Callable[[Withheld], None] = lambda _: None,
+    ) -> None:
+        """With a `token`, a request needs the header `Authorization: Bearer TOKEN`.
+
+        `report` hears of connections that did not get through, by no fault's doing.
+        """
         self._seed = seed
         self._authorization = f"Bearer {token}" if token else ""
+        self._report = report
         self._proxies: dict[str, Proxy] = {}
         self._addresses: list[SharedAddress] = []
         self._routes: list[tuple[str, re.Pattern[str], Action]] = []
@@ -149,7 +161,7 @@ class Api:
     def _new_proxy(self, given: ProxyInput) -> Proxy:
         if len(self._proxies) >= PROXIES_MAX and given.name not in self._proxies:
             raise ApiError(500, f"more than {PROXIES_MAX} proxies")
-        return Proxy(given.name, given.listen, given.upstream, seed=self._seed)
+        return Proxy(given.name, given.listen, given.upstream, seed=self._seed, report=self._report)
 
     async def _reset(self, _body: bytes, _names: list[str]) -> Response:
         for proxy in self._proxies.values():
@@ -230,7 +242,15 @@ class Api:
             raise ApiError(500, f"more than {PROXIES_MAX} addresses")
         proxies = {caller: self._proxy(name) for caller, name in given.proxies.items()}
         book = CallerBook(Path(given.callers))
-        address = SharedAddress(given.listen, book, proxies, otherwise=given.otherwise)
+        address = SharedAddress(
+            given.listen,
+            book,
+            proxies,
+            hosts=given.hosts,
+            otherwise=given.otherwise,
+            neutral=given.neutral,
+            report=self._report,
+        )
         await address.start()
         self._addresses.append(address)
         return _json({"listen": address.address}, 201)

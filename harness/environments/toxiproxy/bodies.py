@@ -74,7 +74,9 @@ class AddressInput(msgspec.Struct):
     listen: str
     callers: str
     proxies: dict[str, str]
+    hosts: dict[str, str]
     otherwise: str
+    neutral: str
 
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -120,14 +120,23 @@ class ToxiproxyClient:
         return self._decode(raw, _WasReset).connections
 
     async def share_address(
-        self, listen: str, *, callers: str, proxies: Mapping[str, str], otherwise: str
+        self,
+        listen: str,
+        *,
+        callers: str,
+        proxies: Mapping[str, str],
+        hosts: Mapping[str, str],
+        otherwise: str,
+        neutral: str,
     ) -> None:
         """Have one address lead to the proxy of whoever calls (our server only)."""
         body = {
             "listen": listen,
             "callers": callers,
             "proxies": dict(proxies),
+            "hosts": dict(hosts),
             "otherwise": otherwise,
+            "neutral": neutral,
         }
         await self._request("POST", "addresses", body=body)
 

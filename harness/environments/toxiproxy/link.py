@@ -9,12 +9,15 @@ cancels the tasks that touch the changed place, moves what they hold, and starts
 Two rules make a cancellation harmless. A chunk is handed over in one step without an await
 (`take`), and only then does the sender wait for `room`; so it is never in two places or none. And
 the end of a stream is a state of its channel, not an item, so it cannot get lost.
+
+An end is handed on as what it was (`End`): after the end of one direction the other goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import random
 from collections import deque
 from collections.abc import Callable
@@ -23,11 +26,20 @@ from typing import Final
 
 import msgspec
 
+from harness.environments.toxiproxy.sockets import Reader
 from harness.environments.toxiproxy.toxics import Noop, Toxic
 
-__all__ = ["Counters", "Link", "Stub", "ToxicEntry"]
+__all__ = ["Counters", "End", "Link", "Stub", "ToxicEntry"]
 
 _CHUNK_BYTES_MAX: Final = 32 * 1024
+
+
+class End(enum.Enum):
+    """How one direction of a connection ends."""
+
+    FINISHED = "finished"  # by its sender, who may go on listening
+    RESET = "reset"  # by its sender, both ways
+    CLOSED = "closed"  # by a toxic, for good, as upstream has every end
 
 
 @dataclass(slots=True)
@@ -65,7 +77,7 @@ class _Channel:
 
     def __init__(self, capacity: int) -> None:
         self.chunks: deque[_Chunk] = deque()
-        self.ended = False
+        self.ended: End | None = None
         self._capacity = capacity
         self._changed = asyncio.Event()
 
@@ -73,8 +85,8 @@ class _Channel:
         self.chunks.append(chunk)
         self._changed.set()
 
-    def end(self) -> None:
-        self.ended = True
+    def end(self, end: End) -> None:
+        self.ended = end
         self._changed.set()
 
     async def room(self) -> None:
@@ -83,7 +95,7 @@ class _Channel:
 
     async def next(self) -> _Chunk | None:
         while not self.chunks:
-            if self.ended:
+            if self.ended is not None:
                 return None
             await self._wait()
         self._changed.set()
@@ -97,9 +109,12 @@ class _Channel:
 class _Sink:
     """The receiving socket."""
 
-    def __init__(self, writer: asyncio.StreamWriter, counters: Counters) -> None:
+    def __init__(
+        self, writer: asyncio.StreamWriter, counters: Counters, end: Callable[[End], None]
+    ) -> None:
         self._writer = writer
         self._counters = counters
+        self.end = end
 
     def take(self, chunk: _Chunk) -> None:
         if self._writer.is_closing():
@@ -111,23 +126,19 @@ class _Sink:
         with contextlib.suppress(OSError):
             await self._writer.drain()
 
-    def end(self) -> None:
-        self._writer.close()
-
 
 class _Source:
     """The sending socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, counters: Counters) -> None:
+    def __init__(self, reader: Reader, counters: Counters) -> None:
         self._reader = reader
         self._counters = counters
+        self.ended: End | None = None
 
     async def next(self) -> _Chunk | None:
-        try:
-            data = await self._reader.read(_CHUNK_BYTES_MAX)
-        except OSError:
-            return None  # a reset ends the stream like a close, as upstream has it
+        data = await self._reader.read(_CHUNK_BYTES_MAX)
         if not data:
+            self.ended = End.RESET if self._reader.was_reset else End.FINISHED
             return None
         self._counters.received_bytes += len(data)
         return _Chunk(data, asyncio.get_running_loop().time())
@@ -151,6 +162,7 @@ class Stub:
         self.task: asyncio.Task[None] | None = None
         self._link = link
         self._held: _Chunk | None = None
+        self._end: End | None = None  # of its source, once it was received
         self._toxic: Toxic = Noop()
         self.random = link.stream(entry.name if entry is not None else "")
         self.draw()
@@ -177,6 +189,7 @@ class Stub:
         """Hold the next chunk; false at the end of the stream (and on every later call)."""
         assert self._held is None
         self._held = await self.source.next()
+        self._end = self.source.ended if self._held is None else None
         return self._held is not None
 
     async def send(self, size_bytes: int | None = None) -> None:
@@ -227,7 +240,7 @@ class Stub:
             for chunk in self.source.chunks:
                 self._link.counters.swallowed_bytes += len(chunk.data)
             self.source.chunks.clear()
-        self.output.end()
+        self.output.end(self._end or End.CLOSED)
 
     async def interrupt(self) -> bool:
         """Stop the toxic where it is; false if it had ended the stream already."""
@@ -248,8 +261,8 @@ class Stub:
             self._hand_over(self.held_bytes)
         while self.source.chunks:
             self.output.take(self.source.chunks.popleft())
-        if self.source.ended:
-            self.output.end()
+        if self.source.ended is not None:
+            self.output.end(self.source.ended)
 
     def cleanup(self) -> bool:
         """Let the toxic act on its removal; true where that ended the stream."""
@@ -262,18 +275,20 @@ class Link:
     def __init__(
         self,
         direction: str,
-        reader: asyncio.StreamReader,
+        reader: Reader,
         writer: asyncio.StreamWriter,
         *,
         counters: Counters,
         stream: Callable[[str], random.Random],
+        end: Callable[[End], None],
         reset_connection: Callable[[], None],
     ) -> None:
+        """`end` ends the connection for the receiver."""
         self.direction = direction
         self.counters = counters
         self.stream = stream
         self.reset_connection = reset_connection
-        self._sink = _Sink(writer, counters)
+        self._sink = _Sink(writer, counters, end)
         self._stubs = [Stub(None, _Source(reader, counters), self._sink, self)]
         self._change = asyncio.Lock()
         self._closed = False

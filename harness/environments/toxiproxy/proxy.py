@@ -1,33 +1,47 @@
 """A proxy: a listening port, its upstream, its toxics, and the connections through it.
 
-As upstream has it, the end of either direction closes the receiving socket for good (there are no
-half-open connections), and stopping a proxy closes all of its connections. Unlike upstream, a slow
-upstream does not hold up the next connection.
+As upstream has it, stopping a proxy closes all of its connections, and so does a toxic that ends
+one direction. Unlike upstream, a connection ends as it would without a proxy: the end of one
+direction leaves the other open, a reset comes after what was sent before it and stays a reset, and
+so does a destination that is not there. A slow upstream does not hold up the next connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import random
 import socket
-import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import msgspec
 
 from harness.case import stream
-from harness.environments.toxiproxy.link import Counters, Link, ToxicEntry
+from harness.environments.toxiproxy import sockets
+from harness.environments.toxiproxy.link import Counters, End, Link, ToxicEntry
+from harness.environments.toxiproxy.sockets import Reader
 from harness.errors import HarnessError
 
-__all__ = ["CONNECTIONS_MAX", "DIRECTIONS", "ApiError", "Proxy", "listen", "split_address"]
+__all__ = [
+    "CONNECTIONS_MAX",
+    "DIRECTIONS",
+    "ApiError",
+    "Proxy",
+    "Withheld",
+    "listen",
+    "split_address",
+]
 
 DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
-_BACKLOG: Final = 1024
-_READ_BUFFER_BYTES: Final = 64 * 1024
-_LINGER_NONE: Final = struct.pack("ii", 1, 0)
+_FLUSH_POLL_S: Final = 0.01
+_FLUSH_POLLS_MAX: Final = 100
+"""A reset waits this often for what was sent before it: TCP promises even less."""
+_CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +53,14 @@ class ApiError(HarnessError):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+class Withheld(msgspec.Struct, frozen=True):
+    """Connections at one address that did not get through, by no fault's doing."""
+
+    address: str
+    held: int  # now
+    dropped: int  # ever
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -60,16 +82,6 @@ async def _resolved(address: str) -> tuple[str, int]:
     return str(first[4][0]), port
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """One socket; of all hosts for either kind of address, with one port for both."""
-    if host or not socket.has_dualstack_ipv6():
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    return socket.create_server(
-        ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
-    )
-
-
 def _join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -79,10 +91,8 @@ async def listen(
 ) -> tuple[asyncio.Server, str]:
     """Listen on `host:port`; a port of 0 becomes the one that the system picked. `ApiError`."""
     try:
-        sock = _listening(*await _resolved(address))
-        server = await asyncio.start_server(
-            accepted, sock=sock, limit=_READ_BUFFER_BYTES, backlog=_BACKLOG
-        )
+        host, port = await _resolved(address)
+        server = await sockets.serve(host, port, accepted)
     except (OSError, ValueError) as error:
         raise ApiError(500, f"listen tcp {address}: {error}") from error
     return server, _join_address(*server.sockets[0].getsockname()[:2])
@@ -95,37 +105,84 @@ class _Connection:
         self,
         client: asyncio.StreamWriter,
         upstream: asyncio.StreamWriter,
+        is_cut: Callable[[str], bool],
     ) -> None:
-        self._writers = (client, upstream)
+        """`is_cut` says whether a direction passes nothing."""
+        self.writers = {"upstream": upstream, "downstream": client}  # by the direction they end
         self.links: list[Link] = []
+        self._is_cut = is_cut
+        self._ended: set[str] = set()
+        self._resets: set[asyncio.Task[None]] = set()
+
+    def end(self, direction: str, end: End) -> None:
+        """One direction has ended."""
+        self._ended.add(direction)
+        writer = self.writers[direction]
+        match end:
+            case End.RESET:
+                # The set keeps the task alive.
+                self._resets.add(asyncio.get_running_loop().create_task(self._reset_after(writer)))
+                return
+            case End.FINISHED if not writer.is_closing():
+                with contextlib.suppress(OSError):  # it was reset, and will be read to be
+                    writer.write_eof()
+            case End.CLOSED:
+                writer.close()
+        if len(self._ended) == len(self.writers) and not self._resets:
+            for each in self.writers.values():
+                each.close()
+
+    async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
+        """Reset both ways once `writer`'s other end has all that came before."""
+        for _ in range(_FLUSH_POLLS_MAX):
+            if sockets.unsent_bytes(writer) == 0:
+                break
+            await asyncio.sleep(_FLUSH_POLL_S)
+        self.reset()
 
     def reset(self) -> None:
         """Send RST both ways."""
-        for writer in self._writers:
-            raw = writer.get_extra_info("socket")
-            # The socket may be closed already by its other end.
-            with contextlib.suppress(OSError):
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
-            writer.transport.abort()
+        for writer in self.writers.values():
+            sockets.reset_at_once(writer)
 
     def drop(self) -> None:
         """Close at once, with everything that is still queued."""
-        for writer in self._writers:
+        for writer in self.writers.values():
             writer.transport.abort()
 
     async def wait_closed(self) -> None:
         """Wait until both sockets are closed, then stop the links."""
-        for writer in self._writers:
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        await asyncio.gather(*map(self._wait_gone, self.writers))
         for link in self.links:
             await link.close()
+
+    async def _wait_gone(self, direction: str) -> None:
+        """Wait until the receiver of this direction is gone.
+
+        If it has sent its end before, no link brings the news that it does not even listen.
+        """
+        (back,) = self.writers.keys() - {direction}
+        try:
+            await self.writers[direction].wait_closed()
+        except OSError:
+            while back in self._ended and self._is_cut(back):  # noqa: ASYNC110 - a poll
+                await asyncio.sleep(_CUT_POLL_S)
+            if back in self._ended and not self._resets:
+                self.reset()
 
 
 class Proxy:
     """One entry of the API. Methods raise `ApiError`."""
 
-    def __init__(self, name: str, listen: str, upstream: str, *, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        listen: str,
+        upstream: str,
+        *,
+        seed: int,
+        report: Callable[[Withheld], None] = lambda _: None,
+    ) -> None:
         self.name = name
         self.listen = listen
         self.upstream = upstream
@@ -133,6 +190,8 @@ class Proxy:
         self.toxics: list[ToxicEntry] = []
         self.counters = {direction: Counters() for direction in DIRECTIONS}
         self._seed = seed
+        self._report = report
+        self._dropped = 0
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -193,6 +252,12 @@ class Proxy:
             connection.reset()
         return count
 
+    def is_cut(self, direction: str) -> bool:
+        """Whether nothing passes this way: stopped, or a toxic lets nothing through."""
+        return not self.enabled or any(
+            entry.stream == direction and entry.toxic.blocks for entry in self.toxics
+        )
+
     # --- connections -----------------------------------------------------------------------
 
     def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -207,25 +272,26 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= CONNECTIONS_MAX:
             _log.warning("proxy %s: more than %d connections", self.name, CONNECTIONS_MAX)
+            self._dropped += 1
+            self._report(Withheld(self.listen, 0, self._dropped))
             writer.transport.abort()
             return
         try:
             host, port = split_address(self.upstream)
-            upstream_reader, upstream_writer = await asyncio.open_connection(
-                host, port, limit=_READ_BUFFER_BYTES
-            )
+            upstream_reader, upstream_writer = await sockets.connect(host, port)
         except (OSError, ValueError) as error:
             _log.debug("proxy %s: no connection to %s: %s", self.name, self.upstream, error)
-            writer.close()
+            sockets.reset_at_once(writer)
             return
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
-        connection = _Connection(writer, upstream_writer)
+        connection = _Connection(writer, upstream_writer, self.is_cut)
         number = next(self._numbers)
+        readers = {"upstream": cast("Reader", reader), "downstream": upstream_reader}
         connection.links = [
-            self._link("upstream", number, reader, upstream_writer, connection),
-            self._link("downstream", number, upstream_reader, writer, connection),
+            self._link(direction, number, readers[direction], connection)
+            for direction in DIRECTIONS
         ]
         self._connections.add(connection)
         try:
@@ -240,23 +306,17 @@ class Proxy:
         finally:
             self._connections.discard(connection)
 
-    def _link(
-        self,
-        direction: str,
-        number: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        connection: _Connection,
-    ) -> Link:
+    def _link(self, direction: str, number: int, reader: Reader, connection: _Connection) -> Link:
         def toxic_stream(toxic: str) -> random.Random:
             return stream(self._seed, f"{self.name}/{number}/{direction}/{toxic}")
 
         return Link(
             direction,
             reader,
-            writer,
+            connection.writers[direction],
             counters=self.counters[direction],
             stream=toxic_stream,
+            end=functools.partial(connection.end, direction),
             reset_connection=connection.reset,
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["TOXICS", "Noop", "Toxic", "toxics_of"]
 
 _PIECE_S: Final = 0.1
+_STALL_MS_MIN: Final = 3_600_000
 
 
 class Toxic(msgspec.Struct, frozen=True):
@@ -28,6 +29,11 @@ class Toxic(msgspec.Struct, frozen=True):
 
     buffer_chunks: ClassVar[int] = 1
     """How many chunks may wait in front of this toxic before the sender is held back."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing gets through while it is there."""
+        return False
 
     async def pipe(self, stub: Stub) -> None:
         """Move bytes until the stream ends; returning ends it for the receiver as well."""
@@ -53,6 +59,11 @@ class Bandwidth(Toxic, frozen=True):
 
     rate: int = 0
 
+    @property
+    def blocks(self) -> bool:
+        """A rate of nothing does."""
+        return self.rate <= 0
+
     async def pipe(self, stub: Stub) -> None:
         """Send a piece, wait for as long as it takes at `rate`, and so on."""
         loop = asyncio.get_running_loop()
@@ -76,6 +87,11 @@ class Blackhole(Toxic, frozen=True):
     Not in upstream. A connection that lost something is reset when the cut heals, as no byte stream
     can go on with a hole in it; one that was idle all the time goes on, as TCP's would.
     """
+
+    @property
+    def blocks(self) -> bool:
+        """It always does."""
+        return True
 
     async def pipe(self, stub: Stub) -> None:
         """Swallow, and keep the end of the stream to ourselves."""
@@ -103,6 +119,11 @@ class Latency(Toxic, frozen=True):
 
     latency: int = 0
     jitter: int = 0
+
+    @property
+    def blocks(self) -> bool:
+        """Where it outlasts a fault, it is a stall."""
+        return self.latency - self.jitter >= _STALL_MS_MIN
 
     def _delay_s(self, stub: Stub) -> float:
         delay_ms = self.latency
@@ -203,6 +224,11 @@ class Timeout(Toxic, frozen=True):
     """
 
     timeout: int = 0
+
+    @property
+    def blocks(self) -> bool:
+        """It always does."""
+        return True
 
     async def pipe(self, stub: Stub) -> None:
         """Swallow until silence has lasted for `timeout`."""

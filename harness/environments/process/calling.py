@@ -1,0 +1,185 @@
+"""An address of its own from which a node calls, so that nobody has to ask who called.
+
+All nodes of a run are processes of one machine and would call from 127.0.0.1. Who has the other end
+of a connection, the kernel says only while that end is open (`harness.environments.callers`), and
+many programs say hello and hang up. So a node is asked before it calls: seccomp(2) has connect(2)
+wait, in the node and in all of its descendants, until the driver has looked (seccomp_unotify(2)).
+Where the destination is an address that all share, the driver binds the socket, of which it takes
+a duplicate (pidfd_getfd(2)), to the node's own address; then the call goes on. It costs a node some
+100 us for each connection, and needs no privilege.
+
+A kernel before 5.6, or a container, may not permit it, and Yama's `ptrace_scope` of 2 does not
+unless the harness is root. A program that has bound its socket itself, or opens connections
+otherwise (io_uring, TCP fast open), keeps its own address. Then callers are known by sockets alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import functools
+import os
+import platform
+import re
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+__all__ = ["CallingAddress"]
+
+T = TypeVar("T")
+
+_ARCHITECTURES: Final = {"x86_64": (0xC000003E, 42, 317), "aarch64": (0xC00000B7, 203, 277)}
+"""AUDIT_ARCH_*, and the numbers of connect and seccomp."""
+_PIDFD_GETFD: Final = 438
+_SET_MODE_FILTER: Final = 1
+_NEW_LISTENER: Final = 1 << 3
+_WAIT_KILLABLE: Final = 1 << 5
+_SET_NO_NEW_PRIVS: Final = 38
+_LOAD: Final = 0x20
+_JUMP_EQUAL: Final = 0x15
+_RETURN: Final = 0x06
+_NOTIFY: Final = 0x7FC00000
+_ALLOW: Final = 0x7FFF0000
+_RECEIVE: Final = 0xC0502100
+_ANSWER: Final = 0xC0182101
+_IS_VALID: Final = 0x40082102
+_REQUEST: Final = struct.Struct("=QIIiIQ6Q")  # struct seccomp_notif
+_RESPONSE: Final = struct.Struct("=QqiI")
+_GO_ON: Final = 1
+_BIND_ADDRESS_NO_PORT: Final = 24
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+_ADDRESS_BYTES_MAX: Final = 28  # of IPv6
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class CallingAddress:
+    """Where one node calls from."""
+
+    def __init__(self, host: str) -> None:
+        """It calls from there wherever it calls the same network of 256 addresses."""
+        self._host = socket.inet_aton(host)
+
+    def started(self, start: Callable[[], T]) -> T:
+        """What `start` returns; the process that it starts calls from here."""
+        # A filter is for good: for its thread, and for the processes that this one starts.
+        with ThreadPoolExecutor(1) as thread:
+            listener, process = thread.submit(self._start, start).result()
+        if listener is not None:
+            # Not on the driver's loop: code that blocks it may wait for a node that calls another.
+            threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
+        return process
+
+    @staticmethod
+    def _start(start: Callable[[], T]) -> tuple[int | None, T]:
+        listener = _listen_to_connects()
+        try:
+            return listener, start()
+        except BaseException:
+            if listener is not None:
+                os.close(listener)
+            raise
+
+    def _supervise(self, listener: int) -> None:
+        """Let each call go on once its socket is bound, until no process is left."""
+        poll = select.poll()
+        poll.register(listener, select.POLLIN)
+        while any(events & select.POLLIN for _, events in poll.poll()):
+            request = bytearray(_REQUEST.size)
+            with contextlib.suppress(OSError):  # it was killed meanwhile
+                fcntl.ioctl(listener, _RECEIVE, request)
+                ident = _REQUEST.unpack(request)[0]
+                try:
+                    # An address that it cannot be at is its own connect's to refuse.
+                    with contextlib.suppress(OSError, OverflowError):
+                        self._bind(listener, request)
+                finally:
+                    fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))
+        os.close(listener)
+
+    def _bind(self, listener: int, request: bytearray) -> None:
+        """Bind the socket, if it calls an address that all share. Raises `OSError`."""
+        ident, thread, _, _, _, _, descriptor, place, size, *_ = _REQUEST.unpack(request)
+        with (
+            Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory,
+            _pidfd(thread) as process,
+        ):
+            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", ident))  # the pid is still its own
+            memory.seek(place)
+            own = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
+            if own is None:
+                return
+            end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
+        try:
+            # Not by a `socket` of Python's, which may change how the node's own one behaves.
+            on = ctypes.byref(ctypes.c_int(1))
+            _libc.setsockopt(end, socket.SOL_IP, _BIND_ADDRESS_NO_PORT, on, 4)
+            _checked(_libc.bind(end, own, len(own)))
+        finally:
+            os.close(end)
+
+    def _own_address(self, called: bytes) -> bytes | None:
+        """The sockaddr to call from, where `called` is one in the node's network."""
+        if len(called) < struct.calcsize("=HH4s"):
+            return None
+        family = struct.unpack_from("=H", called)[0]
+        network = self._host[:3]
+        if family == socket.AF_INET and called[4:7] == network:
+            return struct.pack("=HH4s8x", family, 0, self._host)
+        if family == socket.AF_INET6 and called[8:23] == _MAPPED + network:
+            return struct.pack("=HHI16sI", family, 0, 0, _MAPPED + self._host, 0)
+        return None
+
+
+@contextlib.contextmanager
+def _pidfd(thread: int) -> Iterator[int]:
+    status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8", errors="replace")
+    group = re.search(r"^Tgid:\s+(\d+)$", status, re.MULTILINE)
+    descriptor = os.pidfd_open(thread if group is None else int(group[1]))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def _listen_to_connects() -> int | None:
+    """Where the connects of this thread, and of what it starts, are announced from now on.
+
+    `None` where the kernel does not do that.
+    """
+    if platform.machine() not in _ARCHITECTURES:
+        return None
+    architecture, connect, seccomp = _ARCHITECTURES[platform.machine()]
+    instructions = [
+        (_LOAD, 0, 0, 4),
+        (_JUMP_EQUAL, 0, 3, architecture),
+        (_LOAD, 0, 0, 0),
+        (_JUMP_EQUAL, 0, 1, connect),
+        (_RETURN, 0, 0, _NOTIFY),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in instructions))
+    program = struct.pack("HP", len(instructions), ctypes.addressof(code))
+    install = functools.partial(_libc.syscall, seccomp, _SET_MODE_FILTER)
+    for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
+        listener = install(flags, program)
+        if listener < 0 and ctypes.get_errno() == errno.EACCES:
+            _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            listener = install(flags, program)
+        if listener >= 0:
+            return int(listener)
+    return None

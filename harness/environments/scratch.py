@@ -1,0 +1,104 @@
+"""Folders of a run below the temporary folder: signed by their controller, removed last signature.
+
+A folder's `owner.json` says whose it is. It is the last file to go, so that a removal that was
+killed half-way leaves a folder that `harness clean` still recognises. The temporary folder is
+everybody's: a folder that another user made, a symbolic link and a damaged signature are left
+alone, and named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.environments.controller import Controller, Life, life, this_controller
+
+__all__ = [
+    "DISKS_PREFIX",
+    "OWNER_FILE",
+    "SCRATCH_PREFIX",
+    "Owner",
+    "left_folders",
+    "remove_signed",
+    "sign",
+]
+
+SCRATCH_PREFIX: Final = "harness-process-"
+DISKS_PREFIX: Final = "harness-disks-"
+"""Of folders with disks for containers, which are cleaned away like scratch folders."""
+OWNER_FILE: Final = "owner.json"
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The signature of a folder."""
+
+    run_id: str
+    controller: str
+    link_proxy: str | None = None
+
+
+def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
+    """Note in a folder whose run it is of, and which Toxiproxy has proxies of that run."""
+    owner = Owner(run_id=run_id, controller=str(this_controller()), link_proxy=link_proxy)
+    (folder / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
+
+
+def left_folders() -> Iterator[tuple[Path, Owner | str]]:
+    """The folders of dead runs with their owners, and those left alone with the reason."""
+    below = Path(tempfile.gettempdir())
+    here = this_controller()
+    for folder in sorted([*below.glob(f"{SCRATCH_PREFIX}*"), *below.glob(f"{DISKS_PREFIX}*")]):
+        try:
+            about = folder.lstat()
+            if not stat.S_ISDIR(about.st_mode):
+                yield folder, "it is not a folder"
+                continue
+            if about.st_uid != os.geteuid() != 0:
+                continue  # another user's, who cleans it
+            owner = msgspec.json.decode((folder / OWNER_FILE).read_bytes(), type=Owner)
+            controller = Controller.parse(owner.controller)
+        except FileNotFoundError:
+            continue  # it is being made or removed at this moment
+        except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+            yield folder, f"its {OWNER_FILE} cannot be read: {error}"
+            continue
+        match life(controller, here, same_machine=True):
+            case Life.DEAD:
+                yield folder, owner
+            case Life.UNKNOWN:
+                why = f"its run {owner.run_id} is of another PID namespace"
+                yield folder, f"{why}, and whether that lives cannot be seen from here"
+
+
+def remove_signed(folder: Path) -> None:
+    """Remove a folder, its signature last. Parts of it may be gone already; raises `OSError`."""
+    if folder.is_symlink():
+        raise OSError(f"{folder} is a symbolic link")
+    try:
+        with os.scandir(folder) as entries:
+            parts = [entry for entry in entries if entry.name != OWNER_FILE]
+    except FileNotFoundError:
+        return
+    for part in parts:
+        if part.is_dir(follow_symlinks=False):
+            shutil.rmtree(part.path, onerror=_ignore_missing)
+        else:
+            Path(part.path).unlink(missing_ok=True)
+    (folder / OWNER_FILE).unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+
+
+def _ignore_missing(_call: object, _path: object, exc_info: tuple[Any, Any, Any]) -> None:
+    """Pass over what another removal has just taken."""
+    if not isinstance(exc_info[1], FileNotFoundError):
+        raise exc_info[1]

@@ -1,0 +1,152 @@
+"""A process calls from its node's address where all share the one it calls, and nowhere else."""
+
+import asyncio
+import platform
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.environments.process import calling
+from harness.environments.process.calling import CallingAddress
+from tests.programs import run_program
+from tests.toxiproxy.conftest import REPOSITORY
+from tests.unprivileged import renounce_capabilities
+from tests.waiting import LIMIT_S, until
+
+pytestmark = pytest.mark.process
+
+HOST, NETWORK = "127.201.7.9", "127.201.7.1"
+CALL = """
+import socket, subprocess, sys, threading
+host, port, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+def call():
+    family = socket.AF_INET6 if how == "mapped" else socket.AF_INET
+    with socket.socket(family) as conn:
+        if how == "bound":
+            conn.bind(("127.0.0.1", 0))
+        if how == "slow":
+            conn.setblocking(False)
+            try:
+                conn.connect((host, port))
+            except BlockingIOError:
+                pass
+            return
+        conn.connect(("::ffff:" + host if how == "mapped" else host, port))
+if how == "thread":
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+elif how == "child":
+    subprocess.run([sys.executable, "-c", sys.argv[4], host, str(port), "plain"], check=True)
+else:
+    call()
+"""
+
+
+async def calls_from(how, host=NETWORK, count=1):
+    """Where the calls of a process come from that closes at once."""
+    with socket.create_server((host, 0)) as listener:
+        words = [sys.executable, "-c", CALL, host, str(listener.getsockname()[1]), how, CALL]
+        process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
+        try:
+            code = await asyncio.to_thread(process.wait, LIMIT_S)
+        finally:
+            process.kill()
+        assert code == 0
+        found = []
+        for _ in range(count):
+            conn, there = listener.accept()
+            conn.close()
+            found.append(there[0])
+        return found
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted"),
+    [
+        ("plain", HOST),
+        ("thread", HOST),
+        ("child", HOST),
+        ("mapped", HOST),
+        ("slow", HOST),
+        ("bound", "127.0.0.1"),
+    ],
+)
+async def test_a_process_and_its_descendants_call_from_their_node(how, wanted):
+    assert await calls_from(how) == [wanted]
+
+
+async def test_calls_to_elsewhere_are_left_alone():
+    assert await calls_from("plain", "127.0.0.1") == ["127.0.0.1"]
+    assert await calls_from("plain", "127.201.8.1") == ["127.0.0.1"]
+
+
+def held():
+    """The descriptors and threads of this process."""
+    return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+
+
+async def test_nothing_is_left_of_processes_that_have_ended():
+    def fail():
+        raise FileNotFoundError
+
+    await asyncio.to_thread(str)  # the loop's own thread for `to_thread`
+    before = held()
+    assert await calls_from("plain") == [HOST]
+    with pytest.raises(FileNotFoundError):
+        CallingAddress(HOST).started(fail)
+    await until(lambda: held() == before)
+
+
+async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(monkeypatch):
+    asked, gate = threading.Event(), threading.Event()
+
+    def wait(*_):
+        asked.set()
+        gate.wait(LIMIT_S)
+
+    before = held()
+    monkeypatch.setattr(CallingAddress, "_bind", wait)
+    with socket.create_server((NETWORK, 0)) as listener:
+        words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
+        process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
+        await until(asked.is_set)  # in a thread: whatever blocks the loop blocks no node
+        process.kill()
+        process.wait()
+        gate.set()
+    await until(lambda: held() == before)
+
+
+def test_a_call_does_not_wait_for_the_loop():
+    async def blocked():
+        with socket.create_server((NETWORK, 0)) as listener:
+            words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
+            process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
+            assert process.wait(LIMIT_S) == 0
+
+    asyncio.run(blocked())
+
+
+@pytest.mark.parametrize("machine", [platform.machine(), "riscv64"])
+async def test_where_the_kernel_does_not_do_it_calls_are_as_ever(monkeypatch, machine):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    if machine == platform.machine() and machine in calling._ARCHITECTURES:
+        architecture, connect, _ = calling._ARCHITECTURES[machine]
+        no_such_call = {machine: (architecture, connect, 100_000)}
+        monkeypatch.setattr(calling, "_ARCHITECTURES", no_such_call)
+    assert await calls_from("plain") == ["127.0.0.1"]
+
+
+def test_it_takes_no_privilege():
+    words = [sys.executable, "-m", "tests.process.test_calling"]
+    done = run_program(*words, cwd=REPOSITORY, timeout_s=LIMIT_S)
+    assert done.stdout.split() == [HOST], done.stderr
+
+
+if __name__ == "__main__":
+    renounce_capabilities()
+    print(*asyncio.run(calls_from("child")))
