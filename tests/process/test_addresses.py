@@ -11,6 +11,7 @@ import pytest
 from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
+from harness.environments.process.linkproxy import _Output
 from harness.environments.process.placeholders import fill, shared_ports
 from harness.errors import InfrastructureError, UsageError
 from tests.process.test_foreign import Web
@@ -200,3 +201,23 @@ def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):
     book = CallerBook(tmp_path / "gone")
     with pytest.raises(InfrastructureError, match="cannot be noted"):
         book.note("n1", procfs.identify(os.getpid()))
+
+
+async def test_what_the_link_proxy_withholds_is_read_from_what_it_says():
+    output = _Output(pytest.fail)
+    here = "127.9.8.7:2"
+
+    def said(held, dropped):
+        line = b'{"address":"%s","held":%d,"dropped":%d}\n' % (here.encode(), held, dropped)
+        for byte in line:
+            output.heard(bytes([byte]))
+        return output.withheld(here)
+
+    output.heard(b"http://127.0.0.1:1\nWARNING of something\n")
+    assert await output.address == "http://127.0.0.1:1"
+    assert output.withheld(here) is None
+    assert "held connections back" in said(1, 0).what
+    assert said(0, 0) is None
+    assert said(0, 1) == said(0, 1)
+    assert "dropped connections (2 or more)" in said(0, 2).what
+    assert output.withheld("127.9.8.7:3") is None

@@ -95,7 +95,6 @@ class Place:
         ("a", "127.0.0.1", "a"),
         (None, "127.0.0.1", "client"),  # a process that is nobody's
         (CallerGoneError(), "127.0.0.1", "b"),
-        (InfrastructureError("the kernel does not say"), "127.0.0.1", "b"),
     ],
 )
 async def test_whose_proxy_a_connection_takes(answer, source, passes):
@@ -104,6 +103,14 @@ async def test_whose_proxy_a_connection_takes(answer, source, passes):
         await until(lambda: place.heard == [b"hello"])
         assert place.passed() == {passes}
         assert place.reports == []
+
+
+async def test_a_caller_whom_the_kernel_does_not_name_is_dropped_and_reported():
+    """It may send more, across a cut that is yet to come."""
+    async with Place(InfrastructureError("the kernel does not say")) as place:
+        await place.say(b"hello")
+        await until(lambda: place.reports == [Withheld(place.address, 0, 1)])
+        assert place.heard == []
 
 
 async def test_an_unknown_caller_waits_for_the_end_of_the_last_cut():

@@ -82,12 +82,17 @@ class SharedAddress:
         task.add_done_callback(self._tasks.discard)
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+        proxy: Proxy | None = None
         try:
-            proxy = await self._proxy_of_caller(
-                writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-            )
-            if proxy is None:
+            try:
+                caller = self._hosts.get(there[0]) or await self._book.wait_found(there, here)
+                proxy = self._proxies.get(caller or "", self._otherwise)
+            except CallerGoneError:
                 proxy = await self._proxy_once_whole()
+            except (OSError, InfrastructureError) as error:
+                # It is open yet, so a cut that is still to come must not pass it by.
+                _log.warning("%s: a caller is not known: %s", self.address, error)
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
@@ -97,19 +102,6 @@ class SharedAddress:
             writer.transport.abort()
             return
         proxy.adopt(reader, writer)
-
-    async def _proxy_of_caller(self, there: tuple[str, int], here: tuple[str, int]) -> Proxy | None:
-        """The proxy of the caller at `there`; `None` where nobody knows who that is."""
-        caller = self._hosts.get(there[0])
-        if caller is None:
-            try:
-                caller = await self._book.wait_found(there, here)
-            except CallerGoneError:
-                return None
-            except (OSError, InfrastructureError) as error:
-                _log.warning("%s: a caller is not known: %s", self.address, error)
-                return None
-        return self._proxies.get(caller or "", self._otherwise)
 
     async def _proxy_once_whole(self) -> Proxy | None:
         """The neutral proxy, as soon as no caller is cut off; `None` where that takes too long."""

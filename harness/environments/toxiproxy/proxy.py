@@ -168,7 +168,7 @@ class _Connection:
             while back in self._ended and self._is_cut(back):  # noqa: ASYNC110 - a poll
                 await asyncio.sleep(_CUT_POLL_S)
             if back in self._ended and not self._resets:
-                self.reset()
+                await self._reset_after(self.writers[back])
 
 
 class Proxy:
