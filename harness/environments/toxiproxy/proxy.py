@@ -255,7 +255,7 @@ class Proxy:
     def is_cut(self, direction: str) -> bool:
         """Whether nothing passes this way: stopped, or a toxic lets nothing through."""
         return not self.enabled or any(
-            entry.stream == direction and entry.toxic.blocks for entry in self.toxics
+            entry.direction == direction and entry.toxic.blocks for entry in self.toxics
         )
 
     # --- connections -----------------------------------------------------------------------
