@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/postgres
+EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/postgres \
+	examples/zookeeper
 IN_PLACE := -e . $(addprefix -e ./,$(EXAMPLES))
 CARGO ?= cargo
 DISK := native/fusedisk

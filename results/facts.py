@@ -264,7 +264,9 @@ class _Facts:
                     bool(fault.targets),
                     fault.heal is not None,
                     LIST_SEPARATOR.join(sorted(fault.targets)),
-                    None if fault.bite is None else whole_of(fault.bite.get("count")),
+                    None
+                    if fault.bite is None or fault.undone
+                    else whole_of(fault.bite.get("count")),
                     *(overlap_ns(own, self.down[kind]) for kind in KINDS),
                     *(self._outage_ns(kind, fault) for kind in KINDS),
                 )

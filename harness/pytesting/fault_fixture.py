@@ -117,6 +117,11 @@ class Strike:
         self.bite = await self._live.conductor.heal(self._fault.id)
         if error is not None or self._may_miss or not self.targets:
             return
+        if self.bite is not None and self.bite.undone:
+            raise AssertionError(
+                f"the nemesis {self._fault.nemesis!r} aimed at {', '.join(self.targets)}, and "
+                "somebody else ended its fault inside the block (may_miss=True lets this pass)"
+            )
         if self.bite is not None and self.bite.count == 0:
             raise AssertionError(
                 f"the nemesis {self._fault.nemesis!r} aimed at {', '.join(self.targets)} and hit "

@@ -15,7 +15,7 @@ import pytest
 import docker
 from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeState, StreamQuality
 from harness.env import Address
-from harness.environments.docker.labels import container_name
+from harness.environments.docker.labels import Part, container_name
 from harness.errors import UsageError
 from tests.docker.echo import PORT
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
@@ -162,6 +162,16 @@ async def a_cut_holds_across_a_restart(session):
     assert (await cluster.heal(lasting)).count > 0
 
 
+async def a_cut_whose_rules_somebody_deletes_is_undone(session, engine, keeper):
+    told = []
+    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
+    fault = await session.cluster.cut([Link("n1", "n2")], lease_s=LONG_S)
+    flushed = await asyncio.to_thread(engine.exec, keeper, ["iptables", "-F"])
+    assert flushed.code == 0
+    assert (await session.cluster.heal(fault)).undone
+    assert "n2" in told
+
+
 async def reset_aborts_open_connections(session):
     conn = await session.env.net.connect(Address("n1", PORT))
     assert await session.cluster.reset([Link(CLIENT, "n1"), Link("n1", CLIENT)]) == 1
@@ -223,7 +233,13 @@ async def a_node_that_gets_no_processor_is_told(session):
     assert nodes - session.cluster.pids().keys() == {"n1"}
 
 
-def test_links_of_nodes_and_clients(environment):
+def test_links_of_nodes_and_clients(environment, engine):
+    run_id = f"test-{secrets.token_hex(4)}"
+
+    async def flushed(session):
+        keeper = container_name(run_id, "n2", Part.KEEPER)
+        await a_cut_whose_rules_somebody_deletes_is_undone(session, engine, keeper)
+
     checks = (
         reset_aborts_open_connections,
         a_one_way_cut_is_one_way_counted_and_healed_once,
@@ -238,8 +254,9 @@ def test_links_of_nodes_and_clients(environment):
         events_of_nodes_arrive_within_a_tenth_of_a_second,
         a_cut_holds_across_a_restart,
         a_node_that_gets_no_processor_is_told,
+        flushed,
     )
-    environment.execute(plan_of(echo_nodes(3)), in_turn(*checks))
+    environment.execute(plan_of(echo_nodes(3), run_id=run_id), in_turn(*checks))
 
 
 async def kill_keeps_the_disk_wipe_empties_it_and_boots_are_counted(session):

@@ -80,9 +80,8 @@ def test_a_dead_upstream_closes_the_client(server, through):
     passage = through()
     server.request("POST", f"/proxies/{passage.name}", {"upstream": "127.0.0.1:9"})
 
-    conn = passage.connect()
     with contextlib.suppress(ConnectionResetError):  # nobody could take that for silence either
-        assert conn.recv(1) == b""
+        assert passage.connect().recv(1) == b""
 
 
 def test_disable_closes_connections(server, through):
@@ -188,20 +187,14 @@ def test_removing_bandwidth_lets_the_rest_go(through):
     assert took_s < 100
 
 
-@pytest.mark.parametrize("change", ["remove", "update"])
-def test_bandwidth_of_zero_passes_nothing_until_it_is_over(server, through, change):
+def test_bandwidth_of_zero_passes_nothing_until_it_is_removed(through):
     passage = through()
     conn = passage.connect()
     ask(conn, b"x")
     toxic = passage.add("bandwidth", rate=0)
     conn.sendall(b"held")
     assert is_silent(conn, 0.3)
-    if change == "remove":
-        passage.remove(toxic)
-    else:
-        body = {"attributes": {"rate": 100}}
-        path = f"/proxies/{passage.name}/toxics/{toxic}"
-        assert server.request("POST", path, body)[0] == 200
+    passage.remove(toxic)
     assert receive(conn, 4) == b"held"
     assert ask(conn, b"on") == b"on"
 

@@ -105,6 +105,20 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
     assert {True, False} == set(first)
 
 
+def test_bandwidth_of_zero_passes_nothing_until_it_is_more(server, through):
+    """A real Toxiproxy takes the new rate in the middle of a chunk, and may end over it."""
+    passage = through()
+    conn = passage.connect()
+    ask(conn, b"x")
+    toxic = passage.add("bandwidth", rate=0)
+    conn.sendall(b"held")
+    assert is_silent(conn, 0.1)
+    path = f"/proxies/{passage.name}/toxics/{toxic}"
+    assert server.request("POST", path, {"attributes": {"rate": 100}})[0] == 200
+    assert receive(conn, 4) == b"held"
+    assert ask(conn, b"on") == b"on"
+
+
 def test_with_a_token_nobody_else_reads_or_changes_anything(monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
     server, process = start_server("ours")

@@ -1,16 +1,28 @@
 """The same API calls to ours and to the real Toxiproxy: the same answers, one by one."""
 
+import contextlib
 import json
 import random
 import re
+import socket
 import urllib.parse
 
 import pytest
 
-from tests.toxiproxy.conftest import Server, free_port
+from tests.toxiproxy.conftest import Server
 
 UPSTREAM = "127.0.0.1:9"
-PORT = free_port()  # of a listener that both get in turn
+
+
+def lasting_port() -> int:
+    """A free port that no connection of others is given: it is below those."""
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+PORT = lasting_port()  # of a listener that both get in turn
 
 Call = tuple[str, str, object]
 

@@ -82,16 +82,6 @@ async def _resolved(address: str) -> tuple[str, int]:
     return str(first[4][0]), port
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """One socket; of all hosts for either kind of address, with one port for both."""
-    if host or not socket.has_dualstack_ipv6():
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=sockets.BACKLOG)
-    return socket.create_server(
-        ("", port), family=socket.AF_INET6, backlog=sockets.BACKLOG, dualstack_ipv6=True
-    )
-
-
 def _join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -101,8 +91,8 @@ async def listen(
 ) -> tuple[asyncio.Server, str]:
     """Listen on `host:port`; a port of 0 becomes the one that the system picked. `ApiError`."""
     try:
-        sock = _listening(*await _resolved(address))
-        server = await sockets.serve(sock, accepted)
+        host, port = await _resolved(address)
+        server = await sockets.serve(host, port, accepted)
     except (OSError, ValueError) as error:
         raise ApiError(500, f"listen tcp {address}: {error}") from error
     return server, _join_address(*server.sockets[0].getsockname()[:2])
@@ -265,7 +255,7 @@ class Proxy:
     def is_cut(self, direction: str) -> bool:
         """Whether nothing passes this way: stopped, or a toxic lets nothing through."""
         return not self.enabled or any(
-            entry.stream == direction and entry.toxic.blocks for entry in self.toxics
+            entry.direction == direction and entry.toxic.blocks for entry in self.toxics
         )
 
     # --- connections -----------------------------------------------------------------------

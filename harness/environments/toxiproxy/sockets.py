@@ -16,10 +16,10 @@ import termios
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["BACKLOG", "Reader", "connect", "reset_at_once", "serve", "unsent_bytes"]
+__all__ = ["Reader", "connect", "reset_at_once", "serve", "unsent_bytes"]
 
 READ_BUFFER_BYTES: Final = 64 * 1024
-BACKLOG: Final = 1024
+_BACKLOG: Final = 1024
 _LINGER_NONE: Final = struct.pack("ii", 1, 0)
 
 Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
@@ -63,14 +63,24 @@ class _Protocol(asyncio.StreamReaderProtocol):
             return  # that was all
 
 
-async def serve(sock: socket.socket, accepted: Accepted) -> asyncio.Server:
-    """Accept connections at a socket that listens. Raises `OSError`."""
+def _listening(host: str, port: int) -> socket.socket:
+    """One socket; of all hosts for either kind of address, with one port for both."""
+    if host or not socket.has_dualstack_ipv6():
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    return socket.create_server(
+        ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+    )
+
+
+async def serve(host: str, port: int, accepted: Accepted) -> asyncio.Server:
+    """Listen; an empty host is all of them. Raises `OSError`."""
 
     def protocol() -> _Protocol:
         return _Protocol(Reader(limit=READ_BUFFER_BYTES), accepted)
 
     loop = asyncio.get_running_loop()
-    return await loop.create_server(protocol, sock=sock, backlog=BACKLOG)
+    return await loop.create_server(protocol, sock=_listening(host, port), backlog=_BACKLOG)
 
 
 async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:
