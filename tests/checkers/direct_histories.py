@@ -86,7 +86,7 @@ def _set_lie(rng: random.Random, given: Any, answer: Any, total: int) -> Any:
 
 
 def _queue_input(rng: random.Random, number: int) -> Any:
-    if rng.random() < 0.5:
+    if rng.random() < 0.55:
         return Dequeue()
     return Enqueue(number if rng.random() < 0.93 else rng.randrange(number + 1))
 
@@ -107,7 +107,7 @@ def _bag_answer(rng: random.Random, held: Any, given: Any) -> tuple[Any, Any]:
 def _queue_lie(rng: random.Random, given: Any, answer: Any, total: int) -> Any:
     if isinstance(given, Enqueue):
         return answer
-    return rng.choice([None, rng.randrange(total), answer])
+    return rng.choice([None, rng.randrange(total), rng.randrange(1, total)])
 
 
 STYLES: Final = {
@@ -150,7 +150,7 @@ def history(name: str, rng: random.Random) -> Ops:
                 number,
             )
         )
-    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+    for _ in range(rng.choice((0, 0, 1, 2, 3))):
         at = rng.randrange(total)
         operation = operations[at]
         if operation.is_unknown:
@@ -199,6 +199,5 @@ def _verify(model: Model[Any, Any, Any], part: Sequence[Operation[Any, Any]], fo
         alone.__dict__.update(model.__dict__)
         verify_orders(alone, part, [found.order])
         return
-    problem = model.restricted(part, found.elements) if found.elements else None
-    checked = (model, part) if problem is None else (problem.model, problem.operations)
-    assert verify_core(*checked, found.core, steps_max=1_000_000), "nothing confirms the core"
+    kept = model.restricted(part, found.elements) if found.elements else part
+    assert verify_core(model, kept, found.core, steps_max=1_000_000), "nothing confirms the core"

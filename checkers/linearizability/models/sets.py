@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.direct.sets import (
+    Addition,
+    Look,
+    decide_growing,
+    find_thin_air,
+)
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
 
 __all__ = ["Add", "Contains", "ReadAll", "Remove", "Set", "SetInput"]
@@ -52,6 +60,8 @@ PROJECTED_MAX: Final = 200_000  # operations in all projections; more would take
 
 class Set(Model[frozenset[Element], SetInput, SetOutput]):
     """Initially empty."""
+
+    direct_first = True
 
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
         """`shown` are hints: what reads will return, each within the next; nothing is removed.
@@ -112,6 +122,42 @@ class Set(Model[frozenset[Element], SetInput, SetOutput]):
                 return [operations]
             parts.setdefault(operation.input.element, []).append(operation)
         return list(parts.values())
+
+    def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
+        """By the chain of reads, where nothing is removed; a read of what nobody added, always."""
+        additions: list[Addition] = []
+        looks: list[Look] = []
+        is_exact = True
+        for operation in operations:
+            input_, said, end = operation.input, operation.said, operation.return_time
+            known_end = math.inf if end is None else end
+            if isinstance(input_, Add) and said is not False:
+                additions.append(
+                    Addition(operation.id, operation.call, known_end, input_.element, said is True)
+                )
+            elif isinstance(input_, ReadAll) and isinstance(said, frozenset | tuple):
+                looks.append(Look(operation.id, operation.call, known_end, said))
+            else:
+                is_exact &= operation.is_unknown and not isinstance(input_, Remove)
+        if is_exact:
+            return decide_growing(additions, looks)
+        return find_thin_air(additions, looks)
+
+    def restricted(
+        self, operations: Sequence[SetOperation], elements: Sequence[Hashable], /
+    ) -> Sequence[SetOperation]:
+        """Additions, removals and questions of these elements, and what reads say about them."""
+        kept: list[SetOperation] = []
+        for operation in operations:
+            if not isinstance(operation.input, ReadAll):
+                if operation.input.element in elements:
+                    kept.append(operation)
+            elif isinstance(operation.output, frozenset):
+                shown = frozenset(e for e in elements if e in operation.output)
+                kept.append(replace(operation, output=cast("SetOutput", shown)))
+            else:
+                kept.append(operation)
+        return kept
 
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
         """Hints from all reads that returned, where nothing can be removed."""
