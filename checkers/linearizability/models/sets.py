@@ -58,8 +58,11 @@ SetOperation = Operation[SetInput, SetOutput]
 PROJECTED_MAX: Final = 200_000  # operations in all projections; more would take long to look at
 
 
-class Set(Model[frozenset[Element], SetInput, SetOutput]):
-    """Initially empty."""
+class Set(Model[int, SetInput, SetOutput]):
+    """Initially empty. A state has a bit for each element, numbered as they are met.
+
+    So a set of 20,000 elements takes 2.5 kB, and a state with one more is made in no time.
+    """
 
     direct_first = True
 
@@ -68,34 +71,54 @@ class Set(Model[frozenset[Element], SetInput, SetOutput]):
 
         The set then grows through all of them, so it is always within the next one.
         """
-        self._shown = tuple(shown)
+        self._numbers: dict[Element, int] = {}
+        self._states: dict[frozenset[Element], int] = {}
+        self._shown = [self._state_of(elements) for elements in shown]
         self._sizes = [len(elements) for elements in shown]
 
-    def init(self) -> frozenset[Element]:
+    def _bit(self, element: Element) -> int:
+        return 1 << self._numbers.setdefault(element, len(self._numbers))
+
+    def _state_of(self, elements: frozenset[Element]) -> int:
+        """The state in which the set holds just these."""
+        known = self._states.get(elements)
+        if known is None:
+            numbers = [self._numbers.setdefault(e, len(self._numbers)) for e in elements]
+            bits = bytearray(len(self._numbers) // 8 + 1)
+            for number in numbers:
+                bits[number >> 3] |= 1 << (number & 7)
+            known = self._states[elements] = int.from_bytes(bits, "little")
+        return known
+
+    def init(self) -> int:
         """No elements."""
-        return frozenset()
+        return 0
 
     def step(
-        self, state: frozenset[Element], input_: SetInput, output: SetOutput | Unknown, /
-    ) -> tuple[bool, frozenset[Element]]:
+        self, state: int, input_: SetInput, output: SetOutput | Unknown, /
+    ) -> tuple[bool, int]:
         """See the inputs for what they return."""
         if isinstance(input_, ReadAll):
-            return output is UNKNOWN or output == state, state
-        there = input_.element in state
+            shows = isinstance(output, frozenset) and self._state_of(output) == state
+            return output is UNKNOWN or shows, state
+        bit = self._bit(input_.element)
+        there = bool(state & bit)
         if isinstance(input_, Contains):
             return output is UNKNOWN or output == there, state
         changes = there if isinstance(input_, Remove) else not there
         legal = output is UNKNOWN or output is None or output == changes
-        after = state ^ {input_.element} if changes else state
+        after = state ^ bit if changes else state
         return legal and self._leads_on(after), after
 
-    def _leads_on(self, state: frozenset[Element]) -> bool:
+    def _leads_on(self, state: int) -> bool:
         """Whether the set can still grow to what the next read shows.
 
         It grows one by one, so whatever stays within the next read has been through those before.
         """
-        following = bisect.bisect_left(self._sizes, len(state))
-        return following == len(self._sizes) or state <= self._shown[following]
+        if not self._shown:
+            return True
+        following = bisect.bisect_left(self._sizes, state.bit_count())
+        return following == len(self._sizes) or not state & ~self._shown[following]
 
     def read_only(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
         """Reads, and what is known to have changed nothing."""
@@ -176,7 +199,7 @@ class Set(Model[frozenset[Element], SetInput, SetOutput]):
 
     def projections(
         self, operations: Sequence[SetOperation], /
-    ) -> Sequence[Projection[frozenset[Element], SetInput, SetOutput]]:
+    ) -> Sequence[Projection[int, SetInput, SetOutput]]:
         """Each element by itself: a read of all says whether it was there."""
         reads = [o for o in operations if isinstance(o.input, ReadAll) and not o.is_unknown]
         changes: dict[Element, list[SetOperation]] = {}
@@ -205,9 +228,10 @@ class Set(Model[frozenset[Element], SetInput, SetOutput]):
             return f"{words} (unknown)"
         return words if output is None else f"{words} -> {output}"
 
-    def describe_state(self, state: frozenset[Element], /) -> str:
+    def describe_state(self, state: int, /) -> str:
         """For people."""
-        return f"the set is {_shown(state)}"
+        held = (element for element, number in self._numbers.items() if state >> number & 1)
+        return f"the set is {_shown(frozenset(held))}"
 
 
 def _holds(read: SetOperation, element: Element) -> bool:
