@@ -141,7 +141,8 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
     clients = _Clients(total)
     held: list[int] = []
     for number in range(total):
-        clients.call(Dequeue() if number % 2 else Enqueue(number))
+        few = number < 40 or clients.rng.random() < 0.5  # some dozens of elements wait
+        clients.call(Enqueue(number) if few else Dequeue())
 
     def answer(given: Any) -> Any:
         if isinstance(given, Enqueue):
@@ -156,7 +157,7 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
             for n, o in enumerate(operations)
             if isinstance(o.input, Dequeue) and o.output is not None and not o.is_unknown
         ]
-        one, other = taken[len(taken) // 2], taken[len(taken) // 2 + 30]
+        one, other = taken[len(taken) // 2], taken[len(taken) // 2 + 25]
         first, second = operations[one], operations[other]
         operations[other] = _said(second, first.output)
         if fifo:
@@ -190,6 +191,20 @@ class Exploding(NondeterministicModel[tuple[int, ...], Write, None]):
 
 def _one_by_one(total: int) -> Ops:
     return [Operation(0, Write(n), 2 * n, None, 2 * n + 1, n) for n in range(total)]
+
+
+def _lost_dequeues(elements: int) -> Ops:
+    """Dequeues without an answer, as many as elements; a queue found empty; then one is left."""
+    operations: Ops = [Operation(n, Enqueue(n), 2 * n, None, 2 * n + 1, n) for n in range(elements)]
+    begin = 2 * elements
+    for n in range(elements):
+        number = elements + n
+        operations.append(Operation(100 + n, Dequeue(), begin + n, None, None, number))
+    # Twice the same element, so that counting alone does not tell.
+    operations.append(Operation(0, Enqueue(0), begin + 1, None, begin + 99, 500))
+    operations.append(Operation(1, Dequeue(), begin + 100, None, begin + 101, 501))
+    operations.append(Operation(1, Dequeue(), begin + 102, 0, begin + 103, 502))
+    return operations
 
 
 def _ambiguous(total: int) -> Ops:
@@ -239,6 +254,18 @@ LIMITED: Final = [
         "bag, 51, a fifth lost, some found empty",
         UnorderedQueue().to_model,
         lambda: _queue(51, bad=False, lost=0.2, fifo=False),
+        None,
+    ),
+    Case(
+        "bag, 12 elements, 12 lost dequeues",
+        UnorderedQueue().to_model,
+        lambda: _lost_dequeues(12),
+        None,
+    ),
+    Case(
+        "bag, 24 elements, 24 lost dequeues",
+        UnorderedQueue().to_model,
+        lambda: _lost_dequeues(24),
         None,
     ),
     Case("set, 3,000, with removals", Set, lambda: _removing_set(3_000), None),

@@ -157,11 +157,13 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [next(iter(more))])
+        # Of several additions it counts that this one said that the element was new.
+        core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
-            return _illegal([first], [early.element])
+            return _illegal(core, [early.element])
         # A read of the earlier level shows the one element, and lacks the other.
-        shows = chain[level[early.element] - 1]
-        return _illegal([first, shows], [early.element, first.element])
+        core.append(chain[level[early.element] - 1])
+        return _illegal(core, [early.element, first.element])
     return None
 
 
