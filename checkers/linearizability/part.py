@@ -44,7 +44,7 @@ class Part:
         self.decision: Decision | None = None
         self.choices: list[int] = []
         self.rounds = 0
-        self.returns_total = sum(not operation.is_unknown for operation in operations)
+        self.returns_total = sum([o.return_time is not None for o in operations])
         self._most = limits.configurations_max
         self._started = False
 
