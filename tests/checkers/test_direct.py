@@ -32,7 +32,7 @@ CONFORMANCE = Path(
     os.environ.get("HARNESS_CONFORMANCE")
     or Path(__file__).resolve().parents[2].parent / "shared" / "conformance"
 )
-DECIDED_MIN = {"register": 0.9, "set": 0.5, "queue": 0.9, "bag": 0.9}
+DECIDED_MIN = {"register": 0.9, "map": 0.9, "set": 0.5, "queue": 0.9, "bag": 0.9}
 """The share of histories that a direct method must settle; the others are a search's."""
 
 

@@ -174,7 +174,7 @@ def test_steps_are_limited_by_themselves_only_without_time() -> None:
     assert Limits().steps_max(5.0) > 10**15
     assert Limits(steps=7).steps_max(5.0) == Limits(steps=7).steps_max(None) == 7
     assert Limits(steps=7).share(0.5).steps == 3
-    assert Limits().share(0.5).steps is None
+    assert Limits().share(0.5).steps == model.STEPS_MAX // 2
 
 
 def test_the_command_line_sets_the_limits_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
