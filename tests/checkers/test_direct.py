@@ -13,6 +13,8 @@ import pytest
 
 from checkers.linearizability import (
     CertificateError,
+    CheckOutcome,
+    Limits,
     Model,
     Operation,
     Result,
@@ -20,9 +22,13 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.direct import Decision
+from checkers.linearizability.explain import explain_decision
+from checkers.linearizability.models import register
+from checkers.linearizability.models.keyvalue import KeyValue
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from checkers.linearizability.verify import verify_core
 from checkers.linearizable import RegisterLinearizable
 from harness.ops import Verdict
 from harness.store.folder import load_run
@@ -178,16 +184,63 @@ def test_a_method_that_contradicts_the_operations_is_no_verdict() -> None:
             certify(Wrong(), operations, outcome)
 
 
-def test_a_long_chain_of_compare_and_sets_is_proven() -> None:
-    """The core needs what leads from the one read to the other."""
-    operations: list[Operation[Any, Any]] = [
-        Operation(0, Cas(n, n + 1), 10 * n, True, 10 * n + 5, n) for n in range(120)
+def refuted(model: Model[Any, Any, Any], operations: Ops, core: list[int]) -> bool:
+    try:
+        return verify_core(model, operations, core, steps_max=1_000_000)
+    except CertificateError:
+        return False
+
+
+class PlainRegister(Register):
+    def blurred(self, core: Any, others: Sequence[Operation[Any, Any]], /) -> Any:
+        return others
+
+
+class PlainMap(KeyValue):
+    def blurred(self, core: Any, others: Sequence[Operation[Any, Any]], /) -> Any:
+        return others
+
+
+@pytest.mark.parametrize("origins_max", [64, 1])
+def test_what_a_core_cannot_tell_apart_makes_no_difference(
+    origins_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where origins are cut off, more may be legal than is, but never less."""
+    monkeypatch.setattr(register, "ORIGINS_MAX", origins_max)
+    kinds = {"register": (Register(0), PlainRegister(0)), "map": (KeyValue(), PlainMap())}
+    tally = Counter[tuple[bool, bool]]()
+    for seed in range(1_200):
+        rng = random.Random(seed)
+        name = rng.choice(sorted(kinds))
+        operations = history(name, rng)
+        known = [o.id for o in operations if not o.is_unknown]
+        if not known:
+            continue
+        core = sorted(rng.sample(known, rng.randint(1, min(3, len(known)))))
+        blurred, plain = (refuted(model, operations, core) for model in kinds[name])
+        tally[blurred, plain] += 1
+    assert tally[True, False] == 0
+    assert tally[True, True] > 100
+    if origins_max > 1:
+        assert tally[False, True] == 0
+
+
+@pytest.mark.parametrize("distance", [1, 2, 15, 16, 17, 18, 100])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_chain_of_compare_and_sets_is_proven_however_long(distance: int, is_lost: bool) -> None:
+    """The core needs what leads from the one read to the other; some answers got lost."""
+    chain: Ops = [
+        Operation(0, Cas(n, n + 1), 10 * n, True, None if is_lost and n % 7 == 3 else 10 * n + 5, n)
+        for n in range(120)
     ]
-    operations.append(Operation(1, Read(), 2_000, 20, 2_001, 500))
-    decision = Register(0).decide(operations)
+    chain.append(Operation(1, Read(), 1_990, 120, 1_991, 500))
+    chain.append(Operation(1, Read(), 2_000, 120 - distance, 2_001, 501))
+    decision = Register(0).decide(chain)
     assert decision is not None
     assert decision.order is None
-    outcome = check_operations(Register(0), operations)
-    proof = certify(Register(0), operations, outcome)
+    failure = explain_decision(Register(0), chain, decision, Limits())
+    outcome = CheckOutcome(result=Result.ILLEGAL, reason="", failure=failure)
+    proof = certify(Register(0), chain, outcome)
     assert proof is not None
     assert proof.confirmed_by
+    assert len(proof.core) == 2 or distance > 15
