@@ -169,7 +169,7 @@ class _Check:
         Of a large part a direct method finds a small core much sooner than trials do.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
-        if explained and large and part.decision is None:
+        if explained and large and part.decision is None and not self._clock.is_over():
             part.decide()
         if part.decision is not None:
             failure = None
