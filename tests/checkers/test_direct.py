@@ -45,7 +45,7 @@ DECIDED_MIN = {"register": 0.9, "map": 0.9, "set": 0.5, "queue": 0.9, "bag": 0.9
 @pytest.mark.parametrize("name", DECIDED_MIN)
 def test_a_direct_method_agrees_with_brute_force_and_is_proven(name: str) -> None:
     tally = Counter[tuple[bool, bool | None]]()
-    for seed in range(1_500):
+    for seed in range(3_000):
         found = compared(STYLES[name].model(), history(name, random.Random(seed)))
         assert not found.wrong, f"seed {seed}: {found.wrong}"
         tally[found.legal, found.decided] += 1
