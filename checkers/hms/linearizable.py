@@ -178,7 +178,7 @@ class HmsLinearizable:
             LaxMetastore().to_model(),
             _relaxed(converted, each),
             timeout_s=max(0.0, end_s - time.monotonic()),
-            limits=self._limits,
+            limits=self._limits.share(1.0),
             explained=False,
         )
 

@@ -22,6 +22,9 @@ from checkers.linearizability.part import Part, explained_part, projected, unexp
 
 __all__ = ["CheckOutcome", "check_events", "check_operations"]
 
+DIRECT_STEPS = 16
+"""Steps for each operation that searches may take before a direct method is asked: it takes longer
+than so many on the native core, which mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
 """Operations of a part that a search refuted, and whose core a search looks for."""
 
@@ -109,7 +112,7 @@ class _Check:
         for budget in _budgets(self._limits):
             at_start = self._spent
             refuted = refuted or self._search([*self._parts, *(self._projections or ())], budget)
-            if refuted is None and self._spent >= len(self._operations):
+            if refuted is None and self._spent >= DIRECT_STEPS * len(self._operations):
                 refuted = self._decide()
             if refuted is None and not self._is_settled and self._projections is None:
                 refuted = self._search(self._project(), budget)
@@ -166,7 +169,7 @@ class _Check:
         Of a large part a direct method finds a small core much sooner than trials do.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
-        if explained and large and part.decision is None:
+        if explained and large and part.decision is None and not self._clock.is_over():
             part.decide()
         if part.decision is not None:
             failure = None

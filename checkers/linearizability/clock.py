@@ -48,9 +48,7 @@ class Clock:
         self.end_s = math.inf if limit_s is None else now + limit_s
         self.why = ""
         self._memory_mib = memory_mib
-        self._memory_bytes = math.inf
-        if memory_mib is not None:
-            self._memory_bytes = resident_bytes() + memory_mib * MIB
+        self._memory_bytes: float | None = None  # until the first look: most checks are shorter
         self._look_s = now + MEMORY_EVERY_S
 
     def is_over(self) -> bool:
@@ -62,9 +60,17 @@ class Clock:
             self.why = "the time limit was reached"
         elif now >= self._look_s:
             self._look_s = now + MEMORY_EVERY_S
-            if resident_bytes() > self._memory_bytes:
+            if self._is_full():
                 self.why = f"the memory limit of {self._memory_mib} MiB was reached"
         return bool(self.why)
+
+    def _is_full(self) -> bool:
+        if self._memory_mib is None:
+            return False
+        held = resident_bytes()
+        if self._memory_bytes is None:
+            self._memory_bytes = held + self._memory_mib * MIB
+        return held > self._memory_bytes
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

@@ -176,9 +176,11 @@ class Limits:
         return (self.memory_mib or MEMORY_MIB) * (1 << 20) // CONFIGURATION_BYTES
 
     def share(self, part: float) -> Limits:
-        """The same with this part of the steps, if they are limited."""
-        steps = None if self.steps is None else max(1, int(self.steps * part))
-        return replace(self, steps=steps)
+        """The limits of a guess before the search, or of one of several: this part of the steps.
+
+        Steps are limited then even if the whole is not, so that what comes after has time left.
+        """
+        return replace(self, steps=max(1, int((self.steps or STEPS_MAX) * part)))
 
 
 class Specification(abc.ABC, Generic[S, I, O]):

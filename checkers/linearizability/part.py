@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -43,7 +44,7 @@ class Part:
         self.decision: Decision | None = None
         self.choices: list[int] = []
         self.rounds = 0
-        self.returns_total = sum(not operation.is_unknown for operation in operations)
+        self.returns_total = sum([o.return_time is not None for o in operations])
         self._most = limits.configurations_max
         self._started = False
 
@@ -74,6 +75,11 @@ class Part:
     def decide(self) -> Result | None:
         """Ask the model's direct method."""
         tick()
+        if not self._started and any(
+            not o.call <= (math.inf if o.return_time is None else o.return_time)
+            for o in self.operations
+        ):
+            self._start()  # which raises the error that says what is wrong
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK

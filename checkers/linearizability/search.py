@@ -36,7 +36,7 @@ __all__ = ["DepthFirst", "Status", "dominated", "run_sliced"]
 
 CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for unknown operations that work together
 CHAIN_LENGTH_MAX = 3
-SLICE_STEPS: Final = 16  # of the first slice
+SLICE_STEPS: Final = 1_000  # of the first slice
 SLICE_STEPS_MAX: Final = 20_000
 SLICE_SHORT_S: Final = 0.005
 SLICE_LONG_S: Final = 0.05

@@ -1,7 +1,8 @@
 """The options `--check-time-limit`, `--max-steps` and `--memory`, one rule wherever a verb judges.
 
 Time is handed to each checker. The other two concern searches alone, also those in processes that
-the verb starts, so they are put into the environment, where `checkers.linearizability` looks.
+the verb starts, so they are put into the environment, where `checkers.linearizability` looks. A
+verb whose checks have budgets of their own (`report`) goes without them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _HELP: Final = (
 )
 
 
-def add_check_limit(parser: Parser, text: str = _HELP) -> None:
-    """Give `parser` the options; `text` is the help of the first."""
+def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
+    """Give `parser` the options, those of `searches` if wanted; `text` is the help of the first."""
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -38,6 +39,11 @@ def add_check_limit(parser: Parser, text: str = _HELP) -> None:
         metavar="S",
         help=f"{text} (default: %(default)s)",
     )
+    if searches:
+        _add_search_limits(parser)
+
+
+def _add_search_limits(parser: Parser) -> None:
     for flag, variable, metavar, what in (
         (
             "--max-steps",

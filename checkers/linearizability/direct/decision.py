@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Decision", "Window"]
+__all__ = ["Decision", "Insertion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,29 +24,56 @@ class Decision:
     elements: tuple[Hashable, ...] = ()
 
 
-class Window:
-    """Where an operation may be inserted into an order that respects real time."""
+class Insertion:
+    """An order that respects real time, into which further operations are put one by one.
 
-    def __init__(self, calls: Sequence[float], ends: Sequence[float]) -> None:
-        """`calls` and `ends` of the operations, by their position in the order."""
+    Operations come by their calls, and each goes to the first gap that it allows: whatever is
+    called after its return is then still free to come later.
+    """
+
+    def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
+        """The `ids` in their order, with `calls` and `ends` by position."""
+        self._ids = ids
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         self._ends = [ends[at] for at in by_end]
-        self._last: list[int] = []  # the last position among those that returned first
-        last = -1
-        for at in by_end:
-            last = max(last, at)
-            self._last.append(last)
+        self._lasts = list(itertools.accumulate(by_end, max))  # position of all that had returned
         by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self._calls = [calls[at] for at in by_call]
-        self._first = [0] * len(calls)  # the first position among those called last
-        first = len(calls)
-        for number in range(len(calls) - 1, -1, -1):
-            first = min(first, by_call[number])
-            self._first[number] = first
+        # The first position among those that are called last.
+        self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
+        self._inserted: dict[int, list[int]] = {}
+        self._returned: list[tuple[float, int]] = []  # of those put in: end, the last gap by then
 
-    def gaps(self, call: float, end: float) -> tuple[int, int]:
-        """The first and the last gap (after so many operations) for an interval."""
+    def low(self, call: float) -> int:
+        """The first gap (after so many of the `ids`) for an operation called then."""
         before = bisect.bisect_left(self._ends, call)
+        inserted = bisect.bisect_left(self._returned, (call, -1))
+        return max(
+            self._lasts[before - 1] + 1 if before else 0,
+            self._returned[inserted - 1][1] if inserted else 0,
+        )
+
+    def put(self, ident: int, end: float, gap: int) -> bool:
+        """Put an operation into `gap`, not before `low`; `False` if it had returned by then."""
         after = bisect.bisect_right(self._calls, end)
-        low = self._last[before - 1] + 1 if before else 0
-        return low, self._first[after] if after < len(self._first) else len(self._first)
+        if after < len(self._firsts) and gap > self._firsts[after]:
+            return False
+        if gap > len(self._ids):
+            return False
+        self._inserted.setdefault(gap, []).append(ident)
+        at = bisect.bisect_left(self._returned, (end, -1))
+        latest = max(gap, self._returned[at - 1][1] if at else 0)
+        self._returned.insert(at, (end, latest))
+        for later in range(at + 1, len(self._returned)):
+            if self._returned[later][1] >= latest:
+                break
+            self._returned[later] = (self._returned[later][0], latest)
+        return True
+
+    def order(self) -> tuple[int, ...]:
+        """All of them."""
+        found: list[int] = []
+        for gap in range(len(self._ids) + 1):
+            found += self._inserted.get(gap, ())
+            found += self._ids[gap : gap + 1]
+        return tuple(found)

@@ -30,7 +30,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from checkers.linearizability.direct.decision import Decision, Window
+from checkers.linearizability.direct.decision import Decision, Insertion
 
 __all__ = ["NOTHING", "Access", "decide_register"]
 
@@ -286,27 +286,15 @@ def _place(
     following = [len(held)] * len(held)  # the next gap with another value
     for at in range(len(held) - 2, -1, -1):
         following[at] = at + 1 if held[at] != held[at + 1] else following[at + 1]
-    window = Window([a.call for a in order], [a.end for a in order])
-    inserted: dict[int, list[int]] = {}
-    returned: list[tuple[float, int]] = []  # of those placed: end, the last gap until then
+    insertion = Insertion(
+        [access.id for access in order],
+        [access.call for access in order],
+        [access.end for access in order],
+    )
     for access in sorted(failed, key=lambda access: access.call):
-        low, high = window.gaps(access.call, access.end)
-        before = bisect.bisect_left(returned, (access.call, -1))
-        low = max(low, returned[before - 1][1] if before else 0)
-        gap = following[low] if held[low] == access.excludes else low
-        if gap > high:
+        gap = insertion.low(access.call)
+        if held[gap] == access.excludes:
+            gap = following[gap]
+        if not insertion.put(access.id, access.end, gap):
             return None
-        inserted.setdefault(gap, []).append(access.id)
-        at = bisect.bisect_left(returned, (access.end, -1))
-        latest = max(gap, returned[at - 1][1] if at else 0)
-        returned.insert(at, (access.end, latest))
-        for later in range(at + 1, len(returned)):
-            if returned[later][1] >= latest:
-                break
-            returned[later] = (returned[later][0], latest)
-    ids: list[int] = []
-    for gap in range(len(held)):
-        ids += inserted.get(gap, ())
-        if gap < len(order):
-            ids.append(order[gap].id)
-    return tuple(ids)
+    return insertion.order()

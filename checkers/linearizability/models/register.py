@@ -157,7 +157,8 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 new = input_.new if input_.new in seen else SOMETHING
                 if old == new:
                     continue
-                input_ = Cas(old, new)
+                # What was made from a value that is not told apart may come from any, see there.
+                input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
                 found.append(replace(operation, input=input_))
@@ -186,7 +187,7 @@ def _told_apart(
     """The values that the core names, and those from which compare-and-sets make them.
 
     Beyond `ORIGINS_MAX` of the latter, a value made by a compare-and-set may come from anything:
-    then more is legal than before, so that what is refuted is refuted still.
+    then more is legal than before, so whatever is refuted so is refuted without, too.
     """
     seen: set[Scalar] = set()
     for operation in core:
