@@ -37,6 +37,7 @@ from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, Unor
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
 from harness.exact import exact
 from harness.ops import Op, OpType, Pair
+from harness.vocabularies.edn import members
 
 __all__ = ["FifoQueueModel", "MutexModel", "SetModel", "UnorderedQueueModel"]
 
@@ -148,9 +149,10 @@ class SetModel(_ContainerModel):
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
         if op.f != "read":
             return None  # whether the element was new is not told
-        if not isinstance(op.value, (list, tuple, set, frozenset)):
+        items = members(op.value)
+        if items is None:
             raise bad_op(op, self.name, "reads that are answered with a collection of elements")
-        elements = [self._element(op, item) for item in op.value]
+        elements = [self._element(op, item) for item in items]
         once = frozenset(elements)
         return once if len(once) == len(elements) else tuple(elements)
 

@@ -34,7 +34,7 @@ from checkers.history_models.engine import (
     refuse_settings,
     request_of,
 )
-from checkers.history_models.initial import AssumedCheck
+from checkers.history_models.initial import AssumedCheck, named
 from checkers.history_models.keyed import OneCheck, by_key
 from checkers.linearizability.models.register import (
     Cas,
@@ -312,10 +312,10 @@ class MultiRegisterModel(_Register):
 
     def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
         keys = {key for operation in operations for _, key, _ in operation.input.micro}
-        if isinstance(self._initial, Mapping):
-            given = {exact(key): exact(value) for key, value in self._initial.items()}
-            return MultiRegister(dict.fromkeys(keys) | given)
-        return MultiRegister(dict.fromkeys(keys, exact(self._initial)))
+        initial = self._initial
+        if isinstance(initial, Mapping):
+            return MultiRegister({key: exact(named(initial, key, None)) for key in keys})
+        return MultiRegister(dict.fromkeys(keys, exact(initial)))
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads:
         def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:

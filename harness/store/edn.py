@@ -1,9 +1,14 @@
 """Jepsen's histories in EDN: reading theirs, writing ours.
 
 A file holds op maps, one after another or inside one vector or list, as `history.edn` and
-`jepsen.history` write them (`jepsen/src/jepsen/store.clj`). Keywords and strings both become
-strings; the identifiers among our map keys are written as keywords, so that Clojure code can
-destructure them, and everything we write we read back equal. What an op carries beyond Jepsen's own
+`jepsen.history` write them (`jepsen/src/jepsen/store.clj`). Values keep EDN's types in plain JSON
+(`harness.vocabularies.edn` has all of it, and `members` of a list or set): `:x` is `":x"`, `"x"` is
+`"x"`, `#{2 1}` is `{"#{}": [1, 2]}`, `0.10M` is `"#0.1M"`, `{:x 1}` is `{"x": 1}`, and
+`[[:append :x 1]]` is `[["append", ":x", 1]]`. So plain equality keeps apart what EDN does, but for
+1 and 1.0, which are an int and a float.
+
+The identifiers among our map keys are written as keywords, so that Clojure code can destructure
+them, and everything we write we read back equal. What an op carries beyond Jepsen's own
 fields (`node`, `attempts`) goes along as extra keys; `key`, as in Porcupine's logs, makes the value
 a pair of key and value.
 """
@@ -11,7 +16,7 @@ a pair of key and value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -20,12 +25,14 @@ import msgspec
 from harness.errors import HistoryError, shown
 from harness.ops import Attempt, History, Op, OpType, Pairing
 from harness.store.edn_forms import stream_pieces
+from harness.vocabularies.edn import edn_of, loose, settled
 
-__all__ = ["EdnOps", "load_edn", "write_edn"]
+__all__ = ["EdnOps", "load_edn", "op_of", "write_edn"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NAME_CHARS_MAX: Final = 200
-_TYPES: Final = {kind.value: kind for kind in OpType}
+_NAN: Final = b'"##NaN"'
+_TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind.value}")}
 
 
 class EdnOps:
@@ -42,9 +49,10 @@ class EdnOps:
         pairing = Pairing(foreign=True)
         position = 0
         for piece in stream_pieces(self._path):
+            value_of = _settled if b"##NaN" in piece.data else settled
             for number, form in enumerate(piece.forms):
                 try:
-                    op = _op(form, position)
+                    op = op_of(form, position, value_of)
                     pairing.take(op)
                 except HistoryError as error:
                     raise piece.error(number, str(error)) from error
@@ -56,7 +64,7 @@ class EdnOps:
         position = 0
         for piece in stream_pieces(self._path):
             for number, form in enumerate(piece.forms):
-                if _op(form, position).index == index:
+                if op_of(form, position).index == index:
                     return piece.position(number)
                 position += 1
         return None
@@ -67,18 +75,44 @@ def load_edn(path: Path | str) -> History:
     return History(EdnOps(Path(path)), foreign=True)
 
 
-def _op(form: Any, position: int) -> Op:
-    """The op that `form` describes, the one number `position` of its file (from 0)."""
+def _settled(value: Any) -> Any:
+    """A client's value; not a number equals nothing, not even itself, and no check knows that."""
+    value = settled(value)
+    if _NAN in msgspec.json.encode(value):
+        raise HistoryError(
+            "its value holds ##NaN, which equals nothing, so no check can compare it; leave the "
+            "operation out"
+        )
+    return value
+
+
+def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
+    """The op that `form` describes, the one number `position` of its file (from 0).
+
+    Its fields are keywords. `value_of` makes the value of a client's op of what was read.
+    """
     if not isinstance(form, dict):
         raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
     try:
-        kind = _TYPES[form["type"]]
-        process = form["process"]
-        f = form["f"]
+        kind = _TYPES[form[":type"]]
+        process = form[":process"]
+        f = form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
+    f = loose(f)
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
         raise HistoryError(f"op {position} is malformed: its f is {shown(f)}, not a name")
+    value = form.get(":value")
+    if ":key" in form:
+        value = [form[":key"], value]
+    try:
+        if type(process) is int:
+            value = value_of(value)
+        else:
+            process = loose(process)
+            value = loose(value)
+    except HistoryError as error:
+        raise HistoryError(f"op {position} is malformed: {error}") from error
     # What begins like a number but is none must not pass for a fault injector, which is left out.
     if type(process) is not int and (
         not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
@@ -87,37 +121,38 @@ def _op(form: Any, position: int) -> Op:
             f"op {position} is malformed: its process is {shown(process)}, "
             "neither a number nor a name"
         )
-    value = form.get("value")
-    if "key" in form:
-        value = [form["key"], value]
-    error = form.get("error")
-    if error is not None and not isinstance(error, str):
-        error = msgspec.json.encode(error).decode()
-    node = form.get("node")
-    attempts = form.get("attempts")
+    attempts = form.get(":attempts")
     try:
         return Op(
-            _whole(form.get("index"), position),
-            _whole(form.get("time"), position),
+            _whole(form.get(":index"), position),
+            _whole(form.get(":time"), position),
             process,
             kind,
             f,
             value,
-            error,
-            node if node is None or isinstance(node, str) else msgspec.json.encode(node).decode(),
-            () if attempts is None else msgspec.convert(attempts, tuple[Attempt, ...]),
+            _text(form.get(":error")),
+            _text(form.get(":node")),
+            () if attempts is None else msgspec.convert(loose(attempts), tuple[Attempt, ...]),
         )
     except (TypeError, msgspec.ValidationError) as failure:
         raise HistoryError(f"op {position} is malformed: {failure}") from failure
 
 
+def _text(value: Any) -> str | None:
+    """What is only shown, as a string."""
+    value = loose(value)
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
 def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
-    missing = [name for name in ("process", "type", "f") if name not in form]
+    missing = [name for name in ("process", "type", "f") if f":{name}" not in form]
     if missing:
         return HistoryError(f"op {position} lacks {', '.join(missing)}")
     return HistoryError(
-        f"op {position} is malformed: its type is {shown(form['type'])}; "
-        f"it must be one of {', '.join(_TYPES)}"
+        f"op {position} is malformed: its type is {shown(form[':type'])}; "
+        f"it must be one of {', '.join(OpType)}"
     )
 
 
@@ -137,37 +172,14 @@ def write_edn(history: History, file: TextIO) -> None:
             f":time {op.time}",
             f":process {op.process if isinstance(op.process, int) else f':{op.process}'}",
             f":type :{op.type.value}",
-            f":f {_name(op.f)}",
-            f":value {_edn(op.value)}",
+            f":f {f':{op.f}' if _IDENTIFIER.fullmatch(op.f) else edn_of(op.f, plain=True)}",
+            f":value {edn_of(op.value, plain=not op.is_client)}",
         ]
         if op.error is not None:
-            fields.append(f":error {_edn(op.error)}")
+            fields.append(f":error {edn_of(op.error, plain=True)}")
         if op.node is not None:
-            fields.append(f":node {_edn(op.node)}")
+            fields.append(f":node {edn_of(op.node, plain=True)}")
         if op.attempts:
             attempts = [msgspec.structs.asdict(attempt) for attempt in op.attempts]
-            fields.append(f":attempts {_edn(attempts)}")
+            fields.append(f":attempts {edn_of(attempts, plain=True)}")
         file.write(f"{{{', '.join(fields)}}}\n")
-
-
-def _name(text: str) -> str:
-    return f":{text}" if _IDENTIFIER.fullmatch(text) else _edn(text)
-
-
-def _edn(value: Any) -> str:
-    if value is None:
-        return "nil"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return msgspec.json.encode(value).decode()
-    if isinstance(value, (list, tuple)):
-        return f"[{' '.join(_edn(item) for item in value)}]"
-    if isinstance(value, dict):
-        pairs = [f"{_name(str(key))} {_edn(item)}" for key, item in value.items()]
-        return f"{{{', '.join(pairs)}}}"
-    raise HistoryError(
-        f"a value of type {type(value).__name__} cannot be written as EDN: {value!r}"
-    )

@@ -1,9 +1,8 @@
 """The exact reader of EDN: a recursive descent that knows where it stands.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
-strings, symbols, keywords, lists, vectors, maps, sets, tagged elements (the tag is dropped),
-comments and discards. Keywords and strings both become strings; a map's key that is neither becomes
-its JSON text.
+strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards. What
+is read stands as `harness.vocabularies.edn` says, but for what `settled` does.
 
 The text may be the beginning of a longer one (`final=False`): then a form that touches its end is
 not read but reported as unfinished, since it may go on.
@@ -16,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.vocabularies.edn import OTHER_KEY, SET_MARK, STRING_KEY, number_of, settled, text_of
+
 __all__ = ["CLOSERS", "DEPTH_MAX", "ExactReader", "MistakeError", "StoppedError", "UnfinishedError"]
 
 DEPTH_MAX: Final = 200
@@ -24,9 +25,8 @@ _SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
 _TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
 _STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
-_FLOAT: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?M?")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
+_TAG_OF_TEXT: Final = re.compile(r'[A-Za-z][^\x00-\x20,;"()\[\]{}]*')
 _DIGITS_MAX: Final = 4000  # beyond, reading a number takes quadratic time and Python refuses
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -39,6 +39,7 @@ _CHARACTERS: Final = {
     "backspace": "\b",
 }
 _CODE_POINT: Final = re.compile(r"u[0-9a-fA-F]{4}")
+_UNENDING: Final = ("##Inf", "##-Inf", "##NaN")
 _WORDS: Final = {"nil": None, "true": True, "false": False}
 _DISCARD: Final = object()
 
@@ -106,7 +107,7 @@ class ExactReader:
             raise MistakeError(f"nested deeper than {DEPTH_MAX} levels", self.position)
         char = self.text[self.position]
         if char == '"':
-            return self._string()
+            return text_of(self._string())
         if char in CLOSERS:
             start = self.position
             self.position += 1
@@ -137,13 +138,14 @@ class ExactReader:
     def _map(self, items: list[Any], start: int) -> dict[str, Any]:
         if len(items) % 2:
             raise MistakeError("a map with a key that has no value", start)
-        keys = [item if isinstance(item, str) else _json_text(item) for item in items[::2]]
+        keys = [_key(item) for item in items[::2]]
         found = dict(zip(keys, items[1::2], strict=True))
         if len(found) < len(keys):
             seen: set[str] = set()
             for key in keys:
                 if key in seen:
-                    raise MistakeError(f"a map with the key {_short(key)!r} twice", start)
+                    name = _short(key.removeprefix(OTHER_KEY))
+                    raise MistakeError(f"a map with the key {name!r} twice", start)
                 seen.add(key)
         return found
 
@@ -155,24 +157,30 @@ class ExactReader:
             raise stop("'#' without a tag", start)
         if following == "{":
             self.position += 2
-            return self._items("}", depth, start)
-        if following == "#":  # ##Inf, ##-Inf, ##NaN: Clojure's, and no JSON either
+            return {SET_MARK: self._items("}", depth, start)}
+        if following == "#":  # ##Inf, ##-Inf, ##NaN: Clojure's
             token = _TOKEN.match(self.text, start)
             assert token is not None, "it begins with '#'"
             if token.end() == len(self.text) and not self.final:
                 raise UnfinishedError("the file ends", start)
-            what = f"{_short(token[0])!r} is not a number that a history can hold"
-            raise MistakeError(what, start)
+            if token[0] not in _UNENDING:
+                raise MistakeError(f"{_short(token[0])!r} is not a number of EDN", start)
+            self.position = token.end()
+            return token[0]
         self.position += 2 if following == "_" else 1
+        tag = ""
         if following != "_":
             token = _TOKEN.match(self.text, self.position)
             if token is None:
                 raise MistakeError("'#' without a tag", start)
             self.position = token.end()
+            tag = token[0]
         while True:
             self.skip()
             if self.position >= len(self.text):
                 raise UnfinishedError("the file ends before the tagged element", start)
+            if self.text[self.position] == '"' and _TAG_OF_TEXT.fullmatch(tag):
+                return f"#{tag} {self._string()}"
             form = self._form(depth + 1)
             if form is not _DISCARD:
                 return _DISCARD if following == "_" else form
@@ -224,14 +232,14 @@ class ExactReader:
         if token_text.startswith(":"):
             if len(token_text) == 1:
                 raise MistakeError("a keyword without a name", start)
-            return token_text[1:]
+            return token_text
         if token_text.startswith("\\"):
-            return _character(token_text[1:], start)
+            return f"#\\{_character(token_text[1:], start)}"
         if token_text[0] == "^":  # what follows belongs to the next form, and would be one here
             raise MistakeError("metadata ('^') is not EDN", start)
         if token_text[0] in "+-0123456789":
             return _number(token_text, start)
-        return token_text
+        return f"#'{token_text}"
 
 
 def _character(name: str, start: int) -> str:
@@ -246,19 +254,19 @@ def _character(name: str, start: int) -> str:
 def _number(token: str, start: int) -> Any:
     if len(token) > _DIGITS_MAX:
         raise MistakeError(f"a number of more than {_DIGITS_MAX} digits", start)
-    if _INTEGER.fullmatch(token):
-        return int(token.rstrip("N"))
-    if _FLOAT.fullmatch(token):
-        number = float(token.rstrip("M"))
-        if number in {float("inf"), float("-inf")}:
-            raise MistakeError(f"the number {_short(token)} is out of range", start)
-        return number
-    return token  # a symbol such as + or ->, or a ratio
+    try:
+        number = number_of(token)
+    except ValueError as error:
+        raise MistakeError(f"the number {_short(token)} {error}", start) from error
+    return f"#'{token}" if number is None else number  # a symbol such as + or ->
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _json_text(item: Any) -> str:
-    return msgspec.json.encode(item).decode()
+def _key(item: Any) -> str:
+    """A map's key, which is a string in JSON."""
+    if not isinstance(item, str):
+        return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
+    return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item

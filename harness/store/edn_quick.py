@@ -1,7 +1,8 @@
 """The quick reader of EDN: rewrites plain text to JSON, in passes that all run in C.
 
-The text is split at strings and keywords; between them lie only separators, brackets, numbers, nil,
-true, false and perhaps symbols and tags, which a few replacements turn into JSON's. The pieces are
+The text is split at strings (with their tags) and keywords; between them lie only separators,
+brackets, numbers, nil, true, false and perhaps symbols and other tags, which a few replacements
+turn into JSON's. The pieces are
 joined and decoded by msgspec. Maps are read in one of two ways, and what worked for the last text
 is tried first:
 
@@ -27,13 +28,16 @@ from typing import Any, Final
 import msgspec
 
 from harness.store.edn_exact import DEPTH_MAX
+from harness.vocabularies.edn import text_of
 
 __all__ = ["QuickReader", "QuickRefusedError"]
 
 # A string that is not closed is one up to the end, and refused later: left alone, each quote in it
 # that is escaped would look for its end anew.
 _SPLIT: Final = re.compile(
-    rb'("[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)', re.DOTALL
+    rb'((?:#(?<![^\s,(\[{]#)[A-Za-z][^\0-\x20,;"()\[\]{}]*+[\s,]*+)?+'
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)',
+    re.DOTALL,
 )
 # Escapes that EDN and JSON share. One for an ASCII character could hide a quote or a colon.
 _ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
@@ -57,6 +61,9 @@ _SYMBOL: Final = re.compile(
 )
 _BIG: Final = re.compile(rb"([0-9-](?<!" + _BEFORE + rb".)[0-9]{0,17}+)N" + _ENDS)
 _COMMENT: Final = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|\\.)|;[^\n]*+(?=\n)', re.DOTALL)
+_SET_OPENS, _SET_CLOSES = b"\x1e", b"\x1f"
+_SET_IN_JSON: Final = (b'{"\\u001e":', b"}")
+_OTHER_KEY_IN_JSON: Final = b'"\\u001f'
 _NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
 _KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
 # Vectors without maps in them, three deep; what is deeper takes another round.
@@ -66,7 +73,7 @@ _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
 # What stands for a collection that was taken out, by round: vectors, maps, and so on. They are no
 # blanks, and EDN has no control characters outside of strings.
-_MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 32))]
+_MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
@@ -87,12 +94,20 @@ class _Quoted(dict[bytes, bytes]):
     """Keywords and strings as JSON; they are remembered, up to a bound."""
 
     def __missing__(self, token: bytes) -> bytes:
-        if not token.startswith(b'"'):
-            quoted = b'"' + token[1:] + b'"'
-        elif b"\\" in token and not _ESCAPED.fullmatch(token):
-            raise QuickRefusedError
+        if token.startswith(b":"):
+            quoted = b'"' + token + b'"'
         else:
-            quoted = token
+            tag, quote, text = token.partition(b'"')
+            if b"\\" in text and not _ESCAPED.fullmatch(quote + text):
+                raise QuickRefusedError
+            if tag:
+                quoted = quote + tag.rstrip(b" ,\t\r\n\f\v") + b" " + text
+            elif text.startswith((b":", b"#")):
+                if b"\\" in text:
+                    raise QuickRefusedError
+                quoted = _encode(text_of(text[:-1].decode()))
+            else:
+                quoted = token
         if len(token) <= _REMEMBERED_BYTES_MAX and len(self) < _REMEMBERED_MAX:
             self[token] = quoted
         return quoted
@@ -145,12 +160,12 @@ def _between(rest: bytes) -> bytes:
 
     Lists and sets are vectors afterwards; single blanks or commas separate.
     """
-    if any(sign in rest for sign in _STRANGE):
+    if any(sign in rest for sign in (*_STRANGE, _SET_OPENS, _SET_CLOSES)):
         raise QuickRefusedError
     rest = _single_blanks(rest.translate(_BLANKS))
     if b"#" in rest:
         pieces = _LEAF_SET.split(rest)
-        pieces[1::2] = [b"[" + inner + b"]" for inner in pieces[1::2]]
+        pieces[1::2] = [_SET_OPENS + b"[" + i + b"]" + _SET_CLOSES for i in pieces[1::2]]
         rest = _TAG.sub(b"", b"".join(pieces))
     if b"N" in rest:
         rest = b"".join(_BIG.split(rest))
@@ -171,7 +186,9 @@ def _between(rest: bytes) -> bytes:
     if len(rest.translate(None, _NO_LETTERS)) == letters:
         rest = rest.replace(b"nil", b"null")
     else:
-        rest = b'"'.join(_SYMBOL.split(_NIL.sub(b"null", rest)))
+        pieces = _SYMBOL.split(_NIL.sub(b"null", rest))
+        pieces[1::2] = [b"\"#'" + symbol + b'"' for symbol in pieces[1::2]]
+        rest = b"".join(pieces)
     return _tidied(rest)
 
 
@@ -192,6 +209,8 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
     """What the JSON text with `rest` around the quoted tokens holds."""
     parts[::2] = rest.split(b"\0")
     text = b"[" + b"".join(parts).strip(b",") + b"]"
+    if _SET_OPENS in text:
+        text = text.replace(_SET_OPENS, _SET_IN_JSON[0]).replace(_SET_CLOSES, _SET_IN_JSON[1])
     try:
         found: list[Any] = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -205,7 +224,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
     """The forms, if all maps have commas between their pairs, and nothing else has any."""
     rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
     pieces = _NUMBER_KEY.split(rest)
-    pieces[1::2] = [b'"' + key + b'":' for key in pieces[1::2]]
+    pieces[1::2] = [_OTHER_KEY_IN_JSON + key + b'":' for key in pieces[1::2]]
     rest = b"".join(pieces)
     return _decoded(parts, rest.replace(b" ", b","))
 
@@ -244,7 +263,7 @@ class _Rows(dict[bytes, bytes]):
 def _row(text: bytes) -> bytes:
     """A map or a set that holds words and marks."""
     if text.startswith(b"#"):
-        return b"[" + text[2:-1] + b"]"
+        return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
     if text == b"{}":
         return text
     items = text[1:-1].split(b" ")
@@ -256,5 +275,5 @@ def _row(text: bytes) -> bytes:
             if key != b"\0":
                 if not _KEY.fullmatch(key):
                     raise QuickRefusedError
-                keys[number] = b'"' + key + b'"'
+                keys[number] = _OTHER_KEY_IN_JSON + key + b'"'
     return b"{" + b",".join(map(b":".join, zip(keys, items[1::2], strict=True))) + b"}"

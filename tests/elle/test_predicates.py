@@ -268,17 +268,17 @@ def test_too_much_work_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HOSTILE = {
-    "[:rp [:< 3] {}]": "reads by the predicate ['<', 3]; known are true, [= value] and [mod",
+    "[:rp [:< 3] {}]": "reads by the predicate [':<', 3]; known are true, [= value] and [mod",
     "[:rp [:= nil] {}]": "reads by the predicate",
     "[:rp [:mod 0 0] {}]": "a modulus above 0",
     "[:rp [:mod 2] {}]": "reads by the predicate",
     "[:rp [] {}]": "reads by the predicate",
     "[:rp false {}]": "reads by the predicate",
-    "[:rp :true [[:x 1]]]": "holds [['x', 1]], not a map",
+    "[:rp :true [[:x 1]]]": "holds [[':x', 1]], not a map",
     "[:rp :true nil]": "not a map",
     "[:rp :true {:x nil}]": "shows 'x' with nil",
     "[:rp :true]": "this check knows [insert k v]",
-    "[:w :x nil]": "writes nil to 'x'",
+    "[:w :x nil]": "writes nil to ':x'",
     "[:insert :x]": "this check knows",
     "[:delete :x 1]": "this check knows",
     "[:append :x 1]": "this check knows",

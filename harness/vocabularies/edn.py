@@ -1,0 +1,298 @@
+r"""EDN's values as plain JSON: what EDN tells apart stays apart, and plain equality compares it.
+
+| EDN                       | in an op's value                                           |
+|---------------------------|------------------------------------------------------------|
+| `"x"`                     | `"x"`                                                      |
+| `:x`                      | `":x"`                                                     |
+| `1`, `1N`; `1.0`          | `1`; `1.0`, a float, which a check keeps apart from 1      |
+| `0.10M`, `0.1M`           | `"#0.1M"`                                                  |
+| `1/2`, `2/4`              | `"#1/2"` (`4/2` is 2)                                      |
+| `\x`, `sym`               | `"#\\x"`, `"#'sym"`                                        |
+| `#inst "t"`               | `"#inst t"`; any other tag is dropped: a record is its map |
+| `":x"`, `"#1/2"` (text)   | `'#":x'`, `'#"#1/2'`                                       |
+| `#{2 1}`                  | `{"#{}": [1, 2]}`, in an order of its own                  |
+| `{:x 1}`, `{"x" 1}`       | `{"x": 1}`, `{'#"x': 1}`                                   |
+| `{1 2, [3] 4}`            | `{"1": 2, "[3]": 4}`                                       |
+| `[[:append :x 1]]`        | `[["append", ":x", 1]]`: the names of micro-operations     |
+
+A list and a vector are one, as in Clojure. `:type`, `:f` and names of processes are plain strings,
+and so is everything in ops that no client did (`loose`).
+"""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError, shown
+
+__all__ = [
+    "OTHER_KEY",
+    "SET",
+    "SET_MARK",
+    "STRING_KEY",
+    "edn_of",
+    "is_edn_atom",
+    "loose",
+    "members",
+    "number_of",
+    "settled",
+    "text_of",
+]
+
+SET: Final = "#{}"
+"""The one key of a map that is a set."""
+SET_MARK: Final = "\x1e"
+"""What stands for `SET` until a value is settled."""
+OTHER_KEY: Final = "\x1f"
+"""What a key begins with that is no string, keyword or the like, until a value is settled."""
+STRING_KEY: Final = "\x1d"
+"""What a key begins with that is a string and would begin with one of these, until then."""
+VERBS: Final = frozenset(
+    {":append", ":r", ":w", ":read", ":write", ":rp", ":insert", ":delete", ":update"}
+)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WORD: Final = r'[^\x00-\x20,;"()\[\]{}]'
+_KEYWORD: Final = re.compile(f":{_WORD}+")
+_TAGGED: Final = re.compile(f"#([A-Za-z]{_WORD}*) (.*)", re.DOTALL)
+_SYMBOL: Final = re.compile(rf"#'(?![:#^\\]|(?:nil|true|false)\Z){_WORD}+")
+_CHARACTER: Final = re.compile(r"#\\.", re.DOTALL)
+_DIGITS: Final = re.compile(r"#[+-]?[0-9][0-9.eE+-]*(?:M|/[0-9]+)")
+_UNENDING: Final = ("##Inf", "##-Inf", "##NaN")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
+_RATIO: Final = re.compile(r"([+-]?[0-9]+)/([0-9]+)")
+_PLAIN_EXPONENT_MAX: Final = 40
+_COLLECTIONS: Final = frozenset({list, dict})
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+def members(value: Any) -> list[Any] | None:
+    """The elements of a list, or of a set; `None` where `value` is neither."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        found = value.get(SET)
+        return found if isinstance(found, list) else None
+    return None
+
+
+def number_of(token: str) -> Any:
+    """The number that `token` is in EDN, or `None`; raises `ValueError` for one out of range."""
+    if _INTEGER.fullmatch(token):
+        return int(token.rstrip("N"))
+    if (ratio := _RATIO.fullmatch(token)) is not None:
+        above, below = int(ratio[1]), int(ratio[2])
+        if not below:
+            raise ValueError("divides by zero")
+        common = math.gcd(above, below)
+        above, below = above // common, below // common
+        return above if below == 1 else f"#{above}/{below}"
+    if not _FLOAT.fullmatch(token):
+        return None
+    if token.endswith("M"):
+        return f"#{_decimal(token[:-1])}M"
+    number = float(token)
+    if math.isinf(number):
+        raise ValueError("is out of range")
+    return number
+
+
+def _decimal(digits: str) -> str:
+    """The one way in which a decimal number is written."""
+    try:
+        sign, figures, exponent = decimal.Decimal(digits).as_tuple()
+    except decimal.InvalidOperation:
+        raise ValueError("is out of range") from None
+    assert isinstance(exponent, int), "neither infinite nor no number"
+    text = "".join(map(str, figures)).lstrip("0")
+    if not text:
+        return "0"
+    whole = text.rstrip("0")
+    exponent += len(text) - len(whole)
+    minus = "-" if sign else ""
+    if 0 <= exponent <= _PLAIN_EXPONENT_MAX:
+        return f"{minus}{whole}{'0' * exponent}"
+    if -_PLAIN_EXPONENT_MAX <= exponent < 0:
+        padded = whole.rjust(1 - exponent, "0")
+        return f"{minus}{padded[:exponent]}.{padded[exponent:]}"
+    return f"{minus}{whole}E{exponent}"
+
+
+@functools.lru_cache(maxsize=10_000)
+def is_edn_atom(text: str) -> bool:
+    """Whether a string of a value stands for something else of EDN: a keyword, a decimal..."""
+    if text.startswith(":"):
+        return _KEYWORD.fullmatch(text) is not None
+    if not text.startswith("#"):
+        return False
+    if text.startswith('#"'):
+        return is_edn_atom(text[2:])
+    try:
+        if _DIGITS.fullmatch(text):
+            return bool(number_of(text[1:]) == text)
+        if _SYMBOL.fullmatch(text):
+            return number_of(text[2:]) is None
+    except ValueError:
+        return False
+    return text in _UNENDING or any(p.fullmatch(text) for p in (_TAGGED, _CHARACTER))
+
+
+def text_of(string: str) -> str:
+    """How a string of EDN stands in a value."""
+    return f'#"{string}' if string[:1] in {":", "#"} and is_edn_atom(string) else string
+
+
+def _is_ambiguous(key: str) -> bool:
+    """Whether a key that is this string would be taken for another one."""
+    if _IDENTIFIER.fullmatch(key) or key == SET or is_edn_atom(key):
+        return True
+    if key.startswith('#"'):
+        return _is_ambiguous(key[2:])
+    return _json_key(key) is not None
+
+
+def _json_key(key: str) -> tuple[Any] | None:
+    """What is neither string nor keyword and has this JSON text, as a tuple of one."""
+    try:
+        found = msgspec.json.decode(key)
+        return None if isinstance(found, str) or _encode(found).decode() != key else (found,)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+
+
+@functools.lru_cache(maxsize=10_000)
+def _key(raw: str) -> str:
+    """How a key that was read stands in a value."""
+    if raw.startswith((OTHER_KEY, STRING_KEY)):
+        return raw[1:]
+    if raw.startswith(":") and _KEYWORD.fullmatch(raw):
+        return raw[1:] if _IDENTIFIER.fullmatch(raw, 1) else raw
+    if raw.startswith("#") and is_edn_atom(raw):
+        if not raw.startswith('#"'):
+            return raw
+        raw = raw[2:]
+    return f'#"{raw}' if _is_ambiguous(raw) else raw
+
+
+def settled(value: Any) -> Any:
+    """What was read of a client's value, as it stands in an op; lists are changed in place.
+
+    Raises `HistoryError` for a set with an element twice.
+    """
+    if type(value) is list:
+        if not _COLLECTIONS.isdisjoint(map(type, value)):
+            for place, item in enumerate(value):
+                if type(item) is list:
+                    if item and type(item[0]) is str and item[0] in VERBS:
+                        item[0] = item[0][1:]
+                    settled(item)
+                elif type(item) is dict:
+                    value[place] = settled(item)
+        return value
+    if type(value) is not dict:
+        return value
+    if SET_MARK in value:
+        return {SET: _ordered(settled(value[SET_MARK]))}
+    return {_key(key): settled(item) for key, item in value.items()}
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    """The elements of a set in the order in which equal sets agree."""
+    if set(map(type, items)) <= {int}:
+        kept = sorted(set(items))
+        if len(kept) == len(items):
+            return kept
+    by_text = {_encode(item): item for item in items}
+    if len(by_text) < len(items):
+        texts = [_encode(item) for item in items]
+        twice = next(item for item in items if texts.count(_encode(item)) > 1)
+        raise HistoryError(f"a set with the element {shown(twice)} twice")
+    return [by_text[text] for text in sorted(by_text)]
+
+
+def loose(value: Any) -> Any:
+    """What was read, in plain strings and lists: for what is shown, and never compared."""
+    if isinstance(value, str):
+        return _bare(value)
+    if isinstance(value, list):
+        return [loose(item) for item in value]
+    if isinstance(value, dict):
+        if SET_MARK in value:
+            return loose(value[SET_MARK])
+        return {
+            key[1:] if key.startswith((OTHER_KEY, STRING_KEY)) else _bare(key): loose(item)
+            for key, item in value.items()
+        }
+    return value
+
+
+def _bare(text: str) -> str:
+    if text[:1] not in {":", "#"} or not is_edn_atom(text):
+        return text
+    if (tagged := _TAGGED.fullmatch(text)) is not None:
+        return tagged[2]
+    return text[1:] if text[0] == ":" or text[1] in "0123456789+-" else text[2:]
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def edn_of(value: Any, *, plain: bool = False) -> str:
+    """A value in EDN; where it is `plain`, its strings are nothing but strings.
+
+    Raises `HistoryError` for what neither JSON nor EDN has.
+    """
+    if value is None:
+        return "nil"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _quoted(value) if plain or not is_edn_atom(value) else _atom(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{' '.join(edn_of(item, plain=plain) for item in value)}]"
+    if isinstance(value, dict):
+        if not plain and (elements := members(value)) is not None:
+            return f"#{{{' '.join(edn_of(item) for item in elements)}}}"
+        pairs = [f"{_key_in_edn(key, plain)} {edn_of(value[key], plain=plain)}" for key in value]
+        return f"{{{', '.join(pairs)}}}"
+    raise HistoryError(
+        f"a value of type {type(value).__name__} cannot be written as EDN: {value!r}"
+    )
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _atom(text: str) -> str:
+    """The EDN of a string for which `is_edn_atom` holds."""
+    if text.startswith('#"'):
+        return _quoted(text[2:])
+    if (tagged := _TAGGED.fullmatch(text)) is not None:
+        return f"#{tagged[1]} {_quoted(tagged[2])}"
+    if text.startswith("#\\"):
+        char = text[2]
+        return f"\\{char}" if char.isalnum() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}"
+    return text if text[0] == ":" or text in _UNENDING else text[1:].removeprefix("'")
+
+
+def _key_in_edn(key: object, plain: bool) -> str:
+    text = str(key)
+    if _IDENTIFIER.fullmatch(text):
+        return f":{text}"
+    if plain:
+        return _quoted(text)
+    if text.startswith('#"'):
+        return _quoted(text[2:] if _is_ambiguous(text[2:]) else text)
+    if is_edn_atom(text):
+        return _atom(text)
+    other = _json_key(text)
+    return _quoted(text) if other is None else edn_of(other[0])
