@@ -253,7 +253,13 @@ class LinearizabilityCheck:
         reason = result.reason
         if reads.wild and result.verdict is Verdict.VALID:
             reason = f"{reason}; {wildcards_told(reads.wild)}"
-        return replace(result, reason=reason, details=details)
+        text = result.explanation
+        if reads.wild > reads.looked:
+            text = (
+                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                *text,
+            )
+        return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
         """Any order would do, so that there is one means nothing."""
