@@ -60,6 +60,10 @@ def by_key(
     if shape is Shape.NO:
         return whole(history)
     try:
+        # Most that only look like tuples are found out by the first operation.
+        first = history.pairs[0]
+        ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
+        _keyed(name, History(ops, foreign=True), whole, seen=True)
         apart = _keyed(name, history, whole, seen=True)
     except HistoryError:
         return whole(history)

@@ -21,6 +21,7 @@ import abc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
 from msgspec import UNSET
 
 from checkers.history_models.engine import (
@@ -298,8 +299,10 @@ class MultiRegisterModel(_Register):
     initials = (0, None)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        del history
-        return self.initials
+        # Nil explains nothing else but reads of nil, in values with or without keys.
+        done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
+        nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
+        return self.initials if nil else self.initials[:1]
 
     def _require_initial(self, value: Any) -> None:
         if not isinstance(value, Mapping):
