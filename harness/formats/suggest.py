@@ -100,7 +100,10 @@ def model_for(format_: str, ops: Iterable[Op]) -> str:
         return "catalog"
     if words.micro():
         raise words.none("their values are transactions, which --elle judges whatever f says")
-    raise words.none("they are in the words of none")
+    known = frozenset().union(*(names for names, _ in _KINDS))
+    if unknown := sorted(words.names - known):
+        raise words.none(f"no model here has {unknown[0]!r}")
+    raise words.none("no model has all of them")
 
 
 def _register(words: _Words) -> str:

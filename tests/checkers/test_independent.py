@@ -254,7 +254,7 @@ def test_what_is_no_tuple_is_refused_where_tuples_are_asked_for():
         judged("set", HELD[2:], independent=True)
     with pytest.raises(HistoryError, match=r"^op 1 completes an operation on the key 1"):
         judged("set", did(0, "read", [1, None], [2, []]), independent=True)
-    with pytest.raises(HistoryError, match="say --independent$"):
+    with pytest.raises(HistoryError, match=r"say --independent$"):
         judged("register", did(0, "read", None, [1, 5]))
     assert judged("register", did(0, "read", None, [1, 0]), independent=True).verdict is VALID
     with pytest.raises(UsageError, match="means nothing to the model catalog"):
