@@ -247,7 +247,7 @@ class LinearizabilityCheck:
         """The result with what was looked at, reads apart, and what was not; see `weighed`."""
         details = {
             **result.details,
-            "looked": {"reads": reads.looked, "answers": observed - reads.looked},
+            "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
             "exempt": {"reads": reads.wild},
         }
         reason = result.reason

@@ -221,6 +221,19 @@ def test_the_shape_of_values_is_seen(lines, shape):
     assert shape_of(History(written(*lines)).pairs) is shape
 
 
+def test_what_breaks_a_sure_reading_is_refused_and_not_read_otherwise():
+    lines = [*PAIRS, *did(1, "read", [1, None], [1, [2, 3]]), *did(1, "read", [2, None], [2, 9])]
+    with pytest.raises(HistoryError, match=r"^op 9 is 'read'"):
+        judged("set", lines)
+
+
+def test_keys_share_the_time():
+    lines = lifted([rounds(0, 1, 2), rounds(0, 1, None)])
+    history = History(written(*lines))
+    check = load_plugin("models", "register").prepare(history, ModelSettings())
+    assert check.check(time_limit_s=0.0, draw=False)[0].verdict in {VALID, UNKNOWN}
+
+
 def test_a_set_of_pairs_stays_one():
     whole = [*PAIRS, *did(1, "read", None, [[1, 2], [1, 3], [2, 1]])]
     assert judged("set", whole).verdict is VALID
