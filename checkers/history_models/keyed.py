@@ -54,9 +54,9 @@ def by_key(
     reading cannot understand: the other one would judge something else.
     """
     history = ops if isinstance(ops, History) else History(ops)
-    if settings.independent is not None:
-        return _keyed(name, history, whole, seen=False) if settings.independent else whole(history)
-    shape = shape_of(history.pairs)
+    if settings.independent and history.pairs:
+        return _keyed(name, history, whole, seen=False)
+    shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
     if shape is Shape.NO:
         return whole(history)
     try:

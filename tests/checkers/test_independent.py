@@ -177,6 +177,40 @@ def test_keys_are_judged_apart_and_the_worst_decides(model, good, bad, flag):
     assert {by_key[index] for index in result.operations} == {1}
 
 
+ACTIONS = {
+    "mutex": ([("acquire", None), ("release", None)], {}),
+    "set": ([("add", 1), ("add", 2), ("read", None)], {"read": [[], [1], [1, 2]]}),
+    "queue": ([("enqueue", 1), ("enqueue", 2), ("dequeue", None)], {"dequeue": [1, 2]}),
+    "unordered-queue": ([("enqueue", 1), ("enqueue", 2), ("dequeue", None)], {"dequeue": [1, 2]}),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(sorted(ACTIONS)))
+def test_the_verdict_is_the_worst_of_all_keys(data, model):
+    asked, answers = ACTIONS[model]
+
+    def history():
+        lines = []
+        for process in data.draw(st.lists(st.integers(0, 2), max_size=4)):
+            f, value = data.draw(st.sampled_from(asked))
+            answer = data.draw(st.sampled_from(answers[f])) if f in answers else value
+            lines += [(f"{process}!", f, value), (f"{process}+", f, answer)]
+        return lines
+
+    parts = [part for part in (history(), history()) if part]
+    lines = lifted(parts)
+    single = [judged(model, part) for part in parts]
+    found = judged(model, lines, independent=True)
+    convicted = any(result.verdict is INVALID for result in single)
+    assert (found.verdict is INVALID) is convicted
+    if found.verdict is VALID:
+        assert any(result.verdict is VALID for result in single)
+    seen = judged(model, lines)  # without being asked it convicts nothing that keys explain
+    if shape_of(History(written(*lines)).pairs) is not Shape.NO:
+        assert seen.verdict is not INVALID or convicted
+
+
 def test_an_initial_value_is_one_for_all_keys():
     nil_first = did(0, "cas", [None, 1])
     zero_first = did(0, "read", None, 0)

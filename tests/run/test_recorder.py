@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cluster import ClusterEvent, NodeSpec
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, TargetError
 from harness.opened import OpenedTarget
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
@@ -50,6 +50,12 @@ def test_every_leader_of_a_term_is_written_down_once():
     scribe_.on_event(event("m1", "leader", term=7, main=False))
     led = [(fact["node"], fact["term"]) for fact in facts(recorder, "leader")]
     assert led == [("m1", 3), ("m2", 3), ("m2", 4), ("m1", 2)]
+
+
+@pytest.mark.parametrize("term", ["third", None, []])
+def test_a_term_that_is_no_number_names_the_node(term):
+    with pytest.raises(TargetError, match="the node 'm1' announced a leader of the term"):
+        scribe()[0].on_event(event("m1", "leader", term=term))
 
 
 def test_without_terms_each_change_of_leader_is_written_down():
