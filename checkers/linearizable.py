@@ -6,8 +6,8 @@ their revisions; the search judges what they leave, with lost answers first in n
 Every verdict is proven by a certificate that another method verifies
 (`linearizability.certificate`): one that proves nothing is a crash, and one that nobody could
 confirm in time leaves `unknown`. An invalid verdict is told in sentences that name the operations
-(`_sentences`). The steps of a search are bounded before its time is, so that re-checking a history
-on a slower machine gives the same verdict.
+(`_sentences`). Time, memory and, where asked for, steps bound a search; that they were reached is
+`unknown`, so that no other verdict depends on the machine.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def _searched(
             Catalog(operations, converted.bindings),
             operations,
             timeout_s=left_s() * NARROWED_SHARE,
-            limits=replace(limits, steps=max(1, int(limits.steps * NARROWED_SHARE))),
+            limits=limits.share(NARROWED_SHARE),
             explained=False,
         )
         if first.result is Result.OK:
@@ -344,7 +344,7 @@ class RegisterLinearizable(_Linearizable):
 
         del case
         found = registers_of(columns)
-        orders = find_orders(found.operations, configurations_max=self._limits.configurations)
+        orders = find_orders(found.operations, configurations_max=self._limits.configurations_max)
         counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
         return Judged(
             orders.valid & ~found.malformed,
@@ -373,7 +373,8 @@ class RegisterLinearizable(_Linearizable):
             }
             states = sorted({survivor.state_text for survivor in failure.survivors})
             refusal = "but no order of the operations that respects real time allows it"
-            text = [f"P{said[failure.operation][1:]}, {refusal}: by then {' or '.join(states)}."]
+            then = f": by then {' or '.join(states)}" if states else ""
+            text = [f"P{said[failure.operation][1:]}, {refusal}{then}."]
             offenders = _offenders(failure)
             if len(offenders) > 1:
                 small = "" if failure.core_minimal else " (not proven minimal)"

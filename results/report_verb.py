@@ -160,7 +160,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="LABEL",
         help="with --baseline: the label to compare; else: look at the runs of this label only",
     )
-    add_check_limit(parser, "CPU seconds for each checker and history or key")
+    add_check_limit(parser, "CPU seconds for each checker and history or key", searches=False)
     parser.add_argument(
         "--again",
         action="store_true",

@@ -121,7 +121,7 @@ class HmsLinearizable:
                 model,
                 operations,
                 timeout_s=timeout_s,
-                limits=replace(self._limits, steps=max(1, int(self._limits.steps * share))),
+                limits=self._limits.share(share),
                 explained=False,
             )
             if found.result is Result.OK:
@@ -178,7 +178,7 @@ class HmsLinearizable:
             LaxMetastore().to_model(),
             _relaxed(converted, each),
             timeout_s=max(0.0, end_s - time.monotonic()),
-            limits=self._limits,
+            limits=self._limits.share(1.0),
             explained=False,
         )
 

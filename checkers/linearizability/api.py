@@ -1,31 +1,32 @@
 """The front door: `check_operations` and `check_events`.
 
-Every part (partition or projection) gets three searches that compete by budget, in rounds: the lean
-depth-first one, the complete depth-first one, and the breadth-first one with dominance. The first
-that decides wins, so the verdict is theirs together; an invalid part ends the whole check, since no
-other part can mend it. Budgets are counted in steps, so a verdict depends on the clock only through
-`Limits.time_s`, and then only by being `UNKNOWN`.
+A model that knows a direct method (`Model.decide`) is asked for a verdict before any search, or
+after a first round of searches that found none. Otherwise every part (partition or projection) gets
+three searches that compete by budget, in rounds: the lean depth-first one, the complete depth-first
+one, and the breadth-first one with dominance. The first that decides wins, so the verdict is theirs
+together; an invalid part ends the whole check, since no other part can mend it. Budgets are counted
+in steps; a verdict depends on the clock and the memory only by being `UNKNOWN`.
 """
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkers.linearizability.explain import Failure, explain
-from checkers.linearizability.frontier import Frontier
+from checkers.linearizability.clock import Clock, LimitReachedError, tick
+from checkers.linearizability.explain import Failure, explain_decision
 from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operation, Result
-from checkers.linearizability.native import breadth_first, depth_first, problem_of
-from checkers.linearizability.search import DepthFirst, Status
+from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 __all__ = ["CheckOutcome", "check_events", "check_operations"]
 
-CLOCK_STEPS = 20_000  # steps between two looks at the clock
-EXPLAINED_MAX = 4  # projections whose contradiction is looked for before a large one is taken
-CORE_SMALL = 6  # operations that can be read at once
-LEAN_SHARE = 3  # how much more the lean search gets: most valid histories end there
+DIRECT_STEPS = 16
+"""Steps for each operation that searches may take before a direct method is asked: it takes longer
+than so many on the native core, which mostly find an order."""
+EXPLAINED_BY_TRIALS_MAX = 2_000
+"""Operations of a part that a search refuted, and whose core a search looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class CheckOutcome:
     `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
     not in it never took effect. `failure` (only for `ILLEGAL`, if asked for) explains. `decided_by`
     names the search or the projection that settled it. `progress` is how many `returns` could be
-    passed on the best path of the part that was left undecided, or that is illegal.
+    passed on the best path of the part that was left undecided, or that is illegal. `end_s` is when
+    the check should be over, proof included, on the monotonic clock.
     """
 
     result: Result
@@ -47,115 +49,7 @@ class CheckOutcome:
     configurations: int = 0
     progress: int = 0
     returns: int = 0
-
-
-class _Part:
-    """One independent problem with its competing searches."""
-
-    def __init__(
-        self,
-        name: str,
-        model: Model[Any, Any, Any],
-        operations: Sequence[Operation[Any, Any]],
-        limits: Limits,
-        *,
-        only_refutes: bool,
-    ) -> None:
-        self.name = name
-        self.model = model
-        self.operations = operations
-        self.problem = problem_of(model, operations)
-        self.only_refutes = only_refutes
-        self.result: Result | None = None
-        self.decided_by = ""
-        self.choices: list[int] = []
-        self.rounds = 0
-        most = limits.configurations
-        self.lean = depth_first(self.problem, lean=True, configurations_max=most)
-        self.depth = depth_first(self.problem, lean=False, configurations_max=most)
-        self.breadth = breadth_first(self.problem, configurations_max=most)
-
-    @property
-    def steps(self) -> int:
-        return self.lean.steps + self.depth.steps + self.breadth.steps
-
-    @property
-    def configurations(self) -> int:
-        return self.lean.configurations + self.depth.configurations + self.breadth.configurations
-
-    @property
-    def best(self) -> int:
-        return max(self.lean.best, self.depth.best, self.breadth.best)
-
-    @property
-    def finished(self) -> DepthFirst | Frontier:
-        """The search that proved it illegal, and so has surely reached the furthest return."""
-        return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
-
-    @property
-    def failing_return(self) -> float:
-        """When the first operation returned that cannot be linearized."""
-        time_of = self.operations[self.problem.returns[self.finished.best]].return_time
-        assert time_of is not None
-        return time_of
-
-    @property
-    def stuck(self) -> bool:
-        """Whether no search can go on."""
-        return self.depth.status is Status.FULL and self.breadth.status is Status.FULL
-
-    def run(self, budget: int, stop: _Clock, *, room: int | None = None) -> Result | None:
-        """Give each search that still runs `budget` more steps, or until one decides.
-
-        `room` is what is left for all of them together; where it is too little, all get less.
-        """
-        searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
-            ("lean depth-first search", self.lean),
-            ("depth-first search", self.depth),
-            ("breadth-first search with dominance", self.breadth),
-        )
-        if not self.problem.unknown:
-            searches = searches[1:]  # without unknown operations lean and complete are the same
-        elif self.rounds:
-            # What lean did not find at once is most likely invalid: breadth settles that soonest.
-            searches = (searches[2], searches[0], searches[1])
-        self.rounds += 1
-        if room is not None:
-            running = [search for _, search in searches if search.status is Status.RUNNING]
-            shares = sum(LEAN_SHARE if search is self.lean else 1 for search in running)
-            budget = min(budget, max(1, room // max(1, shares)))
-        for name, search in searches:
-            left = budget * LEAN_SHARE if search is self.lean else budget
-            if room is not None:
-                left = min(left, room)
-            before = search.steps
-            while left > 0 and search.status is Status.RUNNING and not stop.is_over():
-                search.run(min(left, CLOCK_STEPS))
-                left -= CLOCK_STEPS
-            if room is not None:
-                room -= search.steps - before
-            if search.status is Status.FOUND:
-                self.result, self.decided_by = Result.OK, name
-                if isinstance(search, Frontier):
-                    assert search.winner is not None
-                    self.choices = search.winner.choices()
-                else:
-                    self.choices = search.choices()
-                return self.result
-            if search.status is Status.EXHAUSTED:
-                self.result, self.decided_by = Result.ILLEGAL, name
-                return self.result
-        return None
-
-
-class _Clock:
-    """The deadline, looked at between slices of steps."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self._end = None if limit_s is None else time.monotonic() + limit_s
-
-    def is_over(self) -> bool:
-        return self._end is not None and time.monotonic() >= self._end
+    end_s: float = math.inf
 
 
 def check_operations(
@@ -174,64 +68,156 @@ def check_operations(
     `ModelError` for a model that breaks its contract.
     """
     limits = limits or Limits()
-    clock = _Clock(timeout_s if timeout_s is not None else limits.time_s)
-    labelled = _with_ids(operations)
-    groups = [group for group in model.partition(labelled) if group]
-    parts = [
-        _Part(f"partition {n}", model, group, limits, only_refutes=False)
-        for n, group in enumerate(groups)
-    ]
-    spent = 0
-    projections: list[_Part] | None = None
-    for budget in _budgets(limits):
-        at_start = spent
-        todo = [*parts, *(projections or ())]
-        while True:
-            for part in todo:
-                if part.result is not None or part.stuck:
-                    continue
-                room = limits.steps - spent
-                if room <= 0 or clock.is_over():
-                    break
-                before = part.steps
-                result = part.run(budget, clock, room=room)
-                spent += part.steps - before
-                if result is Result.ILLEGAL and not explained:
-                    return _illegal(part, [*parts, *(projections or ())])
-                if result is Result.ILLEGAL:
-                    if projections is None:
-                        projections = _projected(model, labelled, limits)
-                    told, failure = _explained(part, projections, limits, clock)
-                    return _illegal(told, [*parts, *projections], failure)
-            if all(part.result is Result.OK for part in parts):
-                return _valid(parts, spent)
-            if projections is not None or spent >= limits.steps or clock.is_over():
+    time_s = timeout_s if timeout_s is not None else limits.time_s
+    clock = Clock(time_s, limits.memory_mib)
+    check = _Check(model, _with_ids(operations), limits, clock, limits.steps_max(time_s))
+    with clock.running():
+        try:
+            outcome = check.run(explained=explained)
+        except LimitReachedError:
+            outcome = check.undecided()
+    return replace(outcome, end_s=clock.end_s)
+
+
+class _Check:
+    """One check: its parts, and the steps spent on them."""
+
+    def __init__(
+        self,
+        model: Model[Any, Any, Any],
+        operations: Sequence[Operation[Any, Any]],
+        limits: Limits,
+        clock: Clock,
+        steps_max: int,
+    ) -> None:
+        self._model = model
+        self._operations = operations
+        self._limits = limits
+        self._clock = clock
+        self._steps_max = steps_max
+        self._spent = 0
+        self._asked = False
+        self._parts: list[Part] = []
+        self._projections: list[Part] | None = None
+
+    def run(self, *, explained: bool) -> CheckOutcome:
+        """The verdict of the direct method, or of searches in rounds."""
+        model = self._model
+        groups = [group for group in model.partition(self._operations) if group]
+        self._parts = [
+            Part(f"partition {n}", model, group, self._limits, only_refutes=False)
+            for n, group in enumerate(groups)
+        ]
+        refuted = self._decide() if model.direct_first else None
+        for budget in _budgets(self._limits):
+            at_start = self._spent
+            refuted = refuted or self._search([*self._parts, *(self._projections or ())], budget)
+            if refuted is None and self._spent >= DIRECT_STEPS * len(self._operations):
+                refuted = self._decide()
+            if refuted is None and not self._is_settled and self._projections is None:
+                refuted = self._search(self._project(), budget)
+            if refuted is not None:
+                return self._illegal(refuted, explained=explained)
+            if self._is_settled or self._is_over or self._spent == at_start:
                 break
-            todo = projections = _projected(model, labelled, limits)
-        if spent >= limits.steps or clock.is_over() or spent == at_start:
-            break
-    return _undecided(parts, spent, limits, clock)
+        refuted = self._decide()
+        if refuted is not None:
+            return self._illegal(refuted, explained=explained)
+        return _valid(self._parts, self._spent) if self._is_settled else self.undecided()
 
+    @property
+    def _is_settled(self) -> bool:
+        return all(part.result is Result.OK for part in self._parts)
 
-def _projected(
-    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], limits: Limits
-) -> list[_Part]:
-    return [
-        _Part(p.name, p.model, p.operations, limits, only_refutes=True)
-        for p in model.projections(operations)
-    ]
+    @property
+    def _is_over(self) -> bool:
+        return self._spent >= self._steps_max or self._clock.is_over()
 
+    def _decide(self) -> Part | None:
+        """Ask the direct method about all parts, once; returns the first that it refutes."""
+        if self._asked:
+            return None
+        self._asked = True
+        for part in self._parts:
+            if part.result is None and part.decide() is Result.ILLEGAL:
+                return part
+        return None
 
-def _sharpest(part: _Part, projections: list[_Part], limits: Limits, clock: _Clock) -> list[_Part]:
-    """What to explain an invalid history with: the projections that fail, the first to fail first.
+    def _search(self, parts: Iterable[Part], budget: int) -> Part | None:
+        """Give each part `budget` more steps; returns the first that is refuted."""
+        for part in parts:
+            if part.result is not None or part.stuck:
+                continue
+            if self._is_over:
+                break
+            before = part.steps
+            result = part.run(budget, self._clock, room=self._steps_max - self._spent)
+            self._spent += part.steps - before
+            if result is Result.ILLEGAL:
+                return part
+        return None
 
-    A projection tells a shorter story than the whole, and its counterexample can be made smaller.
-    """
-    for other in projections:
-        if other.result is None:
-            other.run(limits.rounds[0], clock)
-    refuting = [other for other in projections if other.result is Result.ILLEGAL]
-    return sorted(refuting, key=lambda other: other.failing_return) or [part]
+    def _project(self) -> list[Part]:
+        tick()
+        if self._projections is None:
+            self._projections = projected(self._model, self._operations, self._limits)
+        return self._projections
+
+    def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
+        """The outcome for a refuted part, with the reason where that is `explained`.
+
+        Of a large part a direct method finds a small core much sooner than trials do.
+        """
+        large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
+        if explained and large and part.decision is None:
+            part.decide()
+        if part.decision is not None:
+            failure = None
+            if explained:
+                failure = explain_decision(
+                    self._model,
+                    part.operations,
+                    part.decision,
+                    self._limits,
+                    is_over=self._clock.is_over,
+                )
+            return _illegal(part, self._parts, failure)
+        if not explained:
+            return _illegal(part, [*self._parts, *(self._projections or ())])
+        try:
+            told, failure = explained_part(part, self._project(), self._limits, self._clock)
+        except LimitReachedError:
+            told, failure = part, unexplained(part)
+        return _illegal(told, [*self._parts, *(self._projections or ())], failure)
+
+    def undecided(self) -> CheckOutcome:
+        """The outcome where a limit was reached."""
+        limits, parts = self._limits, self._parts
+        open_parts = [part for part in parts if part.result is None]
+        if self._clock.is_over():
+            why = self._clock.why
+        elif all(part.stuck for part in open_parts):
+            why = f"more than {limits.configurations_max} configurations would be remembered"
+        else:
+            why = f"the limit of {self._steps_max} steps was reached"
+        if not open_parts:
+            reason = f"{why} before the search began"
+            return CheckOutcome(result=Result.UNKNOWN, reason=reason, steps=self._spent)
+        worst = min(open_parts, key=lambda part: part.best / max(1, part.returns_total))
+        lost = len(worst.operations) - worst.returns_total
+        return CheckOutcome(
+            result=Result.UNKNOWN,
+            reason=(
+                f"{why} after {self._spent} steps; "
+                f"{len(open_parts)} of {len(parts)} partitions undecided, "
+                f"the furthest path passed {worst.best} of {worst.returns_total} returns, "
+                f"{lost} operations have an unknown outcome"
+            ),
+            steps=self._spent,
+            configurations=sum(part.configurations for part in parts),
+            progress=worst.best,
+            returns=worst.returns_total,
+        )
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
@@ -268,13 +254,8 @@ def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[A
     return operations
 
 
-def _order(part: _Part) -> tuple[int, ...]:
-    ids = [operation.id for operation in part.operations]
-    return tuple([ids[number] for number in part.problem.replay(part.choices)])
-
-
-def _valid(parts: Sequence[_Part], spent: int) -> CheckOutcome:
-    witness = tuple(_order(part) for part in parts)
+def _valid(parts: Sequence[Part], spent: int) -> CheckOutcome:
+    witness = tuple(part.order() for part in parts)
     by = sorted({part.decided_by for part in parts})
     return CheckOutcome(
         result=Result.OK,
@@ -283,31 +264,19 @@ def _valid(parts: Sequence[_Part], spent: int) -> CheckOutcome:
         decided_by=", ".join(by) or "nothing to check",
         steps=spent,
         configurations=sum(part.configurations for part in parts),
-        progress=sum(len(part.problem.returns) for part in parts),
-        returns=sum(len(part.problem.returns) for part in parts),
+        progress=sum(part.returns_total for part in parts),
+        returns=sum(part.returns_total for part in parts),
     )
 
 
-def _explained(
-    part: _Part, projections: list[_Part], limits: Limits, clock: _Clock
-) -> tuple[_Part, Failure]:
-    """The failure with a small core, of the first projections that fail; else the smallest."""
-    found: list[tuple[_Part, Failure]] = []
-    for told in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
-        failure = explain(
-            told.problem,
-            told.finished.best,
-            limits,
-            name=told.name if told.only_refutes else "",
-            is_over=clock.is_over,
-        )
-        if failure.core_minimal and len(failure.core) <= CORE_SMALL:
-            return told, failure
-        found.append((told, failure))
-    return min(found, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
-
-
-def _illegal(part: _Part, parts: Sequence[_Part], failure: Failure | None = None) -> CheckOutcome:
+def _illegal(part: Part, parts: Sequence[Part], failure: Failure | None = None) -> CheckOutcome:
+    if part.decision is None:
+        progress = part.finished.best
+    elif failure is None:
+        progress = 0
+    else:
+        ends = {o.id: (o.return_time, o.id) for o in part.operations if o.return_time is not None}
+        progress = sum(end < ends[failure.operation] for end in ends.values())
     return CheckOutcome(
         result=Result.ILLEGAL,
         reason="no legal order exists",
@@ -315,32 +284,8 @@ def _illegal(part: _Part, parts: Sequence[_Part], failure: Failure | None = None
         decided_by=f"{part.decided_by} on {part.name}",
         steps=sum(other.steps for other in parts),
         configurations=sum(other.configurations for other in parts),
-        progress=part.finished.best,
-        returns=len(part.problem.returns),
-    )
-
-
-def _undecided(parts: Sequence[_Part], spent: int, limits: Limits, clock: _Clock) -> CheckOutcome:
-    open_parts = [part for part in parts if part.result is None]
-    worst = min(open_parts, key=lambda part: part.best / max(1, len(part.problem.returns)))
-    if clock.is_over():
-        why = "the time limit was reached"
-    elif all(part.stuck for part in open_parts):
-        why = f"more than {limits.configurations} configurations would have to be remembered"
-    else:
-        why = f"the limit of {limits.steps} steps was reached"
-    total = len(worst.problem.returns)
-    return CheckOutcome(
-        result=Result.UNKNOWN,
-        reason=(
-            f"{why} after {spent} steps; {len(open_parts)} of {len(parts)} partitions undecided, "
-            f"the furthest path passed {worst.best} of {total} returns, "
-            f"{len(worst.problem.unknown)} operations have an unknown outcome"
-        ),
-        steps=spent,
-        configurations=sum(part.configurations for part in parts),
-        progress=worst.best,
-        returns=total,
+        progress=progress,
+        returns=part.returns_total,
     )
 
 

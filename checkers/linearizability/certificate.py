@@ -10,7 +10,7 @@
 Where enumerating a core takes too many steps, another search than the one that found it confirms:
 the depth-first one, in pure Python; and where that does not come to an end either, it confirms the
 whole history instead. The certificate says who confirmed what. All of that ends after a number of
-steps and, since a step of a large model may take long, after `CONFIRM_S_MAX` seconds.
+steps, after `CONFIRM_S_MAX` seconds, and with the time of the check, or shortly after it.
 
 A certificate that turns out to prove nothing raises `CertificateError`; one that nobody could
 confirm within the limits has an empty `confirmed_by`, and its verdict should not be passed on.
@@ -18,25 +18,28 @@ confirm within the limits has an empty `confirmed_by`, and its verdict should no
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from checkers.linearizability.api import CheckOutcome
+from checkers.linearizability.clock import Clock, LimitReachedError, tick
 from checkers.linearizability.core import relaxed
+from checkers.linearizability.explain import Failure, named
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.model import Limits, Model, Operation, Projection, Result
 from checkers.linearizability.problem import Problem
-from checkers.linearizability.search import DepthFirst, Status
+from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
 
 __all__ = ["Certificate", "certify", "certify_core"]
 
 VERIFIER_STEPS_MAX: Final = 300_000
 VERIFIER_CORE_MAX: Final = 200  # operations; each configuration costs as much to expand
-CONFIRM_S_MAX: Final = 60.0
-CLOCK_STEPS: Final = 20_000  # steps between two looks at the clock
+CONFIRM_S_MAX: Final = 60.0  # for a core
+CONFIRM_S_MIN: Final = 0.5  # even where the check has no time left
 SHOWN_MAX: Final = 100_000  # ids of an order that go into a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
@@ -88,47 +91,67 @@ def certify(
     """
     labelled = [o if o.id >= 0 else replace(o, id=n) for n, o in enumerate(operations)]
     if outcome.result is Result.OK:
-        if outcome.witness is None:
-            raise CertificateError("the verdict is valid, but there is no order")
-        verify_orders(model, labelled, outcome.witness)
-        placed = {number for order in outcome.witness for number in order}
-        return Certificate(
-            verdict=Result.OK,
-            orders=outcome.witness,
-            never=tuple(o.id for o in labelled if o.id not in placed),
-            confirmed_by=REPLAY,
-        )
+        return _certify_orders(model, labelled, outcome, limits or Limits())
     if outcome.result is Result.UNKNOWN:
         return None
     failure = outcome.failure
     if failure is None:
         raise ValueError("an invalid outcome without a core; check with explained=True")
     return certify_core(
-        _part(model, labelled, failure.core, failure.projection),
+        _part(model, labelled, failure),
         failure.core,
         minimal=failure.core_minimal,
         limits=limits,
+        end_s=outcome.end_s,
+    )
+
+
+def _left_s(end_s: float) -> float:
+    """The time left to confirm a verdict, which is more than nothing."""
+    return max(CONFIRM_S_MIN, end_s - time.monotonic())
+
+
+def _certify_orders(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    outcome: CheckOutcome,
+    limits: Limits,
+) -> Certificate:
+    if outcome.witness is None:
+        raise CertificateError("the verdict is valid, but there is no order")
+    confirmed = REPLAY
+    with Clock(_left_s(outcome.end_s), limits.memory_mib).running():
+        try:
+            verify_orders(model, operations, outcome.witness, watch=tick)
+        except LimitReachedError:
+            confirmed = ""
+    placed = {number for order in outcome.witness for number in order}
+    return Certificate(
+        verdict=Result.OK,
+        orders=outcome.witness,
+        never=tuple(o.id for o in operations if o.id not in placed),
+        confirmed_by=confirmed,
     )
 
 
 def _part(
-    model: Model[Any, Any, Any],
-    operations: Sequence[Operation[Any, Any]],
-    core: Sequence[int],
-    projection: str,
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], failure: Failure
 ) -> Projection[Any, Any, Any]:
     """The problem in which the core is said to contradict itself."""
-    if projection:
+    if failure.projection and not failure.elements:
         for found in model.projections(operations):
-            if found.name == projection:
+            if found.name == failure.projection:
                 return found
-        raise CertificateError(f"there is no projection {projection}")
+        raise CertificateError(f"there is no projection {failure.projection}")
     parts = [part for part in model.partition(operations) if part]
     for number, part in enumerate(parts):
-        if set(core) <= {operation.id for operation in part}:
+        if set(failure.core) <= {operation.id for operation in part}:
+            if failure.elements:
+                kept = tuple(model.restricted(part, failure.elements))
+                return Projection(named(failure.elements), model, kept)
             name = "the whole history" if len(parts) == 1 else f"partition {number}"
             return Projection(name, model, tuple(part))
-    raise CertificateError(f"core {tuple(core)} is in no part")
+    raise CertificateError(f"core {failure.core} is in no part")
 
 
 def certify_core(
@@ -137,21 +160,19 @@ def certify_core(
     *,
     minimal: bool,
     limits: Limits | None = None,
+    end_s: float = math.inf,
 ) -> Certificate:
-    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not."""
+    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not.
+
+    `end_s` is when there should be one, on the monotonic clock.
+    """
     limits = limits or Limits()
-    end_s = time.monotonic() + CONFIRM_S_MAX
-    confirmed = ENUMERATION
-    small = len(core) <= VERIFIER_CORE_MAX
-    if not small or not verify_core(
-        part.model, part.operations, core, steps_max=VERIFIER_STEPS_MAX
-    ):
-        confirmed = _confirm(part, core, limits, limits.steps // 10, end_s)
-    if not confirmed:
-        # All operations together leave a search the least to try.
-        core = [operation.id for operation in part.operations if not operation.is_unknown]
-        minimal = False
-        confirmed = _confirm(part, core, limits, limits.steps, end_s)
+    clock = Clock(min(CONFIRM_S_MAX, _left_s(end_s)), limits.memory_mib)
+    with clock.running():
+        try:
+            core, minimal, confirmed = _confirmed(part, core, minimal, limits, clock)
+        except LimitReachedError:
+            confirmed = ""
     return Certificate(
         verdict=Result.ILLEGAL,
         core=tuple(core),
@@ -161,8 +182,33 @@ def certify_core(
     )
 
 
+def _confirmed(
+    part: Projection[Any, Any, Any],
+    core: Sequence[int],
+    minimal: bool,
+    limits: Limits,
+    clock: Clock,
+) -> tuple[Sequence[int], bool, str]:
+    """The core, or all that returned; whether it is minimal; and who says so, `""` if nobody."""
+    if len(core) <= VERIFIER_CORE_MAX and verify_core(
+        part.model,
+        part.operations,
+        core,
+        steps_max=VERIFIER_STEPS_MAX,
+        watch=tick,
+    ):
+        return core, minimal, ENUMERATION
+    steps = limits.steps_max(CONFIRM_S_MAX)
+    confirmed = _confirm(part, core, limits, steps // 10, clock)
+    if confirmed:
+        return core, minimal, confirmed
+    # All operations together leave a search the least to try.
+    core = [operation.id for operation in part.operations if not operation.is_unknown]
+    return core, False, _confirm(part, core, limits, steps, clock)
+
+
 def _confirm(
-    part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, end_s: float
+    part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, clock: Clock
 ) -> str:
     """Who else finds the core illegal; `""` if nobody does in time.
 
@@ -170,16 +216,13 @@ def _confirm(
     depth-first search, and the breadth-first one in Python.
     """
     problem = Problem(*relaxed(part.model, part.operations, set(core)))
-    most = limits.configurations
+    most = limits.configurations_max
     searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
         ("the depth-first search", DepthFirst(problem, lean=False, configurations_max=most)),
         ("the breadth-first search in Python", Frontier(problem, configurations_max=most)),
     )
     for name, search in searches:
-        left = steps
-        while left > 0 and search.status is Status.RUNNING and time.monotonic() < end_s:
-            search.run(min(left, CLOCK_STEPS))
-            left -= CLOCK_STEPS
+        run_sliced(search, steps, clock.is_over)
         if search.status is Status.FOUND:
             raise CertificateError(f"core {tuple(core)} has a legal order, says {name}")
         if search.status is Status.EXHAUSTED:

@@ -21,11 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checkers.linearizability.clock import LimitReachedError
 from checkers.linearizability.model import Limits, Model, Operation, Result, Unknown
 from checkers.linearizability.native import breadth_first, depth_first, problem_of
-from checkers.linearizability.search import Status
+from checkers.linearizability.search import Status, run_sliced
 
-__all__ = ["Core", "Recorded", "find_core", "relaxed"]
+__all__ = ["Core", "Recorded", "find_core", "relaxed", "shrink_core"]
 
 STEPS_PER_TRIAL = 20_000
 LEAN_STEPS = 2_000  # what is valid without an operation mostly shows at once
@@ -75,8 +76,13 @@ def relaxed(
     """The problem in which all but `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # What was called after all of the core had returned can be placed last: it does not matter.
-    others = [o for o in operations if o.id not in core and o.call <= end]
+    # What was called after all of the core had returned can be placed last, and what changes
+    # nothing can be left out: neither matters.
+    others = [
+        o
+        for o in operations
+        if o.id not in core and o.call <= end and not model.read_only(o.input, o.said)
+    ]
     kept = [*chosen, *model.blurred(chosen, others)]
     known = [o if o.id in core else replace(o, return_time=None) for o in kept]
     # Unknown outcomes keep their output only in `known`, where the model may look for names.
@@ -107,17 +113,23 @@ class _Trials:
         """Whether `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
         if self.exhausted:
             return Result.UNKNOWN
+        try:
+            return self._tried(core)
+        except LimitReachedError:
+            return Result.UNKNOWN
+
+    def _tried(self, core: set[int]) -> Result:
         problem = problem_of(*relaxed(self.model, self.operations, core))
         most = self.configurations_max
-        # Building the problem costs about as much as a step per operation.
-        self.left -= len(problem.operations)
+        # Preparing the problem costs about as much as a step per operation.
+        self.left -= len(self.operations)
         lean = depth_first(problem, lean=True, configurations_max=most)
-        lean.run(min(LEAN_STEPS, max(1, self.left)))
+        run_sliced(lean, min(LEAN_STEPS, max(1, self.left)), self.is_over)
         self.left -= lean.steps
         if lean.status is Status.FOUND:
             return Result.OK
         breadth = breadth_first(problem, configurations_max=most)
-        breadth.run(min(STEPS_PER_TRIAL, max(1, self.left)))
+        run_sliced(breadth, min(STEPS_PER_TRIAL, max(1, self.left)), self.is_over)
         self.left -= breadth.steps
         return {Status.EXHAUSTED: Result.ILLEGAL, Status.FOUND: Result.OK}.get(
             breadth.status, Result.UNKNOWN
@@ -143,7 +155,7 @@ def find_core(
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
-    trials = _Trials(model, operations, limits.configurations, limits.shrink_steps, is_over)
+    trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     # What is still open at the failing return may owe its part to an answer that came later; then
     # what had returned by then proves nothing, and the whole is taken instead.
     ids = [o.id for o in everything if o.id in first]
@@ -161,12 +173,37 @@ def find_core(
         size = max(1, min(size, len(candidates)) // 2)
     if failing in core and failing not in needed:
         _drop_chunks(trials, core, [failing], 1, needed)
+    return _core(model, operations, core, needed)
+
+
+def _core(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    core: set[int],
+    needed: set[int],
+) -> Core:
     weakened = [
         o.id for o in operations if o.id not in core and not model.read_only(o.input, o.said)
     ]
     return Core(
         operations=tuple(sorted(core)), weakened=tuple(sorted(weakened)), minimal=core <= needed
     )
+
+
+def shrink_core(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    core: set[int],
+    limits: Limits,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Core:
+    """The `core` of a direct method without what it does not need; all of it if time is short."""
+    trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
+    core, needed = set(core), set[int]()
+    if trials.refutes(core):
+        _drop_chunks(trials, core, sorted(core), 1, needed)
+    return _core(model, operations, core, needed)
 
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:

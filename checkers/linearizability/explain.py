@@ -9,16 +9,19 @@ last steps and state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from checkers.linearizability.core import find_core
-from checkers.linearizability.model import Limits
+from checkers.linearizability.clock import LimitReachedError
+from checkers.linearizability.core import find_core, shrink_core
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.model import Limits, Model, Operation
 from checkers.linearizability.native import breadth_first, depth_first
 from checkers.linearizability.problem import Problem
-from checkers.linearizability.search import Status
+from checkers.linearizability.search import Status, run_sliced
 
-__all__ = ["Failure", "Survivor", "explain"]
+__all__ = ["Failure", "Survivor", "explain", "explain_decision", "named"]
 
 SURVIVORS_MAX = 8
 
@@ -48,7 +51,8 @@ class Failure:
     were). `core` is a set of operations that contradict each other whether and whenever those in
     `weakened` took effect; dropping any one makes it linearizable, unless `core_minimal` is false:
     then the search for it ran out of budget.
-    `projection` names the smaller problem that failed, if one did.
+    `projection` names the smaller problem that failed, if one did, and `elements` what is in it
+    where it is one of `Model.restricted`. A direct method knows no survivors.
     """
 
     operation: int
@@ -59,6 +63,7 @@ class Failure:
     weakened: tuple[int, ...]
     core_minimal: bool
     projection: str = ""
+    elements: tuple[Hashable, ...] = ()
 
 
 def explain(
@@ -72,7 +77,10 @@ def explain(
     """Why return number `best` of `problem` cannot be passed; `limits` bound the work."""
     operations = problem.operations
     failing = operations[problem.returns[best]].id
-    survivors, total = _survivors(problem, best, limits)
+    try:
+        survivors, total = _survivors(problem, best, limits, is_over)
+    except LimitReachedError:
+        survivors, total = (), 0
     core = find_core(
         problem.model,
         operations,
@@ -93,12 +101,54 @@ def explain(
     )
 
 
-def _survivors(problem: Problem, best: int, limits: Limits) -> tuple[tuple[Survivor, ...], int]:
+def explain_decision(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    decision: Decision,
+    limits: Limits,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Failure:
+    """The core that a direct method found in `operations`, without what it does not need."""
+    ids = set(decision.core)
+    kept = operations
+    if decision.elements:
+        kept = model.restricted(operations, decision.elements)
+    chosen = [o for o in kept if o.id in ids]
+    others = [o for o in kept if o.id not in ids]
+    kept = [*chosen, *model.blurred(chosen, others)]
+    core = shrink_core(model, kept, ids, limits, is_over=is_over)
+    last = max((o.return_time, o.id) for o in chosen if o.id in core.operations)
+    before = [(o.return_time, o.id) for o in operations if o.return_time is not None]
+    previous = max((each for each in before if each < last), default=None)
+    return Failure(
+        operation=last[1],
+        previous=None if previous is None else previous[1],
+        survivors=(),
+        survivors_total=0,
+        core=core.operations,
+        weakened=core.weakened,
+        core_minimal=core.minimal,
+        projection=named(decision.elements),
+        elements=decision.elements,
+    )
+
+
+def named(elements: Sequence[Hashable]) -> str:
+    """The name of a problem that is restricted to `elements`."""
+    if not elements:
+        return ""
+    return f"element{'' if len(elements) == 1 else 's'} {', '.join(map(repr, elements))}"
+
+
+def _survivors(
+    problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
+) -> tuple[tuple[Survivor, ...], int]:
     """The configurations before the failing return; none if that would take too much work."""
-    frontier = breadth_first(problem, configurations_max=limits.configurations)
-    frontier.run(limits.shrink_steps)
+    frontier = breadth_first(problem, configurations_max=limits.configurations_max)
+    run_sliced(frontier, limits.shrink_steps, is_over)
     if frontier.status is not Status.EXHAUSTED:
-        return _one_survivor(problem, best, limits), 1
+        return _one_survivor(problem, best, limits, is_over), 1
     found = frontier.remaining()
     # The plainest stories first: few unknown operations that happened to act, then few steps.
     found.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
@@ -106,11 +156,13 @@ def _survivors(problem: Problem, best: int, limits: Limits) -> tuple[tuple[Survi
     return tuple(_survivor(problem, best, c.choices(), c.state) for c in shown), len(found)
 
 
-def _one_survivor(problem: Problem, best: int, limits: Limits) -> tuple[Survivor, ...]:
+def _one_survivor(
+    problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
+) -> tuple[Survivor, ...]:
     """A single path to the failing return, from a depth-first search."""
-    search = depth_first(problem, lean=False, configurations_max=limits.configurations)
+    search = depth_first(problem, lean=False, configurations_max=limits.configurations_max)
     while search.best < best and search.run(1) is Status.RUNNING:
-        if search.steps > limits.shrink_steps:
+        if search.steps > limits.shrink_steps or is_over():
             return ()
     choices = search.choices()
     state = problem.stepper.initial

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from checkers.linearizability.direct.decision import Decision
 from harness.errors import HarnessError
 
 __all__ = [
@@ -50,6 +53,14 @@ class Unknown(enum.Enum):
 
 UNKNOWN: Final = Unknown.UNKNOWN
 """The output of an operation that nobody saw return."""
+
+STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
+MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
+MEMORY_MIB: Final = 2048
+STEPS_MAX: Final = 20_000_000
+CONFIGURATION_BYTES: Final = 600
+"""Of three searches that remember as much, some 150 to 200 bytes each."""
+NO_LIMIT: Final = 1 << 62
 
 
 class Result(enum.Enum):
@@ -112,33 +123,71 @@ class Projection(Generic[S, I, O]):
     operations: tuple[Operation[I, O], ...]
 
 
+def _from_environment(name: str) -> int | None:
+    """A limit that the command line set for this process and those that it starts."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() and int(text) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Where a search gives up. Steps decide first, so that a verdict does not depend on the clock.
+    """Where a check gives up: after some time, with so much memory, or after so many steps.
 
-    `steps` counts attempted model steps, memoised or not, over all strategies and projections, and
-    may be exceeded by what a search does between two looks at it (at most some thousands);
-    `configurations` is what one search may remember at once (some 150 bytes each); `time_s` is wall
-    time, `None` for no limit. Telling why a history is invalid comes on top: the first of `rounds`
-    for every projection, and `shrink_steps` for making a counterexample smaller.
+    `time_s` is wall time, and `memory_mib` what the process may grow by; both are kept to within a
+    second. `steps` counts attempted model steps, memoised or not, over all strategies and
+    projections, and may be exceeded by the work between two looks at it (at most some thousands).
+    `None` is no limit, but without one of time there are `STEPS_MAX` steps at most. With a limit of
+    steps that is reached before the others, the verdict is the same on every machine.
+    `configurations` is what one search may remember at once; by default as many as fit into a share
+    of the memory, so that one search that is full leaves the others room.
+
+    Explaining why a history is invalid comes on top: the first of `rounds` for every projection,
+    and `shrink_steps` for making a counterexample smaller.
     """
 
-    steps: int = 20_000_000
-    configurations: int = 2_000_000
+    steps: int | None = field(default_factory=partial(_from_environment, STEPS_VARIABLE))
+    configurations: int | None = None
     time_s: float | None = None
+    memory_mib: int | None = field(
+        default_factory=lambda: _from_environment(MEMORY_VARIABLE) or MEMORY_MIB
+    )
     shrink_steps: int = 400_000
     rounds: tuple[int, ...] = field(default=(10_000, 100_000, 1_000_000, 10_000_000))
 
     def __post_init__(self) -> None:
         """Check the ranges; raises `ValueError`."""
-        if min(self.steps, self.configurations) < 1 or self.shrink_steps < 0:
-            raise ValueError(f"{self}: steps and configurations must be at least 1")
+        bounds = (self.steps, self.configurations, self.memory_mib)
+        if any(bound is not None and bound < 1 for bound in bounds) or self.shrink_steps < 0:
+            raise ValueError(f"{self}: steps, configurations and memory must be at least 1")
         if not self.rounds or min(self.rounds) < 1:
             raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
+
+    def steps_max(self, time_s: float | None) -> int:
+        """The steps that a check may take which has `time_s`."""
+        if self.steps is not None:
+            return self.steps
+        return STEPS_MAX if time_s is None else NO_LIMIT
+
+    @property
+    def configurations_max(self) -> int:
+        """The configurations that one search may remember."""
+        if self.configurations is not None:
+            return self.configurations
+        return (self.memory_mib or MEMORY_MIB) * (1 << 20) // CONFIGURATION_BYTES
+
+    def share(self, part: float) -> Limits:
+        """The limits of a guess before the search, or of one of several: this part of the steps.
+
+        Steps are limited then even if the whole is not, so that what comes after has time left.
+        """
+        return replace(self, steps=max(1, int((self.steps or STEPS_MAX) * part)))
 
 
 class Specification(abc.ABC, Generic[S, I, O]):
     """What all specifications say, whether a step has one outcome or several."""
+
+    direct_first: bool = False
+    """Whether `decide` comes before any search, and not only after a first, short one."""
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether this answer could have contradicted others.
@@ -158,6 +207,26 @@ class Specification(abc.ABC, Generic[S, I, O]):
         An unknown operation must be kept in every part that it may touch.
         """
         return [operations]
+
+    def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
+        """The verdict on one part by a direct method, or `None` where only a search can tell.
+
+        Both verdicts must be exact. They are proven like those of a search.
+        """
+        del operations
+        return None
+
+    def restricted(
+        self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
+    ) -> Sequence[Operation[I, O]]:
+        """What the operations say about these `elements` alone; they keep their ids.
+
+        It must be linearizable whenever the whole is.
+        """
+        raise ModelError(
+            f"{type(self).__name__}.decide names the elements {elements!r}, "
+            f"but {len(operations)} operations cannot be restricted to them; define restricted"
+        )
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
         """One operation, for people."""

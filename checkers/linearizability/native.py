@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
+from checkers.linearizability.clock import tick
 from checkers.linearizability.frontier import Configuration, Frontier, Path
 from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
 from checkers.linearizability.models.register import Cas, Read, Register, Write
@@ -136,7 +137,7 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
     )
     try:
         core = _EXTENSION.Core(
-            model,
+            _Watched(model),
             operations,
             hooks,
             getattr(kind, "read_only", None) is not Model.read_only,
@@ -146,6 +147,21 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
         # Not an error: what is wrong with the operations, if anything is, the other one says.
         return Problem(model, operations)
     return NativeProblem(model, operations, core)
+
+
+class _Watched:
+    """A model as the core asks it: the clock is looked at before each step."""
+
+    def __init__(self, model: Model[Any, Any, Any]) -> None:
+        self._step = model.step
+        self.init = model.init
+        self.read_only = model.read_only
+        self.footprint = model.footprint
+
+    def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
+        """As in the model; raises `LimitReachedError`."""
+        tick()
+        return self._step(state, input_, output)
 
 
 def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:

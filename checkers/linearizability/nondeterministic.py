@@ -9,12 +9,16 @@ cost.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, TypeVar
 
+from checkers.linearizability.clock import tick
+from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.model import Model, Operation, Specification, Unknown
 
 __all__ = ["NondeterministicModel", "PowerSet"]
+
+STATES_UNWATCHED: Final = 16  # states of a step between two looks at the clock
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
@@ -50,6 +54,7 @@ class PowerSet(Model[frozenset[S], I, O]):
     def __init__(self, inner: NondeterministicModel[S, I, O]) -> None:
         """Over the states of `inner`."""
         self._inner = inner
+        self.direct_first = inner.direct_first
 
     def init(self) -> frozenset[S]:
         """What is possible at first."""
@@ -60,14 +65,28 @@ class PowerSet(Model[frozenset[S], I, O]):
     ) -> tuple[bool, frozenset[S]]:
         """What may follow from any state in the set."""
         step = self._inner.step
-        after = frozenset(later for one in state for later in step(one, input_, output))
-        return bool(after), after or state
+        after: set[S] = set()
+        for number, one in enumerate(state):
+            if not number % STATES_UNWATCHED:
+                tick()
+            after.update(step(one, input_, output))
+        return bool(after), frozenset(after) or state
 
     def partition(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Sequence[Operation[I, O]]]:
         """As in the inner model."""
         return self._inner.partition(operations)
+
+    def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
+        """As in the inner model."""
+        return self._inner.decide(operations)
+
+    def restricted(
+        self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
+    ) -> Sequence[Operation[I, O]]:
+        """As in the inner model."""
+        return self._inner.restricted(operations, elements)
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
         """As in the inner model."""

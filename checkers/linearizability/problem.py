@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
+from checkers.linearizability.clock import tick
 from checkers.linearizability.model import Model, ModelError, Operation
 
 __all__ = ["ILLEGAL_STEP", "Problem", "Slot", "Stepper", "contradiction"]
 
 ILLEGAL_STEP: Final = -1
+EVENTS_UNWATCHED: Final = 64  # returns between two looks at the clock
 EVERYTHING: Final = -1  # a footprint: all bits
 
 Slot = tuple[int, int]  # the bit, the operation's number
@@ -64,6 +66,7 @@ class Stepper:
         operation = self._operations[op]
         output = operation.said
         self.model_calls += 1
+        tick()
         legal, after = self._model.step(self.states[state], operation.input, output)
         number = self._number(after) if legal else ILLEGAL_STEP
         if legal and number != state and self.read_only[op]:
@@ -202,6 +205,8 @@ class Problem:
         unknown_footprints: tuple[int, ...] = ()
         for _, kind, number in events:
             if kind == 1:
+                if not len(self.returns) % EVENTS_UNWATCHED:
+                    tick()
                 self.returns.append(number)
                 self.return_bits.append(bits[number])
                 self.open_writes.append(tuple(reversed(writes)))

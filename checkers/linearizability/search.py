@@ -17,22 +17,29 @@ valid histories with many lost answers have such a linearization, and it finds i
 search would drown in the ways to apply what nobody needed. It can prove a history valid but never
 invalid: it then ends as `EXHAUSTED_LEAN`.
 
-A search is an object that runs for a budget and can be continued; nothing depends on the clock.
+A search is an object that runs for a budget and can be continued; nothing it finds depends on the
+clock. `run_sliced` runs one until a clock says that it is enough.
 """
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-__all__ = ["DepthFirst", "Status", "dominated"]
+__all__ = ["DepthFirst", "Status", "dominated", "run_sliced"]
 
 CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for unknown operations that work together
 CHAIN_LENGTH_MAX = 3
+SLICE_STEPS: Final = 1_000  # of the first slice
+SLICE_STEPS_MAX: Final = 20_000
+SLICE_SHORT_S: Final = 0.005
+SLICE_LONG_S: Final = 0.05
 
 
 class Status(enum.Enum):
@@ -264,3 +271,29 @@ class DepthFirst:
                     if self.steps >= stop:
                         return
             level = following
+
+
+class _Resumable(Protocol):
+    """What both searches have."""
+
+    steps: int
+    status: Status
+
+    def run(self, budget: int) -> Status: ...
+
+
+def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
+    """Search for about `budget` more steps, or until `is_over`, asked every few milliseconds.
+
+    Where the search stands after the whole budget does not depend on the slices.
+    """
+    end, size = search.steps + budget, SLICE_STEPS
+    while search.status is Status.RUNNING and search.steps < end and not is_over():
+        began_s = time.monotonic()
+        search.run(min(size, end - search.steps))
+        took_s = time.monotonic() - began_s
+        if took_s < SLICE_SHORT_S:
+            size = min(2 * size, SLICE_STEPS_MAX)
+        elif took_s > SLICE_LONG_S:
+            size = max(1, size // 8)
+    return search.status

@@ -18,7 +18,7 @@ nothing: without the create, the read of what it made is a contradiction of its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,8 @@ class CertificateError(InternalError):
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
     """The model without what it read off answers beforehand to prune its steps."""
+    if type(model).for_operations is Model.for_operations:
+        return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
 
 
@@ -41,8 +43,13 @@ def verify_orders(
     model: Model[Any, Any, Any],
     operations: Sequence[Operation[Any, Any]],
     orders: Sequence[Sequence[int]],
+    *,
+    watch: Callable[[], None] = lambda: None,
 ) -> None:
-    """That `orders` (ids, one for each part) linearize `operations`, or `CertificateError`."""
+    """That `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
+
+    `watch` is called before each step and may end this by an error of its own.
+    """
     parts = [part for part in model.partition(operations) if part]
     if len(parts) != len(orders):
         raise CertificateError(f"{len(orders)} orders for {len(parts)} parts")
@@ -50,11 +57,14 @@ def verify_orders(
     if lost:
         raise CertificateError(f"operation {min(lost)} is in no part")
     for part, order in zip(parts, orders, strict=True):
-        _verify_order(model, part, order)
+        _verify_order(model, part, order, watch)
 
 
 def _verify_order(
-    model: Model[Any, Any, Any], part: Sequence[Operation[Any, Any]], order: Sequence[int]
+    model: Model[Any, Any, Any],
+    part: Sequence[Operation[Any, Any]],
+    order: Sequence[int],
+    watch: Callable[[], None],
 ) -> None:
     by_id = {operation.id: operation for operation in part}
     placed = set(order)
@@ -69,6 +79,7 @@ def _verify_order(
     state = plain.init()
     latest_call = float("-inf")
     for number in order:
+        watch()
         operation = by_id[number]
         latest_call = max(latest_call, operation.call)
         if operation.return_time is not None and operation.return_time < latest_call:
@@ -86,10 +97,12 @@ def verify_core(
     core: Sequence[int],
     *,
     steps_max: int,
+    watch: Callable[[], None] = lambda: None,
 ) -> bool:
     """That `core` (ids) contradicts `model` whatever became of the other `operations`.
 
-    `False`: `steps_max` steps could not tell. Raises `CertificateError` if there is a legal order.
+    `False`: `steps_max` steps could not tell. `watch` is as in `verify_orders`. Raises
+    `CertificateError` if there is a legal order.
     """
     wanted = set(core)
     must = [operation for operation in operations if operation.id in wanted]
@@ -117,12 +130,14 @@ def verify_core(
         for n, operation in enumerate(must):
             if not done >> n & 1 and operation.call <= first:
                 steps += 1
+                watch()
                 legal, after = plain.step(state, operation.input, operation.output)
                 if legal:
                     todo.append((done | 1 << n, used, after))
         for n, alike in enumerate(twins):
             if used[n] < len(alike) and alike[used[n]].call <= first:
                 steps += 1
+                watch()
                 legal, after = plain.step(state, alike[0].input, alike[0].said)
                 if legal and after != state:
                     todo.append((done, (*used[:n], used[n] + 1, *used[n + 1 :]), after))

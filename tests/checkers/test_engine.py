@@ -24,7 +24,7 @@ from checkers.linearizability import (
     check_events,
     check_operations,
 )
-from checkers.linearizability.api import _Clock, _Part
+from checkers.linearizability.clock import Clock
 from checkers.linearizability.core import find_core
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
@@ -36,6 +36,7 @@ from checkers.linearizability.models.register import (
     Txn,
     Write,
 )
+from checkers.linearizability.part import Part
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, dominated
 
@@ -356,6 +357,13 @@ def test_the_search_for_a_core_stops_at_its_budget_and_says_so() -> None:
 # --- limits -----------------------------------------------------------------------------------
 
 
+class Searched(Register):
+    """A register about which only a search can tell."""
+
+    def decide(self, operations: Sequence[Operation[Any, Any]], /) -> None:
+        del operations
+
+
 def hard_invalid(writers: int) -> Ops:
     lost: Ops = [Operation(n, Write(n), 0, None, None) for n in range(1, writers + 1)]
     open_writes: Ops = [Operation(n, Write(100 + n), 0, None, 1000) for n in range(12)]
@@ -363,7 +371,7 @@ def hard_invalid(writers: int) -> Ops:
 
 
 def test_too_many_steps_is_unknown_with_how_far_it_came() -> None:
-    outcome = check_operations(Register(0), hard_invalid(6), limits=Limits(steps=2_000))
+    outcome = check_operations(Searched(0), hard_invalid(6), limits=Limits(steps=2_000))
     assert outcome.result is Result.UNKNOWN
     assert "limit of 2000 steps" in outcome.reason
     assert "passed 0 of 13 returns" in outcome.reason
@@ -376,17 +384,17 @@ def test_all_searches_together_stay_within_the_steps(
 ) -> None:
     monkeypatch.setenv("HARNESS_NATIVE", native)
     limits = Limits(steps=steps, rounds=rounds)
-    outcome = check_operations(Register(0), hard_invalid(6), limits=limits)
+    outcome = check_operations(Searched(0), hard_invalid(6), limits=limits)
     assert outcome.result is Result.UNKNOWN
     assert steps <= outcome.steps < steps + 200
 
 
 def test_what_is_left_of_the_steps_is_shared_by_the_searches() -> None:
     limits = Limits(steps=20_000)
-    part = _Part("all", Register(0), hard_invalid(6), limits, only_refutes=False)
+    part = Part("all", Searched(0), hard_invalid(6), limits, only_refutes=False)
     for _ in range(2):
         before = [search.steps for search in (part.lean, part.depth, part.breadth)]
-        assert part.run(10_000, _Clock(None), room=5_000) is None
+        assert part.run(10_000, Clock(None), room=5_000) is None
         after = [search.steps for search in (part.lean, part.depth, part.breadth)]
         shares = zip(before, after, (3_000, 1_000, 1_000), strict=True)
         assert all(abs(now - then - share) < 100 for then, now, share in shares)
@@ -398,7 +406,7 @@ def test_projections_stay_within_the_steps_that_are_left(
 ) -> None:
     """Each may take a whole round, and a catalog has one for every name and more for every id."""
 
-    class Projected(Register):
+    class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
             return [Projection(f"{n}", Register(0), tuple(operations)) for n in range(30)]
 
@@ -410,7 +418,7 @@ def test_projections_stay_within_the_steps_that_are_left(
 
 
 def test_without_time_projections_are_not_even_made() -> None:
-    class Projected(Register):
+    class Projected(Searched):
         def projections(self, operations: Sequence[Operation[Any, Any]]) -> Any:
             raise AssertionError(f"{len(operations)} operations are projected")
 
@@ -420,13 +428,13 @@ def test_without_time_projections_are_not_even_made() -> None:
 
 def test_too_many_configurations_is_unknown() -> None:
     limits = Limits(configurations=50, rounds=(1_000_000,))
-    outcome = check_operations(Register(0), hard_invalid(2), limits=limits)
+    outcome = check_operations(Searched(0), hard_invalid(2), limits=limits)
     assert outcome.result is Result.UNKNOWN
     assert "more than 50 configurations" in outcome.reason
 
 
 def test_no_time_left_is_unknown() -> None:
-    outcome = check_operations(Register(0), hard_invalid(6), timeout_s=0.0)
+    outcome = check_operations(Searched(0), hard_invalid(6), timeout_s=0.0)
     assert outcome.result is Result.UNKNOWN
     assert "time limit" in outcome.reason
 

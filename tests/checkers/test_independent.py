@@ -349,6 +349,14 @@ def test_an_initial_value_is_what_the_user_says(model, lines, initial, verdict):
     assert judged(model, lines, initial=initial).verdict is verdict
 
 
+def test_an_initial_string_counts_where_keys_are_only_put_and_got():
+    lines = [*did(0, "get", ["a", None], ["a", "x"]), *did(0, "put", ["a", "y"])]
+    assert judged("kv-string", lines, initial="x").verdict is VALID
+    assert judged("kv-string", lines, initial={"a": "x"}).verdict is VALID
+    assert judged("kv-string", lines, initial="z").verdict is INVALID
+    assert judged("kv-string", lines).verdict is INVALID
+
+
 @pytest.mark.parametrize("model", ["mutex", "set", "queue", "catalog", "list-append"])
 def test_what_always_begins_the_same_way_takes_no_initial_value(model):
     with pytest.raises(UsageError, match="--initial is 0"):

@@ -225,7 +225,7 @@ def test_operations_are_described(
         (Mutex(), None, "the lock is free"),
         (Mutex(), "", "the lock is held"),
         (Mutex(), "a", "a has the lock"),
-        (Set(), frozenset((2, 1)), "the set is {1, 2}"),
+        (Set([frozenset((2, 1))]), 0b11, "the set is {1, 2}"),
         (Queue(), (1, 2), "the queue holds 1, 2"),
         (UnorderedQueue().to_model(), frozenset(((),)), "the queue holds nothing"),
         (KeyValue(), (("k", "v"),), "'k' holds 'v'"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.direct.zones import Access, decide_register
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 __all__ = ["KeyValue", "KeyValueInput"]
@@ -18,6 +22,7 @@ class KeyValueInput(NamedTuple):
     value: str = ""
 
 
+SOMETHING: Final = "(some value that is not looked at)"
 State = tuple[tuple[Hashable, str], ...]
 
 
@@ -44,8 +49,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         self, state: State, input_: KeyValueInput, output: str | Unknown | None, /
     ) -> tuple[bool, State]:
         """Put replaces, append concatenates, get returns the whole string."""
-        initial = self._initial
-        current = initial if isinstance(initial, str) else initial.get(input_.key, "")
+        current = self._first(input_.key)
         for key, value in state:
             if key == input_.key:
                 current = value
@@ -54,6 +58,11 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         value = input_.value if input_.f == "put" else current + input_.value
         rest = [pair for pair in state if pair[0] != input_.key]
         return True, tuple(sorted([*rest, (input_.key, value)], key=_by_key))
+
+    def _first(self, key: Hashable) -> str:
+        """The value of `key` at first."""
+        initial = self._initial
+        return initial if isinstance(initial, str) else initial.get(key, "")
 
     def read_only(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
         """Gets."""
@@ -78,6 +87,48 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         for operation in operations:
             parts.setdefault(operation.input.key, []).append(operation)
         return [parts[key] for key in sorted(parts, key=repr)]
+
+    def decide(
+        self, operations: Sequence[Operation[KeyValueInput, str | None]], /
+    ) -> Decision | None:
+        """One key by zones, where nothing is appended to it."""
+        accesses: list[Access] = []
+        for operation in operations:
+            input_, end = operation.input, operation.return_time
+            if input_.f == "append" or input_.key != operations[0].input.key:
+                return None
+            access = Access(operation.id, operation.call, math.inf if end is None else end)
+            if input_.f != "get":
+                accesses.append(access._replace(makes=input_.value))
+            elif end is not None:
+                accesses.append(access._replace(needs=operation.output))
+        first = self._first(operations[0].input.key) if operations else ""
+        return decide_register(first, accesses)
+
+    def blurred(
+        self,
+        core: Sequence[Operation[KeyValueInput, str | None]],
+        others: Sequence[Operation[KeyValueInput, str | None]],
+        /,
+    ) -> Sequence[Operation[KeyValueInput, str | None]]:
+        """Values that the core does not name are all alike, where nothing is appended.
+
+        Of equal operations no more are of use than the core has: one before each.
+        """
+        seen = {o.output if o.input.f == "get" else o.input.value for o in core}
+        if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):
+            return others
+        found: list[Operation[KeyValueInput, str | None]] = []
+        left: dict[KeyValueInput, int] = {}
+        for operation in sorted(others, key=lambda o: o.call):
+            input_ = operation.input
+            if input_.f == "put":
+                value = input_.value if input_.value in seen else SOMETHING
+                input_ = input_._replace(value=value)
+                if left.setdefault(input_, len(core)):
+                    left[input_] -= 1
+                    found.append(replace(operation, input=input_))
+        return found
 
     def describe_operation(self, input_: KeyValueInput, output: str | Unknown | None, /) -> str:
         """For people."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.direct.queues import Move, Moves, decide_bag, decide_fifo
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
@@ -34,6 +37,24 @@ QueueOperation = Operation[QueueInput, Element | None]
 class _Queue:
     """What queues have in common, whichever element leaves first."""
 
+    direct_first = True
+
+    def restricted(
+        self, operations: Sequence[QueueOperation], elements: Sequence[Hashable], /
+    ) -> Sequence[QueueOperation]:
+        """What is put in and taken out of these; where nothing was, none of these was."""
+        return [
+            operation
+            for operation in operations
+            if (
+                operation.input.element in elements
+                if isinstance(operation.input, Enqueue)
+                else operation.is_unknown
+                or operation.output is None
+                or operation.output in elements
+            )
+        ]
+
     def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
         """Dequeues."""
         del output
@@ -52,6 +73,23 @@ class _Queue:
         return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"
 
 
+def _moves(operations: Iterable[QueueOperation]) -> Moves:
+    """The operations by what they do; of the unknown dequeues nothing but the call is known."""
+    moves = Moves([], [], [], [])
+    for operation in operations:
+        end = math.inf if operation.return_time is None else operation.return_time
+        move = Move(operation.id, operation.call, end)
+        if isinstance(operation.input, Enqueue):
+            moves.puts.append(move._replace(element=operation.input.element))
+        elif operation.is_unknown:
+            moves.lost.append(move)
+        elif operation.output is None:
+            moves.empties.append(move)
+        else:
+            moves.takes.append(move._replace(element=operation.output))
+    return moves
+
+
 class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
     """First in, first out; initially empty."""
 
@@ -68,6 +106,10 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
         if not state:
             return output is UNKNOWN or output is None, state
         return output is UNKNOWN or output == state[0], state[1:]
+
+    def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
+        """By the violations of a queue, where elements are unique."""
+        return decide_fifo(_moves(operations))
 
     def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
         """What found the queue empty."""
@@ -96,6 +138,10 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
             for n, element in enumerate(state)
             if output is UNKNOWN or output == element
         ]
+
+    def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
+        """By counting, or, where a dequeue found nothing, where elements are unique."""
+        return decide_bag(_moves(operations))
 
     def partition(
         self, operations: Sequence[QueueOperation], /

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Sequence
+import math
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.direct.zones import Access, decide_register
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 __all__ = [
@@ -35,6 +39,7 @@ class Truth(enum.Enum):
 
 Scalar = Hashable
 Key = Hashable
+ORIGINS_MAX: Final = 64
 SOMETHING: Final = "(some value that nobody looks at)"
 
 
@@ -100,23 +105,63 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         del output
         return not isinstance(input_, Write)
 
+    def decide(self, operations: Sequence[Operation[RegisterInput, Scalar]], /) -> Decision | None:
+        """By zones, where the values that matter are unique."""
+        accesses: list[Access] = []
+        for operation in operations:
+            input_, said, end = operation.input, operation.said, operation.return_time
+            lost = end is None
+            access = Access(operation.id, operation.call, math.inf if end is None else end)
+            if isinstance(input_, Write):
+                accesses.append(access._replace(makes=input_.value))
+            elif isinstance(input_, Read):
+                if not lost:
+                    accesses.append(access._replace(needs=said))
+            elif said is False:
+                accesses.append(access._replace(excludes=input_.old))
+            elif not lost and said is not True:
+                return None  # no state explains it
+            elif input_.old != input_.new:
+                accesses.append(access._replace(needs=input_.old, makes=input_.new))
+            elif not lost:
+                accesses.append(access._replace(needs=input_.old))
+        if any(value != value for a in accesses for value in a[3:]):  # noqa: PLR0124 - nan alone
+            return None
+        return decide_register(self._initial, accesses)
+
     def blurred(
         self,
         core: Sequence[Operation[RegisterInput, Scalar]],
         others: Sequence[Operation[RegisterInput, Scalar]],
         /,
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
-        """Writes of values that nobody reads or compares are all alike."""
-        seen = {o.output for o in core if isinstance(o.input, Read)}
-        seen |= {o.input.old for o in (*core, *others) if isinstance(o.input, Cas)}
+        """Values that the core cannot tell apart are all alike.
+
+        It tells those that it names, and what compare-and-sets make them from. Of equal operations
+        no more are of use than the core has: one before each.
+        """
+        seen = _told_apart(core, others)
         if SOMETHING in seen:
             return others
-        return [
-            replace(o, input=Write(SOMETHING))
-            if isinstance(o.input, Write) and o.input.value not in seen
-            else o
-            for o in others
-        ]
+        found: list[Operation[RegisterInput, Scalar]] = []
+        left: dict[RegisterInput, int] = {}
+        for operation in sorted(others, key=lambda o: o.call):
+            input_ = operation.input
+            if self.read_only(input_, operation.said):
+                continue  # it may as well not happen
+            if isinstance(input_, Write):
+                value = input_.value if input_.value in seen else SOMETHING
+                input_ = Write(value)
+            elif isinstance(input_, Cas):
+                old = input_.old if input_.old in seen else SOMETHING
+                new = input_.new if input_.new in seen else SOMETHING
+                if old == new:
+                    continue
+                input_ = Cas(old, new)
+            if left.setdefault(input_, len(core)):
+                left[input_] -= 1
+                found.append(replace(operation, input=input_))
+        return found
 
     def describe_operation(self, input_: RegisterInput, output: Scalar | Unknown, /) -> str:
         """For people."""
@@ -132,6 +177,38 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
     def describe_state(self, state: Scalar, /) -> str:
         """For people."""
         return f"the register holds {state!r}"
+
+
+def _told_apart(
+    core: Iterable[Operation[RegisterInput, Scalar]],
+    others: Iterable[Operation[RegisterInput, Scalar]],
+) -> set[Scalar]:
+    """The values that the core names, and those from which compare-and-sets make them.
+
+    Beyond `ORIGINS_MAX` of the latter, a value made by a compare-and-set may come from anything:
+    then more is legal than before, so that what is refuted is refuted still.
+    """
+    seen: set[Scalar] = set()
+    for operation in core:
+        input_ = operation.input
+        if isinstance(input_, Read):
+            if not isinstance(operation.said, Unknown):
+                seen.add(operation.said)
+        else:
+            seen |= {input_.value} if isinstance(input_, Write) else {input_.old, input_.new}
+    origins: dict[Scalar, list[Scalar]] = {}
+    for operation in others:
+        if isinstance(operation.input, Cas) and operation.said is not False:
+            origins.setdefault(operation.input.new, []).append(operation.input.old)
+    todo = deque(seen)
+    left = ORIGINS_MAX
+    while todo and left:
+        for value in origins.get(todo.popleft(), ()):
+            if value not in seen and left:
+                seen.add(value)
+                todo.append(value)
+                left -= 1
+    return seen
 
 
 class Txn(NamedTuple):

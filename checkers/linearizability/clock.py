@@ -1,0 +1,92 @@
+"""The time and the memory that a check may take, looked at wherever work is done.
+
+A `Clock` is current while its check runs, and `tick` asks it: before every step of a model that is
+not remembered, within a step over many states, and between the slices of a search, which are as
+long as some milliseconds and not as some number of steps. So a limit is kept to well within a
+second whatever a step costs, unless a single step of a model in Python takes longer than that.
+
+Memory is what the process grew by since the check began. It is looked at twenty times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Clock", "LimitReachedError", "tick"]
+
+MEMORY_EVERY_S: Final = 0.05
+MIB: Final = 1 << 20
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class LimitReachedError(Exception):
+    """The time or the memory of a check is used up; whoever catches it has no verdict."""
+
+
+def resident_bytes() -> int:
+    """The memory that this process holds now; 0 where the system does not say."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+class Clock:
+    """The limits of one check, from now on. `why` says which of them was reached."""
+
+    def __init__(self, limit_s: float | None, memory_mib: int | None = None) -> None:
+        """`None` is no limit."""
+        now = time.monotonic()
+        self.end_s = math.inf if limit_s is None else now + limit_s
+        self.why = ""
+        self._memory_mib = memory_mib
+        self._memory_bytes: float | None = None  # until the first look: most checks are shorter
+        self._look_s = now + MEMORY_EVERY_S
+
+    def is_over(self) -> bool:
+        """Whether a limit is reached; once it is, it stays so."""
+        if self.why:
+            return True
+        now = time.monotonic()
+        if now >= self.end_s:
+            self.why = "the time limit was reached"
+        elif now >= self._look_s:
+            self._look_s = now + MEMORY_EVERY_S
+            if self._is_full():
+                self.why = f"the memory limit of {self._memory_mib} MiB was reached"
+        return bool(self.why)
+
+    def _is_full(self) -> bool:
+        if self._memory_mib is None:
+            return False
+        held = resident_bytes()
+        if self._memory_bytes is None:
+            self._memory_bytes = held + self._memory_mib * MIB
+        return held > self._memory_bytes
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Make `tick` ask this clock."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+
+_CURRENT: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
+
+
+def tick() -> None:
+    """Raise `LimitReachedError` if the current check may go on no longer."""
+    clock = _CURRENT.get()
+    if clock is not None and clock.is_over():
+        raise LimitReachedError(clock.why)

@@ -1,0 +1,11 @@
+"""Direct methods: polynomial decisions for objects whose values are unique.
+
+A direct method reads the verdict off the intervals of the operations, without a search: `zones` for
+registers, `sets` for sets that only grow, `queues` for queues and bags. `Model.decide` calls it.
+Whatever it says is proven like the verdict of a search: an order is replayed, and a core is
+enumerated by `verify`. A method that is not exact for a history says nothing, and a search follows.
+"""
+
+from checkers.linearizability.direct.decision import Decision
+
+__all__ = ["Decision"]

@@ -1,0 +1,79 @@
+"""The answer of a direct method."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Decision", "Insertion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A verdict on one part of a history: a legal `order`, or a `core` that contradicts itself.
+
+    Both hold operation ids. `elements`, if any, are those that `Model.restricted` is to keep: the
+    core contradicts itself in that smaller problem already.
+    """
+
+    method: str
+    order: tuple[int, ...] | None = None
+    core: tuple[int, ...] = ()
+    elements: tuple[Hashable, ...] = ()
+
+
+class Insertion:
+    """An order that respects real time, into which further operations are put one by one.
+
+    Operations come by their calls, and each goes to the first gap that it allows: whatever is
+    called after its return is then still free to come later.
+    """
+
+    def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
+        """The `ids` in their order, with `calls` and `ends` by position."""
+        self._ids = ids
+        by_end = sorted(range(len(ends)), key=ends.__getitem__)
+        self._ends = [ends[at] for at in by_end]
+        self._lasts = list(itertools.accumulate(by_end, max))  # position of all that had returned
+        by_call = sorted(range(len(calls)), key=calls.__getitem__)
+        self._calls = [calls[at] for at in by_call]
+        # The first position among those that are called last.
+        self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
+        self._inserted: dict[int, list[int]] = {}
+        self._returned: list[tuple[float, int]] = []  # of those put in: end, the last gap by then
+
+    def low(self, call: float) -> int:
+        """The first gap (after so many of the `ids`) for an operation called then."""
+        before = bisect.bisect_left(self._ends, call)
+        inserted = bisect.bisect_left(self._returned, (call, -1))
+        return max(
+            self._lasts[before - 1] + 1 if before else 0,
+            self._returned[inserted - 1][1] if inserted else 0,
+        )
+
+    def put(self, ident: int, end: float, gap: int) -> bool:
+        """Put an operation into `gap`, not before `low`; `False` if it had returned by then."""
+        after = bisect.bisect_right(self._calls, end)
+        if after < len(self._firsts) and gap > self._firsts[after]:
+            return False
+        if gap > len(self._ids):
+            return False
+        self._inserted.setdefault(gap, []).append(ident)
+        at = bisect.bisect_left(self._returned, (end, -1))
+        latest = max(gap, self._returned[at - 1][1] if at else 0)
+        self._returned.insert(at, (end, latest))
+        for later in range(at + 1, len(self._returned)):
+            if self._returned[later][1] >= latest:
+                break
+            self._returned[later] = (self._returned[later][0], latest)
+        return True
+
+    def order(self) -> tuple[int, ...]:
+        """All of them."""
+        found: list[int] = []
+        for gap in range(len(self._ids) + 1):
+            found += self._inserted.get(gap, ())
+            found += self._ids[gap : gap + 1]
+        return tuple(found)

@@ -1,0 +1,193 @@
+"""Sets that only grow, by the chain of what reads showed.
+
+Nothing leaves such a set, so all reads must lie within each other: sorted by size they are a chain,
+and an element has the level of the first read in the chain that shows it. Then everything has a
+rank: the additions of the elements of level 1, the reads of that level, the additions of level 2,
+and so on, and last those of elements that no read shows. A legal order exists exactly if nothing
+was called after something of a higher rank had returned. That takes a few sorts and one pass over
+the elements that each read shows.
+
+Where an element was added more than once, the addition that says it was new came first, or else the
+one that was called first can have; the others come whenever they like after the reads that lack the
+element. An addition of unknown outcome happened if a read shows its element, and else did not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from checkers.linearizability.direct.decision import Decision, Insertion
+
+__all__ = ["Addition", "Look", "decide_growing", "find_thin_air"]
+
+METHOD: Final = "the chain of what reads showed"
+
+
+class Addition(NamedTuple):
+    """Adding an element; `end` is infinite where nobody saw it return; `is_new` if it said so."""
+
+    id: int
+    call: float
+    end: float
+    element: Hashable
+    is_new: bool = False
+
+
+class Look(NamedTuple):
+    """All elements at some moment, or a tuple that is no set."""
+
+    id: int
+    call: float
+    end: float
+    shown: frozenset[Hashable] | tuple[Hashable, ...]
+
+
+class _Ranked(NamedTuple):
+    """An operation with its rank; one that is `late` may come after higher ranks as well."""
+
+    rank: int
+    operation: Addition | Look
+    late: bool = False
+
+
+def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
+    """The verdict on a set that is empty first, of which these are all operations."""
+    chain: list[Look] = []  # one for each set that was shown
+    for look in sorted(looks, key=lambda look: len(look.shown)):
+        if not isinstance(look.shown, frozenset):
+            return _illegal([look], look.shown[:1])
+        if not chain or chain[-1].shown != look.shown:
+            if chain and not _within(chain[-1], look):
+                return _apart(chain[-1], look)
+            chain.append(look)
+    level: dict[Hashable, int] = {}
+    for number, look in enumerate(chain, 1):
+        level.update((element, number) for element in look.shown if element not in level)
+    adders: dict[Hashable, list[Addition]] = {}
+    for addition in additions:
+        adders.setdefault(addition.element, []).append(addition)
+    unexplained = find_thin_air(additions, chain)
+    if unexplained is not None:
+        return unexplained
+    ranked = [_Ranked(2 * _level_of(look, chain), look) for look in looks]
+    for element, own in adders.items():
+        found = _ranked(own, level.get(element, 0), 2 * len(chain) + 1)
+        if isinstance(found, Decision):
+            return found
+        ranked += found
+    return _violation(ranked, chain, level) or _ordered(ranked)
+
+
+def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decision | None:
+    """A read that shows an element that nothing can have added by then; whatever is removed."""
+    called: dict[Hashable, float] = {}
+    for addition in additions:
+        called[addition.element] = min(addition.call, called.get(addition.element, math.inf))
+    for look in sorted(looks, key=lambda look: look.end):
+        for element in look.shown:
+            if called.get(element, math.inf) > look.end:
+                return _illegal([look], [element])
+    return None
+
+
+def _within(smaller: Look, larger: Look) -> bool:
+    """Whether the one shows no element that the other lacks."""
+    return frozenset(smaller.shown) <= frozenset(larger.shown)
+
+
+def _level_of(look: Look, chain: Sequence[Look]) -> int:
+    """Its place in the chain, by size, from 1."""
+    low, high = 0, len(chain)
+    while low < high:
+        middle = (low + high) // 2
+        if len(chain[middle].shown) < len(look.shown):
+            low = middle + 1
+        else:
+            high = middle
+    return low + 1
+
+
+def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]) -> Decision:
+    core = tuple(sorted({operation.id for operation in operations}))
+    return Decision(method=METHOD, core=core, elements=tuple(elements))
+
+
+def _apart(one: Look, other: Look) -> Decision:
+    """Each shows an element that the other lacks."""
+    first, second = frozenset(one.shown), frozenset(other.shown)
+    return _illegal([one, other], [next(iter(first - second)), next(iter(second - first))])
+
+
+def _ranked(own: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
+    """The additions of one element, those that happened, or two that both say it was new."""
+    if not level:
+        own = [addition for addition in own if addition.end < math.inf]
+    if not own:
+        return []
+    news = [addition for addition in own if addition.is_new]
+    if len(news) > 1:
+        return _illegal(news[:2], [news[0].element])
+    first = news[0] if news else min(own, key=lambda addition: addition.call)
+    rank = 2 * level - 1 if level else last
+    others = [o for o in own if o is not first and o.end < math.inf]
+    return [_Ranked(rank, first), *(_Ranked(rank, other, late=True) for other in others)]
+
+
+def _violation(
+    ranked: Iterable[_Ranked], chain: Sequence[Look], level: dict[Hashable, int]
+) -> Decision | None:
+    """What was called after something of a higher rank had returned."""
+    first_end, first, pending = math.inf, None, list[_Ranked]()
+    rank_before = -1
+    for each in sorted(ranked, key=lambda each: -each.rank):
+        if each.rank != rank_before:
+            for later in pending:
+                if later.operation.end < first_end:
+                    first_end, first = later.operation.end, later.operation
+            pending, rank_before = [], each.rank
+        pending.append(each)
+        early = each.operation
+        if each.late or early.call <= first_end:
+            continue
+        assert first is not None, "only an operation has an end that is finite"
+        if isinstance(early, Look):
+            if isinstance(first, Addition):
+                return _illegal([early, first], [first.element])
+            more = frozenset(first.shown) - frozenset(early.shown)
+            return _illegal([early, first], [next(iter(more))])
+        # Of several additions it counts that this one said that the element was new.
+        core = [early, first] if early.is_new else [first]
+        if isinstance(first, Look):
+            return _illegal(core, [early.element])
+        # A read of the earlier level shows the one element, and lacks the other.
+        core.append(chain[level[early.element] - 1])
+        return _illegal(core, [early.element, first.element])
+    return None
+
+
+def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
+    """A legal order."""
+    fixed = sorted(
+        (each for each in ranked if not each.late),
+        key=lambda each: (each.rank, each.operation.call),
+    )
+    insertion = Insertion(
+        [each.operation.id for each in fixed],
+        [each.operation.call for each in fixed],
+        [each.operation.end for each in fixed],
+    )
+    # After the first addition of its element nothing can tell where another one comes.
+    placed = {
+        each.operation.element: at
+        for at, each in enumerate(fixed, 1)
+        if isinstance(each.operation, Addition)
+    }
+    late = [each.operation for each in ranked if each.late]
+    for other in sorted(late, key=lambda other: other.call):
+        assert isinstance(other, Addition), "no read is late"
+        gap = max(insertion.low(other.call), placed[other.element])
+        if not insertion.put(other.id, other.end, gap):
+            return None
+    return Decision(method=METHOD, order=insertion.order())

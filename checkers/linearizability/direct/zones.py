@@ -1,0 +1,300 @@
+"""Registers whose values are unique, by zones (Gibbons and Korach 1997).
+
+A value that only one operation can have written was in the register once, without a break: from
+that operation to the last one that observed it. A successful compare-and-set ends the time of one
+value and begins that of the next, so values that are joined by them form a *block*, which fills one
+stretch of time as well; its operations are ranked (write, reads, compare-and-set, reads, ...).
+Block A must come before block B if one of A's operations returned before one of B's was called. So
+
+* within a block, no operation may be called after one of a higher rank returned;
+* of two blocks, not both may have to come before the other. Any longer cycle has two such blocks in
+  it: take the block of the latest call, the next one in the cycle must follow it and precede it.
+
+That is sufficient, too: blocks sorted by the earlier of their first return and last call respect
+real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward zone lies
+within a forward one. All of it takes a few sorts.
+
+An operation of unknown outcome took effect if something observed what only it can have written;
+otherwise it is left out, which no other operation can notice but a failed compare-and-set, and
+those are placed in an order that is found without them, or left to the search. Where an observed
+value may have been written twice, contradictions among the other values still count, but nothing is
+valid.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from checkers.linearizability.direct.decision import Decision, Insertion
+
+__all__ = ["NOTHING", "Access", "decide_register"]
+
+METHOD: Final = "the zones of unique values"
+LINKS_MAX: Final = 16
+"""Compare-and-sets between two operations of a core that a proof finds by itself."""
+
+
+class _Nothing:
+    """The type of `NOTHING`: no value, while `None` is one."""
+
+
+NOTHING: Final = _Nothing()
+
+
+class Access(NamedTuple):
+    """One operation: the value it observed, the one it wrote, and the one it did not find.
+
+    `end` is infinite where it never returned; then it may have had no effect.
+    """
+
+    id: int
+    call: float
+    end: float
+    needs: Hashable = NOTHING
+    makes: Hashable = NOTHING
+    excludes: Hashable = NOTHING
+
+
+@dataclass(slots=True)
+class _Block:
+    """Values that followed each other, and their operations by rank.
+
+    `first_end` is minus infinity for the initial value, which was there before any call.
+    """
+
+    entries: list[tuple[int, Access]] = field(default_factory=list)
+    initial: bool = False
+    first_end: float = math.inf
+    last_call: float = -math.inf
+    first: Access | None = None
+    last: Access | None = None
+
+    def add(self, rank: int, access: Access) -> None:
+        """Put an operation in."""
+        self.entries.append((rank, access))
+        if access.end < self.first_end:
+            self.first_end, self.first = access.end, access
+        if access.call > self.last_call:
+            self.last_call, self.last = access.call, access
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether the block was surely there from its first return to its last call."""
+        return self.first_end < self.last_call
+
+
+class _ContradictionError(Exception):
+    """Operations that contradict each other."""
+
+    def __init__(self, accesses: Iterable[Access]) -> None:
+        super().__init__("no legal order")
+        self.core = tuple(sorted({access.id for access in accesses}))
+
+
+def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision | None:
+    """The verdict on a register that holds `initial` first, or `None`: a search must tell."""
+    try:
+        history = _History(initial, accesses)
+        blocks = history.blocks()
+        for block in blocks:
+            history.check_ranks(block)
+        history.check_pairs(blocks)
+    except _ContradictionError as error:
+        return Decision(method=METHOD, core=error.core)
+    if not history.is_exact:
+        return None
+    blocks.sort(key=lambda block: (min(block.first_end, block.last_call), block.is_forward))
+    order = [
+        access
+        for block in blocks
+        for _, access in sorted(block.entries, key=lambda entry: (entry[0], entry[1].call))
+    ]
+    placed = _place(initial, order, [a for a in accesses if a.excludes is not NOTHING])
+    return None if placed is None else Decision(method=METHOD, order=placed)
+
+
+class _History:
+    """Who made which value, and who observed it."""
+
+    def __init__(self, initial: Hashable, accesses: Sequence[Access]) -> None:
+        self._initial = initial
+        self._makers: dict[Hashable, list[Access]] = {}
+        for access in accesses:
+            if access.makes is not NOTHING:
+                self._makers.setdefault(access.makes, []).append(access)
+        self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
+        self._witness: dict[Hashable, Access] = {}
+        """By value, the first operation to return that shows that it was there."""
+        self._kept = [*self._known, *self._observe()]
+        self.is_exact = all(map(self._is_unique, self._witness))
+
+    def _is_unique(self, value: Hashable) -> bool:
+        """Whether only one thing can have made `value`."""
+        return len(self._makers.get(value, ())) + (value == self._initial) == 1
+
+    def _observe(self) -> list[Access]:
+        """Find the witnesses; returns the operations of unknown outcome that took effect."""
+        forced: list[Access] = []
+        for access in sorted(self._known, key=lambda access: access.end):
+            value = access.needs
+            while value is not NOTHING and value not in self._witness:
+                makers = self._makers.get(value, ())
+                is_late = all(maker.call > access.end for maker in makers)
+                if value != self._initial and is_late:
+                    raise _ContradictionError([access])  # nothing can have written it by then
+                self._witness[value] = access
+                if not self._is_unique(value) or not makers or makers[0].end < math.inf:
+                    break
+                forced.append(makers[0])
+                value = makers[0].needs
+        return forced
+
+    def _shown(self, access: Access) -> Access:
+        """`access`, or, where its own answer was lost, an operation that shows its effect."""
+        return access if access.end < math.inf else self._witness[access.makes]
+
+    def blocks(self) -> list[_Block]:
+        """The blocks of all operations whose value is unique, and of every other write."""
+        readers: dict[Hashable, list[Access]] = {}
+        following: dict[Hashable, Access] = {}
+        loose: list[Access] = []
+        for access in self._kept:
+            needs_unique = access.needs is not NOTHING and self._is_unique(access.needs)
+            if access.makes is NOTHING:
+                if needs_unique:
+                    readers.setdefault(access.needs, []).append(access)
+                continue
+            if needs_unique:
+                other = following.setdefault(access.needs, access)
+                if other is not access:
+                    raise _ContradictionError([self._shown(other), self._shown(access)])
+            elif not self._is_unique(access.makes):
+                loose.append(access)
+        starts = [a for a in self._kept if self._is_start(a)]
+        blocks = [self._chain(start.makes, start, readers, following) for start in starts]
+        if self._is_unique(self._initial):
+            blocks.append(self._chain(self._initial, None, readers, following))
+        for access in loose:
+            blocks.append(_Block())
+            blocks[-1].add(0, access)
+        if following:  # compare-and-sets that only each other made possible
+            shown = [self._shown(access) for access in following.values()]
+            raise _ContradictionError([min(shown, key=lambda access: access.end)])
+        return [block for block in blocks if block.entries]
+
+    def _is_start(self, access: Access) -> bool:
+        """Whether a block begins with it: what it overwrote cannot be told."""
+        if access.makes is NOTHING or not self._is_unique(access.makes):
+            return False
+        return access.needs is NOTHING or not self._is_unique(access.needs)
+
+    def _chain(
+        self,
+        value: Hashable,
+        maker: Access | None,
+        readers: dict[Hashable, list[Access]],
+        following: dict[Hashable, Access],
+    ) -> _Block:
+        """The block that begins with `value`; takes its compare-and-sets out of `following`."""
+        block = _Block(initial=maker is None)
+        rank = 0
+        while True:
+            if maker is not None:
+                block.add(rank, maker)
+            if not self._is_unique(value):
+                break  # the block ends with the compare-and-set
+            for reader in readers.get(value, ()):
+                block.add(rank + 1, reader)
+            maker = following.pop(value, None)
+            if maker is None:
+                break
+            value, rank = maker.makes, rank + 2
+        if block.initial and block.entries:
+            block.first_end, block.first = -math.inf, None
+        return block
+
+    def check_ranks(self, block: _Block) -> None:
+        """That nothing was called after something later in the block had returned."""
+        entries = sorted(block.entries, key=lambda entry: -entry[0])
+        first_end, first = math.inf, None
+        pending: list[Access] = []
+        rank_before = -1
+        for rank, access in entries:
+            if rank != rank_before:
+                for later in pending:
+                    if later.end < first_end:
+                        first_end, first = later.end, later
+                pending, rank_before = [], rank
+            if access.call > first_end:
+                assert first is not None, "only an operation has an end that is finite"
+                links = self._links(block, [first, access])
+                # Without its maker in time, the later value is a contradiction by itself.
+                is_maker = access.makes is not NOTHING and not links
+                core = [first] if is_maker else [first, self._shown(access)]
+                raise _ContradictionError([*core, *links])
+            pending.append(access)
+
+    def check_pairs(self, blocks: Iterable[_Block]) -> None:
+        """That of no two blocks each has to come before the other."""
+        forward = sorted((b for b in blocks if b.is_forward), key=lambda block: block.first_end)
+        for before, after in itertools.pairwise(forward):
+            if after.first_end < before.last_call:
+                raise self._clash(before, after)
+        starts = [block.first_end for block in forward]
+        for block in blocks:
+            # Forward zones are disjoint now: only the last one to begin before can hold this one.
+            at = bisect.bisect_left(starts, block.last_call) - 1
+            if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
+                raise self._clash(forward[at], block)
+
+    def _clash(self, one: _Block, other: _Block) -> _ContradictionError:
+        core: list[Access] = []
+        for block in (one, other):
+            ends = [self._shown(a) for a in (block.first, block.last) if a is not None]
+            core += [*ends, *self._links(block, ends)]
+        return _ContradictionError(core)
+
+    def _links(self, block: _Block, ends: Sequence[Access]) -> list[Access]:
+        """The known compare-and-sets between two operations of a block, if there are many."""
+        ids = {access.id for access in ends}
+        ranks = [rank for rank, access in block.entries if access.id in ids]
+        if not ranks or max(ranks) - min(ranks) <= 2 * LINKS_MAX:
+            return []
+        return [
+            access
+            for rank, access in block.entries
+            if access.makes is not NOTHING
+            and min(ranks) < rank < max(ranks)
+            and access.end < math.inf
+        ]
+
+
+def _place(
+    initial: Hashable, order: Sequence[Access], failed: Sequence[Access]
+) -> tuple[int, ...] | None:
+    """The ids of `order` with the failed compare-and-sets, each in the first gap that allows it."""
+    if not failed:
+        return tuple([access.id for access in order])
+    held = [initial]  # in each gap
+    for access in order:
+        held.append(held[-1] if access.makes is NOTHING else access.makes)
+    following = [len(held)] * len(held)  # the next gap with another value
+    for at in range(len(held) - 2, -1, -1):
+        following[at] = at + 1 if held[at] != held[at + 1] else following[at + 1]
+    insertion = Insertion(
+        [access.id for access in order],
+        [access.call for access in order],
+        [access.end for access in order],
+    )
+    for access in sorted(failed, key=lambda access: access.call):
+        gap = insertion.low(access.call)
+        if held[gap] == access.excludes:
+            gap = following[gap]
+        if not insertion.put(access.id, access.end, gap):
+            return None
+    return insertion.order()

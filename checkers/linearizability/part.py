@@ -1,0 +1,232 @@
+"""One part of a check: its operations, the direct method, and the searches that compete for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from checkers.linearizability.clock import Clock, tick
+from checkers.linearizability.direct.decision import Decision
+from checkers.linearizability.explain import Failure, explain
+from checkers.linearizability.frontier import Frontier
+from checkers.linearizability.model import Limits, Model, Operation, Result
+from checkers.linearizability.native import breadth_first, depth_first, problem_of
+from checkers.linearizability.problem import Problem
+from checkers.linearizability.search import DepthFirst, Status, run_sliced
+
+__all__ = ["Part", "explained_part", "projected", "unexplained"]
+
+EXPLAINED_MAX = 4  # projections whose contradiction is looked for before a large one is taken
+CORE_SMALL = 6  # operations that can be read at once
+LEAN_SHARE = 3  # how much more the lean search gets: most valid histories end there
+
+
+class Part:
+    """One independent problem with its competing searches, which are made when they are needed."""
+
+    def __init__(
+        self,
+        name: str,
+        model: Model[Any, Any, Any],
+        operations: Sequence[Operation[Any, Any]],
+        limits: Limits,
+        *,
+        only_refutes: bool,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.operations = operations
+        self.only_refutes = only_refutes
+        self.result: Result | None = None
+        self.decided_by = ""
+        self.decision: Decision | None = None
+        self.choices: list[int] = []
+        self.rounds = 0
+        self.returns_total = sum([o.return_time is not None for o in operations])
+        self._most = limits.configurations_max
+        self._started = False
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The operations, prepared for searching."""
+        return problem_of(self.model, self.operations)
+
+    @cached_property
+    def lean(self) -> DepthFirst:
+        """The depth-first search that mostly finds what is valid."""
+        return depth_first(self.problem, lean=True, configurations_max=self._most)
+
+    @cached_property
+    def depth(self) -> DepthFirst:
+        """The complete depth-first search."""
+        return depth_first(self.problem, lean=False, configurations_max=self._most)
+
+    @cached_property
+    def breadth(self) -> Frontier:
+        """The breadth-first search."""
+        return breadth_first(self.problem, configurations_max=self._most)
+
+    @property
+    def _searches(self) -> tuple[DepthFirst | Frontier, ...]:
+        return (self.lean, self.depth, self.breadth) if self._started else ()
+
+    def decide(self) -> Result | None:
+        """Ask the model's direct method."""
+        tick()
+        if not self._started and any(
+            not o.call <= (math.inf if o.return_time is None else o.return_time)
+            for o in self.operations
+        ):
+            self._start()  # which raises the error that says what is wrong
+        decision = self.model.decide(self.operations)
+        if decision is not None:
+            result = Result.ILLEGAL if decision.order is None else Result.OK
+            assert self.result in {None, result}, "a search and a direct method contradict"
+            self.decision, self.decided_by, self.result = decision, decision.method, result
+        return self.result
+
+    @property
+    def steps(self) -> int:
+        """The steps of all searches."""
+        return sum(search.steps for search in self._searches)
+
+    @property
+    def configurations(self) -> int:
+        """The configurations that they remember."""
+        return sum(search.configurations for search in self._searches)
+
+    @property
+    def best(self) -> int:
+        """The furthest return that any of them stood before."""
+        return max((search.best for search in self._searches), default=0)
+
+    @property
+    def finished(self) -> DepthFirst | Frontier:
+        """The search that proved it illegal, and so has surely reached the furthest return."""
+        return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
+
+    def order(self) -> tuple[int, ...]:
+        """The ids of a legal order, once the part is found to have one."""
+        if self.decision is not None:
+            assert self.decision.order is not None, "it is legal"
+            return self.decision.order
+        ids = [operation.id for operation in self.operations]
+        return tuple([ids[number] for number in self.problem.replay(self.choices)])
+
+    @property
+    def failing_return(self) -> float:
+        """When the first operation returned that cannot be linearized."""
+        time_of = self.operations[self.problem.returns[self.finished.best]].return_time
+        assert time_of is not None
+        return time_of
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no search can go on."""
+        return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
+
+    def _start(self) -> None:
+        """Prepare all three searches, so that none is half made where the time ends."""
+        if not self._started:
+            self._started = all((self.lean, self.depth, self.breadth))
+
+    def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
+        """Give each search that still runs `budget` more steps, or until one decides.
+
+        `room` is what is left for all of them together; where it is too little, all get less.
+        """
+        self._start()
+        searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
+            ("lean depth-first search", self.lean),
+            ("depth-first search", self.depth),
+            ("breadth-first search with dominance", self.breadth),
+        )
+        if not self.problem.unknown:
+            searches = searches[1:]  # without unknown operations lean and complete are the same
+        elif self.rounds:
+            # What lean did not find at once is most likely invalid: breadth settles that soonest.
+            searches = (searches[2], searches[0], searches[1])
+        self.rounds += 1
+        if room is not None:
+            running = [search for _, search in searches if search.status is Status.RUNNING]
+            shares = sum(LEAN_SHARE if search is self.lean else 1 for search in running)
+            budget = min(budget, max(1, room // max(1, shares)))
+        for name, search in searches:
+            left = budget * LEAN_SHARE if search is self.lean else budget
+            if room is not None:
+                left = min(left, room)
+            before = search.steps
+            run_sliced(search, left, stop.is_over)
+            if room is not None:
+                room -= search.steps - before
+            if search.status is Status.FOUND:
+                self.result, self.decided_by = Result.OK, name
+                if isinstance(search, Frontier):
+                    assert search.winner is not None
+                    self.choices = search.winner.choices()
+                else:
+                    self.choices = search.choices()
+                return self.result
+            if search.status is Status.EXHAUSTED:
+                self.result, self.decided_by = Result.ILLEGAL, name
+                return self.result
+        return None
+
+
+def projected(
+    model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], limits: Limits
+) -> list[Part]:
+    """The model's projections, each as a part that can only refute."""
+    return [
+        Part(p.name, p.model, p.operations, limits, only_refutes=True)
+        for p in model.projections(operations)
+    ]
+
+
+def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
+    """What to explain an invalid history with: the projections that fail, the first to fail first.
+
+    A projection tells a shorter story than the whole, and its counterexample can be made smaller.
+    """
+    for other in projections:
+        if other.result is None:
+            other.run(limits.rounds[0], clock)
+    refuting = [other for other in projections if other.result is Result.ILLEGAL]
+    return sorted(refuting, key=lambda other: other.failing_return) or [part]
+
+
+def explained_part(
+    part: Part, projections: list[Part], limits: Limits, clock: Clock
+) -> tuple[Part, Failure]:
+    """The failure with a small core, of the first projections that fail; else the smallest."""
+    found: list[tuple[Part, Failure]] = []
+    for told in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
+        failure = explain(
+            told.problem,
+            told.finished.best,
+            limits,
+            name=told.name if told.only_refutes else "",
+            is_over=clock.is_over,
+        )
+        if failure.core_minimal and len(failure.core) <= CORE_SMALL:
+            return told, failure
+        found.append((told, failure))
+    return min(found, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
+
+
+def unexplained(part: Part) -> Failure:
+    """The failure of a part for which there was no time to look for a small core."""
+    best = part.finished.best
+    operations, returns = part.operations, part.problem.returns
+    return Failure(
+        operation=operations[returns[best]].id,
+        previous=operations[returns[best - 1]].id if best else None,
+        survivors=(),
+        survivors_total=0,
+        core=tuple(o.id for o in operations if not o.is_unknown),
+        weakened=(),
+        core_minimal=False,
+        projection=part.name if part.only_refutes else "",
+    )
