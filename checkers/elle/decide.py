@@ -152,7 +152,8 @@ class _Decision:
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
         """The verdict on one model, by its canonical name; `result` is what `check` says of it."""
         rule = RULES.get(model)
-        result = result or self._check((friendly(model),))
+        name = rule.base if rule and rule.base else model
+        result = result or self._check((friendly(name),))
         if rule is None:
             return self._proven(model, result)
         promised = promises_of(model) if self.kind == "w" else ()
@@ -223,9 +224,9 @@ class _Decision:
             failed,
             verdict=Verdict.UNKNOWN,
             reason=(
-                f"{friendly(model)} is not looked at in full; it would follow from "
-                f"{' or '.join(map(friendly, stronger))}, which the history breaks "
-                f"({failed.reason}); request one of these, or what it implies"
+                f"{friendly(model)} is not looked at by itself; "
+                f"{' or '.join(map(friendly, stronger))} would imply it, and was not found to hold "
+                f"({failed.reason})"
             ),
         )
 
