@@ -118,7 +118,10 @@ class _Decision:
 
     def run(self) -> ElleResult:
         """The verdict on all models together."""
-        named = {friendly(MEANS.get(canonical(m), canonical(m))): None for m in self.wanted.models}
+        named = {
+            friendly(MEANS[canonical(model)]) if canonical(model) in MEANS else model: None
+            for model in self.wanted.models
+        }
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
