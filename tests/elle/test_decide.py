@@ -129,7 +129,8 @@ def test_sessions_imply_sequential_keys() -> None:
 
 def test_an_order_that_no_promise_gives_is_searched_for() -> None:
     # Each order of the versions of x contradicts the reads of y and z.
-    history = concurrent("w x 1, w y 1", "w x 2, w z 1", "r x 1, r z 1", "r x 2, r y 1")
+    core = ("w x 1, w y 1", "w x 2, w z 1", "r x 1, r z 1", "r x 2, r y 1")
+    history = concurrent(*core, "r x 2", "w y 2", "r z nil")
     found = registers(history, "serializable")
 
     assert set(found.anomalies) == {"PL-3-cycle-exists"}
