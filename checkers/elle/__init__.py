@@ -7,6 +7,11 @@ from checkers.elle.check import (
     check_rw_register,
 )
 from checkers.elle.columns import Transaction
+from checkers.elle.decide import (
+    decide_closed_predicate,
+    decide_list_append,
+    decide_rw_register,
+)
 from checkers.elle.findings import Case, Reason, Step
 
 __all__ = [
@@ -18,4 +23,7 @@ __all__ = [
     "check_closed_predicate",
     "check_list_append",
     "check_rw_register",
+    "decide_closed_predicate",
+    "decide_list_append",
+    "decide_rw_register",
 ]

@@ -78,7 +78,8 @@ class ElleResult:
     `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles: in
     how many components, and at least so many if there are more than a thousand of these). `not_`
     are the weakest consistency models refuted, `also_not` the stronger ones that fall with them.
-    `notes` are observations that judge nothing.
+    `notes` are observations that judge nothing. `present` names every type found, forbidden or not;
+    `promised` what the requested models were taken to imply of single registers.
     """
 
     verdict: Verdict
@@ -89,6 +90,8 @@ class ElleResult:
     also_not: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     statistics: Mapping[str, int] = field(default_factory=dict)
+    present: frozenset[str] = frozenset()
+    promised: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +369,7 @@ def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> Ell
             f"{total} transactions: nothing that {asked} forbids",
             notes=notes,
             statistics=statistics,
+            present=frozenset(found.counts),
         )
     for name in shown & set(found.inference.findings):
         finding = found.inference.findings[name]
@@ -373,10 +377,13 @@ def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> Ell
     edge = boundary(found.counts)
     names = sorted(shown)
     reason = ", ".join(names)
-    if edge.not_:
+    verdict = Verdict.INVALID if set(found.counts) & wanted.forbidden else Verdict.UNKNOWN
+    if verdict is Verdict.UNKNOWN:
+        reason = f"{asked} could not be checked: {reason}"
+    elif edge.not_:
         reason += f": not {', not '.join(edge.not_)}"
     return ElleResult(
-        Verdict.INVALID if set(found.counts) & wanted.forbidden else Verdict.UNKNOWN,
+        verdict,
         reason,
         {name: tuple(found.cases[name]) for name in names},
         {name: found.counts[name] for name in names},
@@ -384,4 +391,5 @@ def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> Ell
         edge.also_not,
         notes,
         statistics,
+        frozenset(found.counts),
     )

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from checkers._transactions import mops_of
 from checkers.elle.kernels import expand
-from harness.errors import HistoryError
+from harness.errors import HistoryError, shown
 from harness.ops import History, OpType
 
 __all__ = ["FAIL", "INFO", "LIST", "NEVER", "NIL", "OK", "Columns", "Transaction", "columns_of"]
@@ -237,7 +237,8 @@ class _Builder:
         """Take one transaction; raises `HistoryError` if it is none."""
         if not isinstance(mops, (list, tuple)):
             raise HistoryError(
-                f"op {index} has the value {mops!r}; a transaction is a list of [f, key, value]"
+                f"op {index} has the value {shown(mops)}; a transaction is a list of "
+                "[f, key, value]"
             )
         self.types.append(kind)
         self.processes.append(self.process_names.setdefault(process, len(self.process_names)))
@@ -293,7 +294,8 @@ class _Builder:
             value = list(value)
         elif not isinstance(value, list):
             raise HistoryError(
-                f"op {index} reads {value!r} from {self.keys.names[key]!r}; a read returns a list"
+                f"op {index} reads {shown(value)} from {self.keys.names[key]!r}; a read returns a "
+                "list of what was appended, in order (not a set)"
             )
         length = len(value)
         longest = self.longest[key]
@@ -383,8 +385,8 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
 
     What is in columns already comes back as it is.
 
-    Client operations with another `f` than "txn" are not transactions and raise `HistoryError`, as
-    does a value that is no list of micro-operations.
+    An operation is a transaction by its value, whatever its `f`; raises `HistoryError` for a value
+    that is no list of micro-operations.
     """
     if isinstance(source, Columns):
         assert source.writes_are == writes_are, f"columns of {source.writes_are!r} transactions"
@@ -396,11 +398,6 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
         return builder.finish()
     for pair in source.pairs:
         call, done = pair.invoke, pair.completion
-        if call.f != "txn":
-            raise HistoryError(
-                f"op {call.index} invokes {call.f!r}; this check knows only transactions, whose f "
-                "is 'txn'"
-            )
         builder.add(
             mops_of(pair),
             _TYPES[pair.type],

@@ -247,10 +247,6 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
             reader.initial = reader.map(done.value, call.index, "init")
             begun, ready = call.index, done.index
             continue
-        if call.f != "txn":
-            raise HistoryError(
-                f"op {call.index} invokes {call.f!r}; this check knows one 'init' and then 'txn'"
-            )
         begun = call.index if begun is None else begun
         if call.index < ready:
             raise HistoryError(

@@ -8,17 +8,21 @@ write.
 
 Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; writes of transactions whose answer
 was lost take part in version orders and in nothing else, as there, unless `unknown_writes` asks for
-more: a write that somebody read did happen. New here: declared initial values, and reads of values
-that nobody wrote are seen (upstream lets them pass).
+more: a write that somebody read did happen. New here: declared initial values.
+
+With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
+`garbage-read` where a key would need two initial values, nil included, while a single value without
+a writer becomes the initial one; and no `lost-update` of a value that the reader wrote itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from checkers.elle.columns import FAIL, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.findings import Inference
@@ -40,6 +44,8 @@ from checkers.elle.writes import Writers, collisions, intermediate_writes
 
 __all__ = ["RegisterOptions", "infer_register"]
 
+NOTES_MAX: Final = 8
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterOptions:
@@ -51,6 +57,7 @@ class RegisterOptions:
     transaction_order: Mapping[int, int] | None = None
     initial_values: Mapping[Any, Any] | None = None
     unknown_writes: bool = False
+    every_rule: bool = False
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
@@ -60,8 +67,14 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
     """
     writers = Writers(columns)
     initial = _initial(columns, options.initial_values)
+    unwritten = _unwritten(columns, writers, initial)
+    garbage = np.full(len(unwritten), options.initial_values is not None)
     accesses = accesses_of(columns, initial)
-    order = _order(accesses, options)
+    first = accesses.nil
+    if options.every_rule and options.initial_values is None:
+        garbage = _several_initial(columns, unwritten)
+        first = np.union1d(first, accesses.version[unwritten[~garbage]])
+    order = _order(accesses, first, options)
     dependencies = _Dependencies(accesses, order, unknown_writes=options.unknown_writes)
     builder = dependencies.build(order.nearest_written(dependencies.written))
     texts = RegisterTexts(columns, writers, accesses, order)
@@ -73,12 +86,9 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
         refine=dependencies.refine,
     )
     inference.add("cyclic-versions", np.arange(len(order.cycles), dtype=np.int32), texts.cyclic)
-    _local_anomalies(inference, accesses, writers, texts)
-    garbage = _garbage(accesses, writers)
-    if options.initial_values is not None:
-        inference.add("garbage-read", garbage, texts.garbage)
-    elif len(garbage):
-        inference.notes = tuple(texts.note(int(mop)) for mop in garbage[:8])
+    _local_anomalies(inference, accesses, writers, texts, every_rule=options.every_rule)
+    inference.add("garbage-read", unwritten[garbage], texts.garbage)
+    inference.notes = tuple(texts.unwritten(int(mop)) for mop in unwritten[~garbage][:NOTES_MAX])
     return inference
 
 
@@ -99,9 +109,9 @@ def _hashable(name: Any) -> tuple[str, str]:
     return type(name).__name__, repr(name)
 
 
-def _order(accesses: Accesses, options: RegisterOptions) -> VersionOrder:
+def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> VersionOrder:
     order = VersionOrder(accesses, [], [])
-    order.add("initial-state", initial_edges(accesses))
+    order.add("initial-state", initial_edges(accesses, first))
     if options.transaction_order is not None:
         order.add("transaction-order", commit_edges(accesses, options.transaction_order))
     if options.wfr_keys:
@@ -167,7 +177,12 @@ class _Dependencies:
 
 
 def _local_anomalies(
-    inference: Inference, accesses: Accesses, writers: Writers, texts: RegisterTexts
+    inference: Inference,
+    accesses: Accesses,
+    writers: Writers,
+    texts: RegisterTexts,
+    *,
+    every_rule: bool,
 ) -> None:
     columns = accesses.columns
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
@@ -178,6 +193,8 @@ def _local_anomalies(
     inference.add("G1a", reads[failed], texts.g1a)
     foreign = columns.txn[writer] != columns.txn[reads]
     inference.add("G1b", reads[written & intermediate_writes(columns)[writer] & foreign], texts.g1b)
+    if every_rule:
+        inference.add("future-read", reads[written & ~foreign & (writer > reads)], texts.future)
 
     mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
     follows = np.append(False, group[1:] == group[:-1])[: len(group)]
@@ -188,7 +205,11 @@ def _local_anomalies(
     _, earliest = np.unique(columns.txn[internal], return_index=True)
     inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
 
-    members = _lost_updates(accesses, mops, group)
+    updates = _updates(accesses, mops, group)
+    if every_rule:  # who met its own write built on something else
+        writer = writers.find(columns.key[updates], columns.value[updates])
+        updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
+    members = collisions(accesses.version[updates], updates)
     inference.add(
         "lost-update",
         np.arange(len(members), dtype=np.int32),
@@ -196,11 +217,11 @@ def _local_anomalies(
     )
 
 
-def _lost_updates(accesses: Accesses, mops: LongArray, group: LongArray) -> list[IntArray]:
-    """Groups of reads that met one version, each followed by a write of its transaction."""
+def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray:
+    """The first reads of a key in a transaction, where it wrote that key after."""
     columns = accesses.columns
     if not len(mops):
-        return []
+        return mops
     opens = np.append(True, group[1:] != group[:-1])
     row = np.cumsum(opens) - 1
     here = np.arange(len(mops))
@@ -209,15 +230,25 @@ def _lost_updates(accesses: Accesses, mops: LongArray, group: LongArray) -> list
     np.minimum.at(lead, row[is_read], here[is_read])
     final = np.full(len(lead), -1, np.int64)
     np.maximum.at(final, row[~is_read], here[~is_read])
-    reads = mops[lead[final > lead]]
-    return collisions(accesses.version[reads], reads)
+    reads: LongArray = mops[lead[final > lead]]
+    return reads
 
 
-def _garbage(accesses: Accesses, writers: Writers) -> IntArray:
-    """Reads of values that nobody wrote and that are not the declared initial ones."""
-    columns = accesses.columns
+def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bool_]:
+    """Per read in `unwritten` whether its key would have several initial values, nil included."""
+    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK))
+    rows = np.concatenate([unwritten, reads[columns.value[reads] == NIL]]).astype(np.int64)
+    pairs = np.unique(np.stack([columns.key[rows], columns.value[rows]]), axis=1)
+    count = np.bincount(pairs[0], minlength=len(columns.keys))
+    several: npt.NDArray[np.bool_] = count[columns.key[unwritten]] > 1
+    return several
+
+
+def _unwritten(columns: Columns, writers: Writers, initial: Mapping[int, int]) -> IntArray:
+    """Reads of values that no transaction wrote and that are not declared as initial ones."""
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
-    known = accesses.version[reads] != accesses.nil[columns.key[reads]]
-    reads = reads[known & (columns.value[reads] != NIL)]
-    unwritten = writers.find(columns.key[reads], columns.value[reads]) < 0
-    return np.asarray(reads[unwritten], np.int32)
+    declared = np.full(len(columns.keys), NIL, np.int32)
+    declared[list(initial)] = list(initial.values())
+    key, value = columns.key[reads], columns.value[reads]
+    stray = (value != NIL) & (value != declared[key]) & (writers.find(key, value) < 0)
+    return np.asarray(reads[stray], np.int32)

@@ -76,8 +76,6 @@ class RegisterExplainer:
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None
-        if before == int(accesses.nil[accesses.key_of(np.array([after]))[0]]):
-            return _SOURCES["initial-state"]
         if self._pairs is None:
             span = accesses.count
             self._pairs = {}
@@ -94,7 +92,7 @@ class RegisterExplainer:
 
 
 _SOURCES = {
-    "initial-state": "at first nothing was there",
+    "initial-state": "the initial version comes first",
     "transaction-order": "so transactions were committed",
     "wfr-keys": "a transaction read the one and then wrote the other",
     "sequential-keys": "a process met the one and later the other",
@@ -162,11 +160,17 @@ class RegisterTexts:
         """A value out of nowhere."""
         key, value, _ = self._read(mop)
         details = {"key": key, "value": value}
-        return Case("garbage-read", (self.note(mop),), (self._op(mop),), details)
+        return Case("garbage-read", (self.unwritten(mop),), (self._op(mop),), details)
 
-    def note(self, mop: int) -> str:
-        """The same as a sentence."""
-        return f"{self._read(mop)[2]}, but nobody ever wrote that."
+    def unwritten(self, mop: int) -> str:
+        """The same as a sentence; a note where the value may be the initial one."""
+        return f"{self._read(mop)[2]}, which no transaction wrote."
+
+    def future(self, mop: int) -> Case:
+        """A read of an own write that comes later."""
+        key, value, read = self._read(mop)
+        text = f"{read} before it wrote {value} to it in the same transaction."
+        return Case("future-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def internal(self, mop: int) -> Case:
         """A read that contradicts its own transaction."""

@@ -31,9 +31,12 @@ def _intermediate_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> boo
 
 def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     (reader,) = ops
-    if not raw.lists:
-        return None  # it may be a declared initial value
-    return (key, value) not in raw.writer and any(value in s for s in raw.reads(reader, key))
+    if (key, value) in raw.writer or not any(value in s for s in raw.reads(reader, key)):
+        return False
+    if raw.lists:
+        return True
+    shown = {s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer}
+    return len(shown) > 1 or None  # alone, it is the initial value unless another was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
@@ -90,8 +93,11 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
     return False
 
 
-def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
-    """Each read the same first, and wrote after that."""
+def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
+    """Each read the same first, and wrote after that.
+
+    A register's reader that wrote the value itself has lost nothing, whatever upstream says.
+    """
     met: set[Any] = set()
     for txn in ops:
         acts = raw.acts(txn, key)
@@ -99,7 +105,11 @@ def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
         if not any(write for write, _, _ in acts[first:]):
             return False
         met.add(acts[first][1:])
-    return len(ops) > 1 and len(met) == 1 and _prints(raw.lists, met.pop()[0]) == value[0]
+    if len(ops) < 2 or len(met) != 1:
+        return False
+    (shown,) = met.pop()[:1]
+    own = not raw.lists and raw.writer.get((key, shown[0])) in ops
+    return _prints(raw.lists, shown) == value[0] and (None if own else True)
 
 
 def _prints(is_list: bool, shown: Any) -> str:

@@ -19,7 +19,7 @@ class ClosedPredicate(ElleModel):
     unordered = "closed-predicate assumes nothing of the kind"
 
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        from checkers.elle import check_closed_predicate
+        from checkers.elle import decide_closed_predicate
         from checkers.elle.predicate_columns import predicate_columns
 
         columns = predicate_columns(history)
@@ -30,5 +30,5 @@ class ClosedPredicate(ElleModel):
             return dict(zip(columns.index.tolist(), every, strict=True))
 
         # Declaring the universe is no transaction.
-        judge = partial(check_closed_predicate, columns)
+        judge = partial(decide_closed_predicate, columns)
         return ElleCheck(self.name, history, len(columns), settings, judge, labels)

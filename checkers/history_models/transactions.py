@@ -42,10 +42,10 @@ DRAWINGS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ElleCheck:
-    """So many transactions, understood and ready to be checked.
+    """Transactions that were understood and are ready to be checked.
 
-    `judge` takes `consistency_models` and `time_limit_s`; `labels` says what each transaction did,
-    by the index of its invocation.
+    `judge` takes `consistency_models`, `anomalies` and `time_limit_s`; `labels` says what each
+    transaction did, by the index of its invocation.
     """
 
     name: str
@@ -59,8 +59,11 @@ class ElleCheck:
         self, models: Sequence[str], time_limit_s: float
     ) -> tuple[ElleResult, dict[str, Any] | None]:
         """What Elle found of `models`, and its certificate, if it is about cases."""
-        found = self.judge(consistency_models=models, time_limit_s=time_limit_s)
-        promised = [f.replace("_", "-") for f in VERSION_ORDERS if getattr(self.settings, f)]
+        found = self.judge(
+            consistency_models=models, anomalies=self.settings.anomalies, time_limit_s=time_limit_s
+        )
+        orders = [f for f in VERSION_ORDERS if getattr(self.settings, f) or f in found.promised]
+        promised = [order.replace("_", "-") for order in orders]
         return certified(found, self.history, self.name, promised)
 
     def check(
@@ -119,6 +122,7 @@ def _details(result: ElleResult, operations: int) -> dict[str, Any]:
         "configurations": 0,
         **refuted(result, DRAWINGS_MAX),
         "anomalies": sorted(result.anomalies),
+        "notes": list(result.notes),
         **{key: value for key, value in result.statistics.items() if key != "operations"},
     }
 
@@ -160,7 +164,7 @@ class ElleModel(abc.ABC):
                     f"--{flag.replace('_', '-')} says how versions of registers are ordered, and "
                     f"{self.unordered}; use it with --elle rw-register"
                 )
-        check_names(settings.consistency_models, ())
+        check_names(settings.consistency_models, settings.anomalies)
         return self._understood(history, settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
@@ -182,11 +186,11 @@ class ListAppend(ElleModel):
     unordered = "lists show their order"
 
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        from checkers.elle import check_list_append
+        from checkers.elle import decide_list_append
         from checkers.elle.columns import columns_of
 
         history = transactions_of(history)
-        judge = partial(check_list_append, columns_of(history, writes_are="append"))
+        judge = partial(decide_list_append, columns_of(history, writes_are="append"))
         return _check(self.name, history, settings, judge)
 
 
@@ -197,11 +201,11 @@ class RwRegister(ElleModel):
     doc = "transactions that write and read registers: Elle's anomalies and models"
 
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        from checkers.elle import check_rw_register
+        from checkers.elle import decide_rw_register
         from checkers.elle.columns import columns_of
 
         promised = {flag: getattr(settings, flag) for flag in VERSION_ORDERS}
-        judge = partial(check_rw_register, columns_of(history, writes_are="w"), **promised)
+        judge = partial(decide_rw_register, columns_of(history, writes_are="w"), **promised)
         return _check(self.name, history, settings, judge)
 
 

@@ -304,6 +304,7 @@ def _report(
         "reason": "; ".join(result.reason for result in told),
         "anomalies": _listed(results, "anomalies"),
         "not": _listed(results, "not"),
+        "notes": _listed(results, "notes"),
         "format": prepared.format,
         "certificate": _certificate(told),
     }

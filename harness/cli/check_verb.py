@@ -119,6 +119,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="with --elle: what must hold; can be given more than once "
         "(default: strict-serializable)",
     )
+    parser.add_argument(
+        "--anomalies",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="with --elle: anomalies that must not occur, whatever the consistency models allow",
+    )
     for flag, text in (
         ("--linearizable-keys", "each key by itself is linearizable"),
         ("--sequential-keys", "each key by itself is sequentially consistent"),
@@ -175,6 +182,9 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
         model=parsed.model or parsed.elle,
         settings=ModelSettings(
             consistency_models=tuple(parsed.consistency_model),
+            anomalies=tuple(
+                name.strip() for given in parsed.anomalies for name in given.split(",")
+            ),
             linearizable_keys=parsed.linearizable_keys,
             sequential_keys=parsed.sequential_keys,
             wfr_keys=parsed.wfr_keys,
@@ -256,11 +266,12 @@ def _text(outcome: Outcome) -> list[str]:
     lines = [f"{outcome.verdict.value.upper()}: {report['path']} ({took})", f"  {report['reason']}"]
     if report["not"]:
         lines.append(f"  not: {', '.join(report['not'])}")
-    if outcome.verdict is not Verdict.VALID:
-        sentences = [line for result in outcome.results for line in result.explanation]
-        lines += [f"  {line}" for line in sentences[:SENTENCES_MAX]]
-        if len(sentences) > SENTENCES_MAX:
-            lines.append(f"  ... and {len(sentences) - SENTENCES_MAX} more sentences")
+    sentences = [line for result in outcome.results for line in result.explanation]
+    if outcome.verdict is Verdict.VALID:
+        sentences = [f"note: {line}" for line in sentences]
+    lines += [f"  {line}" for line in sentences[:SENTENCES_MAX]]
+    if len(sentences) > SENTENCES_MAX:
+        lines.append(f"  ... and {len(sentences) - SENTENCES_MAX} more sentences")
     if outcome.page is not None:
         lines.append(f"  picture: {outcome.page}")
     return lines

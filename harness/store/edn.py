@@ -96,7 +96,8 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
     try:
         kind = _TYPES[form[":type"]]
         process = form[":process"]
-        f = form[":f"]
+        # Elle looks at values alone, so its histories may leave f out.
+        f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     f = loose(f)

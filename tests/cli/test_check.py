@@ -320,7 +320,7 @@ def test_a_page_shows_the_surroundings_of_a_very_long_history():
             ["--model", "cas-register"],
             "line 5, column 1: op 4",
         ),
-        (GOOD, ["--elle", "list-append"], "line 1, column 1: op 0 invokes 'write'"),
+        (GOOD, ["--elle", "list-append"], "line 1, column 1: op 0 has the value 1"),
         (GOOD, ["--model", "multi-register"], "line 2, column 1: op 1 is 'write'"),
         (GOOD, ["--model", "kv-string"], "line 1, column 1: op 0 is 'write'"),
         (GOOD, ["--model", "catalog"], "line 2, column 1: op 1"),

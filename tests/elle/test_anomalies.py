@@ -364,7 +364,7 @@ def test_a_value_out_of_nowhere_is_noted_and_may_be_the_initial_one() -> None:
     result = check_rw_register(history)
 
     assert result.verdict is Verdict.VALID
-    assert result.notes == ("Op 1 read 2 from key x, but nobody ever wrote that.",)
+    assert result.notes == ("Op 1 read 2 from key x, which no transaction wrote.",)
     declared = check_rw_register(history, initial_values={"x": 2})
     assert declared.notes == ()
 

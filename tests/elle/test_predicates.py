@@ -331,7 +331,7 @@ def test_what_is_no_transaction_is_refused_with_its_op(mop: str, tmp_path: Path)
         ((INIT[0], INIT[1].replace("{5 0}", "[5 0]")), "op 0: init holds [5, 0], not a map"),
         ((INIT[0], ":index 1, :process 1, :type :invoke, :f :txn, :value []",
           INIT[1].replace("1,", "2,", 1)), "op 1 invokes a transaction before init was over"),
-        ((":index 0, :process 0, :type :invoke, :f :read, :value 1",), "op 0 invokes 'read'"),
+        ((":index 0, :process 0, :type :invoke, :f :read, :value 1",), "op 0 has the value 1"),
         (_txn("5", 0), "op 0 has the value 5"),
     ],
 )  # fmt: skip

@@ -1,0 +1,114 @@
+"""What each consistency model asks of the order of versions, for `orders` and `decide`.
+
+Elle's tables (`models`) say which anomalies refute a model. They do not say when a model holds: of
+some models nothing, or not everything, is an anomaly that is looked for. A model is answered with
+`valid` only by one of these:
+
+* a `Rule`, which says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
+  Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019);
+* `MEANS`: another name for a model that has a rule. Of a history of answers, serial orders of one
+  copy and of conflicts explain the same;
+* `PROVEN_BY`: a stronger model with a rule. Where that does not hold, the verdict is `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["MEANS", "PROVEN_BY", "RULES", "Kind", "Order", "Rule", "promises_of"]
+
+Kind = Literal[
+    "writes", "reads", "atomic", "update", "causal", "parallel", "prefix", "si", "serial"
+]
+Order = Literal["", "process", "realtime"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When a model holds: for some total order of each key's versions, this.
+
+    No cycle of ww, of wr from `reads` on, and of the order of processes or time. Beyond that, by
+    `kind`, with S -> T for an rw from a reader S to a writer T:
+
+    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S; visible is what S read from;
+      that and earlier writers of what S wrote; all before S by wr and `order`; all before S by ww,
+      wr and `order`;
+    * `prefix`, `si`: no cycle in which S begins before T commits, and what T depends on commits
+      before T begins (`prefix`: ww orders commits alone);
+    * `serial`: no cycle at all.
+
+    `base` is the model whose anomalies break it, where Elle's tables do not have it themselves.
+    """
+
+    kind: Kind
+    order: Order = ""
+    base: str = ""
+
+
+IN_SESSIONS: Final = "causal-cerone in sessions"
+"""No model of Elle's, but what all of its session guarantees follow from."""
+
+RULES: Final[Mapping[str, Rule]] = {
+    "PL-1": Rule("writes"),
+    "strong-session-PL-1": Rule("writes", "process"),
+    "strong-PL-1": Rule("writes", "realtime"),
+    "PL-2": Rule("reads"),
+    "strong-session-PL-2": Rule("reads", "process"),
+    "strong-PL-2": Rule("reads", "realtime"),
+    "read-atomic": Rule("atomic"),
+    "update-atomic": Rule("update"),
+    "causal-cerone": Rule("causal"),
+    "PL-2+": Rule("parallel"),
+    "parallel-snapshot-isolation": Rule("parallel"),
+    "prefix": Rule("prefix"),
+    "PL-SI": Rule("si"),
+    "strong-session-snapshot-isolation": Rule("si", "process"),
+    "strong-snapshot-isolation": Rule("si", "realtime"),
+    "PL-2.99": Rule("serial"),
+    "PL-3": Rule("serial"),
+    "strong-session-serializable": Rule("serial", "process"),
+    "PL-SS": Rule("serial", "realtime"),
+    IN_SESSIONS: Rule("causal", "process", "causal-cerone"),
+}
+
+MEANS: Final[Mapping[str, str]] = {
+    "1SR": "PL-3",
+    "view-serializable": "PL-3",
+    "session-serializable": "strong-session-serializable",
+}
+
+PROVEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "PL-CS": ("PL-2+", "PL-2.99"),
+    "PL-2L": ("PL-2+",),
+    "PL-MSR": ("PL-SI",),
+    "PL-FCV": ("PL-SI",),
+    "PL-3U": ("PL-3",),
+    "monotonic-atomic-view": ("read-atomic", "PL-2.99"),
+    "linearizable": ("PL-SS",),
+    "sequential": ("strong-session-serializable",),
+    "causal": (IN_SESSIONS,),
+    "PRAM": (IN_SESSIONS,),
+    "writes-follow-reads": (IN_SESSIONS,),
+    "monotonic-reads": (IN_SESSIONS,),
+    "monotonic-writes": (IN_SESSIONS,),
+    "read-your-writes": (IN_SESSIONS,),
+}
+"""Models with content that is not looked at, and the weakest that imply them. A history of plain
+reads and writes has no cursors (cursor-stability); the views of PL-2L, PL-MSR, PL-FCV and PL-3U
+need the moments at which transactions began; sessions of single objects have no transactions."""
+
+
+def promises_of(model: str) -> tuple[str, ...]:
+    """What a model implies of the versions of single registers, as `RegisterOptions` has it.
+
+    From read-committed on, a transaction that read a version puts its own behind it (or there is a
+    cycle of ww and wr). Under snapshot isolation in sessions or real time, a later transaction sees
+    a later snapshot.
+    """
+    rule = RULES.get(model)
+    if rule is None or rule.kind in ("writes", "atomic", "update", "causal"):
+        return ()
+    later = {"process": ("sequential_keys",), "realtime": ("linearizable_keys",), "": ()}
+    return ("wfr_keys", *(later[rule.order] if rule.kind in ("si", "serial") else ()))

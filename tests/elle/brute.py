@@ -1,0 +1,429 @@
+"""Every model by brute force over tiny histories, from definitions that have no graphs.
+
+An abstract execution (Cerone, Bernardi, Gotsman, 2015) has a total order of arbitration over the
+transactions that happened and says for each which others are visible to it. All orders and all
+visibilities are tried. A transaction's reads return its own writes, or the last visible version in
+the order of arbitration; models differ in what visibility must be like. What is weaker than atomic
+visibility is told by arbitration alone: which version each read returned, and how its position
+relates to others.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any
+
+from checkers.elle import Transaction
+from harness.ops import OpType
+
+KEYS = "xyz"
+Bits = int
+Order = tuple[int, ...]
+Edges = list[tuple[int, int]]
+Seen = dict[int, Bits]
+
+
+@dataclass
+class _Read:
+    """What a transaction was shown of a key: the version of a writer, or the initial one (-1).
+
+    `own` counts its own earlier writes of the key.
+    """
+
+    reader: int
+    key: str
+    value: Any
+    own: list[Any]
+    number: int
+
+
+class Execution:
+    """A history with the transactions that happened in the order of arbitration."""
+
+    def __init__(self, txns: list[Transaction], order: Order, *, lists: bool) -> None:
+        self.txns, self.order, self.lists = txns, order, lists
+        self.place = {txn: at for at, txn in enumerate(order)}
+        self.writers: dict[str, list[int]] = {key: [] for key in KEYS}
+        self.wrote: dict[tuple[int, str], list[Any]] = {}
+        for txn in order:
+            for f, key, value in txns[txn].value:
+                if f != "r":
+                    self.wrote.setdefault((txn, key), []).append(value)
+                    if txn not in self.writers[key]:
+                        self.writers[key].append(txn)
+        self.reads = [read for txn in order for read in self._reads(txn)]
+        # A value without a writer is the initial one; where a key shows two, one has no version.
+        written = {(key, v) for txn in txns for f, key, v in txn.value if f != "r"}
+        self.initial = {
+            read.key: read.value
+            for read in self.reads
+            if not lists and read.value is not None and (read.key, read.value) not in written
+        }
+
+    def _reads(self, txn: int) -> Iterator[_Read]:
+        own: dict[str, list[Any]] = {}
+        for number, (f, key, value) in enumerate(self.txns[txn].value):
+            if f != "r":
+                own.setdefault(key, []).append(value)
+            elif self.txns[txn].type is OpType.OK:
+                shown = list(value or ()) if self.lists else value
+                yield _Read(txn, key, shown, list(own.get(key, ())), number)
+
+    def state(self, key: str, visible: Bits, reader: int) -> Any:
+        """What a read of `key` returns before own writes, if so many transactions are visible."""
+        seen = [t for t in self.writers[key] if visible >> t & 1 and t != reader]
+        if self.lists:
+            # A list shows everything before it: what is arbitrated before the last is there, too.
+            last = self.writers[key].index(seen[-1]) + 1 if seen else 0
+            before = [t for t in self.writers[key][:last] if t != reader]
+            return [value for t in before for value in self.wrote[t, key]]
+        return self.wrote[seen[-1], key][-1] if seen else self.initial.get(key)
+
+    def shows(self, read: _Read, visible: Bits) -> bool:
+        """Whether a read returns what it should."""
+        if self.lists and read.own:
+            # An own append shows what it was appended to: the version before, thus visible.
+            before = self.writers[read.key][: self.writers[read.key].index(read.reader)]
+            if before and not visible >> before[-1] & 1:
+                return False
+            visible = sum(1 << txn for txn in before)
+        state = self.state(read.key, visible, read.reader)
+        if self.lists:
+            return bool(read.value == state + read.own)
+        return bool(read.value == (read.own[-1] if read.own else state))
+
+    def versions(self, read: _Read) -> list[int]:
+        """Writers whose version a read can have returned, -1 for the initial one."""
+        return [
+            writer
+            for writer in (-1, *self.writers[read.key])
+            if writer != read.reader and self.shows(read, 0 if writer < 0 else 1 << writer)
+        ]
+
+
+Judge = Callable[[Execution, Seen], bool]
+
+
+def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
+    """The order of sessions or of real time."""
+    pairs = []
+    for one in happened:
+        for two in happened:
+            first, second = txns[one], txns[two]
+            ended = first.type is OpType.OK and first.end is not None and first.end < second.call
+            if ended and (kind == "realtime" or first.process == second.process):
+                pairs.append((one, two))
+    return pairs if kind else []
+
+
+# --- atomic visibility ---------------------------------------------------------------------------
+
+
+def _visibilities(order: Order, must: Edges) -> Iterator[Seen]:
+    """Every choice of what is visible to whom, among what is arbitrated before."""
+    free = [
+        (one, two) for at, two in enumerate(order) for one in order[:at] if (one, two) not in must
+    ]
+    base = dict.fromkeys(order, 0)
+    for one, two in must:
+        base[two] |= 1 << one
+    for count in range(1 << len(free)):
+        seen = dict(base)
+        for number, (one, two) in enumerate(free):
+            if count >> number & 1:
+                seen[two] |= 1 << one
+        yield seen
+
+
+def _transitive(run: Execution, seen: Seen) -> bool:
+    return all(
+        not seen[one] & ~seen[two] for two in run.order for one in run.order if seen[two] >> one & 1
+    )
+
+
+def _prefix(run: Execution, seen: Seen) -> bool:
+    for two in run.order:
+        last = max((run.place[one] for one in run.order if seen[two] >> one & 1), default=-1)
+        if any(not seen[two] >> one & 1 for one in run.order[: last + 1]):
+            return False
+    return True
+
+
+def _no_conflict(run: Execution, seen: Seen) -> bool:
+    return all(
+        seen[two] >> one & 1
+        for writers in run.writers.values()
+        for at, two in enumerate(writers)
+        for one in writers[:at]
+    )
+
+
+def _total(run: Execution, seen: Seen) -> bool:
+    return all(
+        seen[two] == sum(1 << one for one in run.order[:at]) for at, two in enumerate(run.order)
+    )
+
+
+def _always(_run: Execution, _seen: Seen) -> bool:
+    return True
+
+
+def _causal_snapshot(run: Execution, seen: Seen) -> bool:
+    return _transitive(run, seen) and _no_conflict(run, seen)
+
+
+def _snapshot(run: Execution, seen: Seen) -> bool:
+    return _prefix(run, seen) and _no_conflict(run, seen)
+
+
+ATOMIC: Mapping[str, tuple[Judge, str]] = {
+    "read-atomic": (_always, ""),
+    "update-atomic": (_no_conflict, ""),
+    "causal-cerone": (_transitive, ""),
+    "parallel-snapshot-isolation": (_causal_snapshot, ""),
+    "consistent-view": (_causal_snapshot, ""),
+    "prefix": (_prefix, ""),
+    "snapshot-isolation": (_snapshot, ""),
+    "strong-session-snapshot-isolation": (_snapshot, "process"),
+    "strong-snapshot-isolation": (_snapshot, "realtime"),
+    "repeatable-read": (_total, ""),
+    "serializable": (_total, ""),
+    "view-serializable": (_total, ""),
+    "1SR": (_total, ""),
+    "session-serializable": (_total, "process"),
+    "strong-session-serializable": (_total, "process"),
+    "strict-serializable": (_total, "realtime"),
+    # In their strongest reading, by transactions: `valid` must hold there, too.
+    "linearizable": (_total, "realtime"),
+    "sequential": (_total, "process"),
+    "causal": (_transitive, "process"),
+    "PRAM": (_always, "process"),
+    "read-your-writes": (_always, "process"),
+    "update-serializable": (_total, ""),
+    "forward-consistent-view": (_snapshot, ""),
+    "monotonic-snapshot-read": (_prefix, ""),
+    "writes-follow-reads": (_transitive, "process"),
+    "monotonic-reads": (_transitive, "process"),
+    "monotonic-writes": (_transitive, "process"),
+}
+
+
+# --- less than atomic visibility -----------------------------------------------------------------
+
+
+def _committed(run: Execution) -> list[list[int]]:
+    """Per read the versions it can have returned that are arbitrated before its transaction."""
+    return [
+        [v for v in run.versions(read) if v < 0 or run.place[v] < run.place[read.reader]]
+        for read in run.reads
+    ]
+
+
+def _read_committed(run: Execution, _seen: Seen) -> bool:
+    return all(_committed(run))
+
+
+def _cursor_stable(run: Execution, _seen: Seen) -> bool:
+    """Read committed, and what is read and then written was not overwritten in between."""
+    choices = _committed(run)
+    for read, versions in zip(run.reads, choices, strict=True):
+        writers = run.writers[read.key]
+        later = any(
+            f != "r" and key == read.key for f, key, _ in run.txns[read.reader].value[read.number :]
+        )
+        if later and not read.own:
+            at = writers.index(read.reader)
+            if (writers[at - 1] if at else -1) not in versions:
+                return False
+    return all(choices)
+
+
+def _monotonic_view(run: Execution, _seen: Seen) -> bool:
+    """Read committed, and a transaction that saw another one goes on to see it.
+
+    Each read has one version here: values are unique.
+    """
+    choices = _committed(run)
+    if not all(choices):
+        return False
+    known: dict[int, Bits] = {}
+    for read, versions in zip(run.reads, choices, strict=True):
+        writers = [-1, *run.writers[read.key]]
+        seen = known.get(read.reader, 0)
+        fits = [v for v in versions if read.own or not any(
+            seen >> t & 1 for t in writers[writers.index(v) + 1 :]
+        )]  # fmt: skip
+        if not fits:
+            return False
+        if fits[0] >= 0 and not read.own:
+            known[read.reader] = seen | 1 << fits[0]
+    return True
+
+
+ARBITRATED: Mapping[str, tuple[Judge, str]] = {
+    "read-committed": (_read_committed, ""),
+    "strong-session-read-committed": (_read_committed, "process"),
+    "strong-read-committed": (_read_committed, "realtime"),
+    "cursor-stability": (_cursor_stable, ""),
+    "monotonic-atomic-view": (_monotonic_view, ""),
+    "monotonic-view": (_monotonic_view, ""),
+}
+
+
+def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
+    """Whether versions can be ordered so; what a read of a register shows says nothing of that.
+
+    What was read of a transaction whose answer was lost happened.
+    """
+    if not run.lists:
+        return True
+    for key in KEYS:
+        values = [value for t in run.writers[key] for value in run.wrote[t, key]]
+        lost = {
+            value
+            for number, txn in enumerate(run.txns)
+            for f, name, value in txn.value
+            if f != "r" and name == key and txn.type is OpType.INFO and number not in run.order
+        }
+        if any(lost & set(read.value) for read in run.reads if read.key == key):
+            return False
+        for read in run.reads:
+            if read.key == key:
+                shown = [value for value in read.value if value in values]
+                if shown != values[: len(shown)]:
+                    return False
+    return True
+
+
+UNCOMMITTED: Mapping[str, tuple[Judge, str]] = {
+    "read-uncommitted": (_read_uncommitted, ""),
+    "strong-session-read-uncommitted": (_read_uncommitted, "process"),
+    "strong-read-uncommitted": (_read_uncommitted, "realtime"),
+}
+
+
+class Oracle:
+    """What holds of one history; models that ask for the same are tried once."""
+
+    def __init__(self, history: list[Transaction], *, lists: bool) -> None:
+        self._history, self._lists = history, lists
+        self._known: dict[Any, bool] = {}
+
+    def _executions(self, kind: str) -> Iterator[tuple[Order, Edges]]:
+        """Every order of what happened, and of some of what may have, that keeps to `kind`."""
+        history = self._history
+        sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
+        perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]
+        for count in range(len(perhaps) + 1):
+            for chosen in combinations(perhaps, count):
+                happened = tuple(sorted([*sure, *chosen]))
+                order = order_of(history, happened, kind)
+                for arbitration in permutations(happened):
+                    place = {txn: at for at, txn in enumerate(arbitration)}
+                    if all(place[one] < place[two] for one, two in order):
+                        yield arbitration, order
+
+    def holds(self, model: str) -> bool:
+        """Whether some execution of the history obeys the model."""
+        judge, kind = UNCOMMITTED.get(model) or ARBITRATED.get(model) or ATOMIC[model]
+        if (judge, kind) not in self._known:
+            self._known[judge, kind] = any(
+                self._obeys(Execution(self._history, order, lists=self._lists), judge, edges)
+                for order, edges in self._executions(kind)
+            )
+        return self._known[judge, kind]
+
+    def _obeys(self, run: Execution, judge: Judge, order: Edges) -> bool:
+        if judge in BY_VISIBILITY:
+            return any(
+                all(run.shows(read, seen[read.reader]) for read in run.reads) and judge(run, seen)
+                for seen in _visibilities(run.order, order)
+            )
+        return judge(run, {})
+
+
+BY_VISIBILITY = {judge for judge, _ in ATOMIC.values()}
+MODELS = (*UNCOMMITTED, *ARBITRATED, *ATOMIC)
+
+
+# --- histories -----------------------------------------------------------------------------------
+
+
+def random_history(rng: random.Random, *, lists: bool) -> list[Transaction]:
+    """Up to four transactions: mostly what a serial order shows, with reads that saw another state.
+
+    These come from one earlier or later state for all keys, or from one for each.
+    """
+    count = rng.choice((2, 3, 3, 4, 4, 4))
+    spread = rng.choice((1, 3, 20))
+    clock: dict[int, int] = {}
+    counters = dict.fromkeys(KEYS, 0)
+    plans = []
+    for number in range(count):
+        process = rng.randrange(3)
+        call = clock.get(process, 0) + rng.randint(1, spread)
+        end = clock[process] = call + rng.randint(1, 6)
+        kind = rng.choices((OpType.OK, OpType.INFO, OpType.FAIL), (90, 7, 3))[0]
+        if kind is OpType.INFO:
+            process += 10 * (number + 1)
+        mops: list[tuple[str, str, Any]] = []
+        for _ in range(rng.randint(1, 3)):
+            key = rng.choices(KEYS, (55, 40, 5))[0]
+            write = rng.random() < 0.5
+            counters[key] += write
+            name = ("append" if lists else "w") if write else "r"
+            mops.append((name, key, counters[key] if write else None))
+        plans.append(Transaction(mops, 10 * call + number, 10 * end + number, kind, process))
+    order = list(range(count))
+    rng.shuffle(order)
+    answers = _Answers(plans, order, rng, lists=lists)
+    return [answers.of(number) for number in range(count)]
+
+
+class _Answers:
+    """What the reads of planned transactions show."""
+
+    def __init__(
+        self, plans: list[Transaction], order: list[int], rng: random.Random, *, lists: bool
+    ) -> None:
+        self._plans, self._order, self._rng, self._lists = plans, order, rng, lists
+        self._noise = rng.choice((0.0, 0.2, 0.5, 0.9))
+        self._apart = rng.random() < 0.5  # whether each key may be seen in a state of its own
+
+    def _state(self, key: str, reader: int, cut: int) -> list[Any]:
+        return [
+            value
+            for txn in self._order[:cut]
+            if txn != reader
+            and (self._plans[txn].type is not OpType.FAIL or self._rng.random() < 0.05)
+            for f, name, value in self._plans[txn].value
+            if f != "r" and name == key
+        ]
+
+    def of(self, number: int) -> Transaction:
+        """The transaction with answers, if it has any."""
+        plan, rng = self._plans[number], self._rng
+        if plan.type is not OpType.OK:
+            return Transaction(plan.value, plan.call, None, plan.type, plan.process)
+        place = self._order.index(number)
+
+        def cut() -> int:
+            return rng.randint(0, len(self._order)) if rng.random() < self._noise else place
+
+        one = cut()
+        own: dict[str, list[Any]] = {}
+        states: dict[str, list[Any]] = {}
+        mops = []
+        for f, key, value in plan.value:
+            if f != "r":
+                own.setdefault(key, []).append(value)
+                mops.append((f, key, value))
+                continue
+            if key not in states or rng.random() < 0.05:
+                states[key] = self._state(key, number, cut() if self._apart else one)
+            seen = states[key] + own.get(key, [])
+            if rng.random() < 0.01:
+                seen = [99] if rng.random() < 0.5 else seen[:-1]
+            mops.append(("r", key, seen if self._lists else seen[-1] if seen else None))
+        return Transaction(mops, plan.call, plan.end, plan.type, plan.process)
