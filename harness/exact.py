@@ -14,7 +14,6 @@ from typing import Final
 __all__ = ["Exact", "exact", "is_scalar"]
 
 _PLAIN: Final = frozenset({int, str, type(None)})
-_SEQUENCES: Final = frozenset({list, tuple})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +30,22 @@ class Exact:
 
 def is_scalar(value: object) -> bool:
     """Whether `value` is no collection; nil is a scalar, too."""
-    return type(value) not in _SEQUENCES and not isinstance(value, (Mapping, set, frozenset))
+    return not isinstance(value, (list, tuple, Mapping))
 
 
 def exact(value: object) -> Hashable:
     """`value`, or a stand-in for it, that equals no value of another kind.
 
-    Raises `TypeError` for what cannot be hashed.
+    `value` is plain JSON, where EDN's other types have forms of their own
+    (`harness.vocabularies.edn`); lists are tuples afterwards.
     """
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if isinstance(value, (list, tuple)) and kind in _SEQUENCES:
+    if isinstance(value, (list, tuple)):
         return tuple(exact(item) for item in value)
-    if isinstance(value, (set, frozenset)):
-        return frozenset(exact(item) for item in value)
     if isinstance(value, Mapping):
         items = frozenset((exact(key), exact(item)) for key, item in value.items())
         return Exact(dict, items)
-    if not isinstance(value, Hashable):
-        raise TypeError(f"{value!r} has no identity")
+    assert isinstance(value, Hashable), "plain JSON has lists and objects only"
     return Exact(kind, value)

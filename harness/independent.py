@@ -72,7 +72,7 @@ def split(history: History) -> dict[Hashable, History]:
     """
     parts: dict[Hashable, list[Op]] = {}
     for pair in history.pairs:
-        key = _key(pair.invoke)
+        key = _key(_naming(pair))
         ops = parts.setdefault(key, [])
         ops.append(_without_key(pair.invoke))
         done = pair.completion
@@ -94,6 +94,13 @@ def split(history: History) -> dict[Hashable, History]:
 def without_keys(ops: Iterable[Op]) -> list[Op]:
     """The ops of clients with the values that their tuples hold."""
     return [_without_key(op) for op in ops if op.is_client]
+
+
+def _naming(pair: Pair) -> Op:
+    """The op that has the key: the answer, where the question says nothing."""
+    done = pair.completion
+    silent = pair.invoke.value is None and done is not None and done.value is not None
+    return done if silent and done is not None else pair.invoke
 
 
 def _key(op: Op) -> Hashable:

@@ -358,12 +358,13 @@ def _plan_beside(
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):
-        planned = nemesis.plan(
-            stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
-            horizon_ns=int(case.time_limit_s * NS_PER_S),
-            interval_ns=int(case.interval_s * NS_PER_S),
-            duration_ns=int(case.duration_s * NS_PER_S),
-        )
+        with blaming(f"the nemesis {name!r}: plan()"):
+            planned = nemesis.plan(
+                stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
+                horizon_ns=int(case.time_limit_s * NS_PER_S),
+                interval_ns=int(case.interval_s * NS_PER_S),
+                duration_ns=int(case.duration_s * NS_PER_S),
+            )
         plans = [*others, planned]
         if all(_begins_in_calm(plan, plans) for plan in plans):
             return planned

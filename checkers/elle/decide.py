@@ -24,7 +24,7 @@ from checkers.elle.check import ElleResult, Request, check_columns, request
 from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.findings import Case, Inference
 from checkers.elle.models import canonical, existence_type, friendly, impossible_models, prohibited
-from checkers.elle.orders import TRANSACTIONS_MAX, allowed
+from checkers.elle.orders import TRANSACTIONS_MAX, allowed, contradiction
 from checkers.elle.predicate import infer_predicates
 from checkers.elle.predicate_columns import PredicateColumns, predicate_columns
 from checkers.elle.register import RegisterOptions, infer_register
@@ -34,6 +34,7 @@ from harness.ops import History, Verdict
 __all__ = ["decide_closed_predicate", "decide_list_append", "decide_rw_register"]
 
 OPERATIONS_MAX: Final = 64
+CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
 """Of histories with these no model says what its orders are."""
@@ -118,7 +119,10 @@ class _Decision:
 
     def run(self) -> ElleResult:
         """The verdict on all models together."""
-        named = {friendly(MEANS.get(canonical(m), canonical(m))): None for m in self.wanted.models}
+        named = {
+            friendly(MEANS[canonical(model)]) if canonical(model) in MEANS else model: None
+            for model in self.wanted.models
+        }
         first = self._check(tuple(named), self.wanted.anomalies)
         if first.verdict is Verdict.INVALID or "cycle-search-timeout" in first.present:
             return first
@@ -152,7 +156,8 @@ class _Decision:
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
         """The verdict on one model, by its canonical name; `result` is what `check` says of it."""
         rule = RULES.get(model)
-        result = result or self._check((friendly(model),))
+        name = rule.base if rule and rule.base else model
+        result = result or self._check((friendly(name),))
         if rule is None:
             return self._proven(model, result)
         promised = promises_of(model) if self.kind == "w" else ()
@@ -175,7 +180,7 @@ class _Decision:
             return result
         holds = allowed(self.columns, rule, self.wanted.deadline_passed) if self.kind else None
         if holds is False:
-            return self._impossible(model, result)
+            return self._impossible(model, rule, result)
         if holds is None and rule.kind not in BY_EDGES[""]:
             return self._proven(model, result)
         if holds is None:
@@ -191,18 +196,23 @@ class _Decision:
             f"{why}; nothing that is known contradicts it."
         )
 
-    def _impossible(self, model: str, result: ElleResult) -> ElleResult:
+    def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
+        """What the search for an order refutes: the case is the transactions that it takes."""
         name = existence_type(model)
+        core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
+        operations = self.columns.index[core].tolist()
         text = (
-            "Whatever order the versions have that reads leave open, there is a contradiction to "
-            f"{friendly(model)}: every order was excluded."
+            f"No order of the versions that {friendly(model)} allows explains these transactions:",
+            *(
+                f"Op {index}: {self.columns.render_txn(txn)}."
+                for index, txn in zip(operations[:CORE_SHOWN_MAX], core, strict=False)
+            ),
         )
-        operations = tuple(self.columns.index[:OPERATIONS_MAX].tolist())
         return replace(
             result,
             verdict=Verdict.INVALID,
             reason=f"{name}: not {friendly(model)}",
-            anomalies={name: (Case(name, (text,), operations),)},
+            anomalies={name: (Case(name, text, tuple(operations)),)},
             counts={name: 1},
             **_fallen(model),
         )
@@ -223,9 +233,9 @@ class _Decision:
             failed,
             verdict=Verdict.UNKNOWN,
             reason=(
-                f"{friendly(model)} is not looked at in full; it would follow from "
-                f"{' or '.join(map(friendly, stronger))}, which the history breaks "
-                f"({failed.reason}); request one of these, or what it implies"
+                f"{friendly(model)} is not looked at by itself; "
+                f"{' or '.join(map(friendly, stronger))} would imply it, and was not found to hold "
+                f"({failed.reason})"
             ),
         )
 

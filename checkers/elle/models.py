@@ -24,6 +24,7 @@ __all__ = [
     "CYCLE_TYPES",
     "EXISTENCE_MODELS",
     "MODELS",
+    "NEVER_FOUND",
     "SUFFIXES",
     "UNKNOWN_TYPES",
     "Boundary",
@@ -258,6 +259,21 @@ ANOMALIES: Final = (
 )
 
 
+NEVER_FOUND: Final[Mapping[str, str]] = {
+    "G-cursor": "lost-update",
+    "G-monotonic": "G-single-item",
+    "G-MSR": "G-nonadjacent-item",
+    "G-SI": "G-nonadjacent-item",
+    "G-SIb": "G-single-item",
+    "G-update": "G2-item",
+    "GSI": "G-single-item",
+    "GSIa": "G-single-item",
+    "GSIb": "G-single-item",
+    "write-skew": "G2-item",
+}
+"""Anomalies that the tables name and no check looks for, and what to request instead."""
+
+
 def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> frozenset[str]:
     seen = set(names)
     todo = sorted(seen)
@@ -280,7 +296,7 @@ def friendly(model: str) -> str:
 
 
 def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
-    """Raise `UsageError` for a model or an anomaly that nobody knows."""
+    """Raise `UsageError` for an unknown model or anomaly, or one that is never looked for."""
     for model in models:
         if model not in MODELS:
             raise UsageError(
@@ -290,7 +306,13 @@ def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
     for anomaly in anomalies:
         if anomaly not in ANOMALIES:
             raise UsageError(
-                f"the anomaly {anomaly!r} is unknown; choose one of {', '.join(sorted(ANOMALIES))}"
+                f"the anomaly {anomaly!r} is unknown; choose one of "
+                f"{', '.join(sorted(ANOMALIES - set(NEVER_FOUND)))}"
+            )
+        if anomaly in NEVER_FOUND:
+            raise UsageError(
+                f"the anomaly {anomaly!r} is not looked for, so its absence cannot be checked; "
+                f"request {NEVER_FOUND[anomaly]!r}, or a consistency model that forbids it"
             )
 
 

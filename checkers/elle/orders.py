@@ -12,26 +12,30 @@ bound the question stays open. Nothing is shared with the graphs that anomalies 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, pairwise
 from typing import Final
 
-from checkers.elle.columns import FAIL, NEVER, NIL, OK, Columns
+from checkers.elle.columns import Columns
+from checkers.elle.known_order import (
+    NOBODY,
+    Facts,
+    Pair,
+    known_pairs,
+    open_pairs,
+    ordered,
+    places,
+)
 from checkers.elle.rules import Rule
 
-__all__ = ["PAIRS_MAX", "STEPS_MAX", "TRANSACTIONS_MAX", "allowed"]
+__all__ = ["TRANSACTIONS_MAX", "allowed", "contradiction"]
 
 TRANSACTIONS_MAX: Final = 2_000
 PAIRS_MAX: Final = 100_000
+CORE_MAX: Final = 100
 STEPS_MAX: Final = 3_000_000
 DEADLINE_EVERY_STEPS: Final = 4096
-
-NOBODY: Final = -1
-Pair = tuple[int, int, int]
-"""Key, and two transactions that wrote it."""
 
 
 class _Unsatisfiable(Exception):  # noqa: N818 - an answer, not an error
@@ -42,15 +46,21 @@ class _Bound(Exception):  # noqa: N818 - the end of a budget, not an error
     """A bound was hit."""
 
 
-def allowed(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> bool | None:
+def allowed(
+    columns: Columns,
+    rule: Rule,
+    deadline_passed: Callable[[], bool],
+    without: Collection[int] = (),
+) -> bool | None:
     """Whether some order of all versions satisfies `rule`; `None` at a bound.
 
-    The history has no anomaly that makes reads ambiguous (a value without a writer, lists that
+    Transactions `without` which the question is asked are left out, with reads of their writes. The
+    history has no anomaly that makes reads ambiguous (a value without a writer, lists that
     contradict each other): callers look for these first.
     """
     if len(columns) > TRANSACTIONS_MAX:
         return None
-    facts = _Facts(columns)
+    facts = Facts(columns, frozenset(without))
     if sum(len(free) * (len(free) - 1) // 2 for free in facts.free.values()) > PAIRS_MAX:
         return None
     try:
@@ -61,57 +71,16 @@ def allowed(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -
         return None
 
 
-class _Facts:
-    """Who wrote, who read which version, and what is known of the order of versions.
+def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> list[int]:
+    """Transactions that no order satisfies together, where each is needed for that.
 
-    `chain` has a key's writers in the order that reads show, `free` those of which nothing is known
-    but that they come later. `readers` maps a key and the writer of a version (`NOBODY` for the
-    initial one) to those who read it.
+    Of a history of more than `CORE_MAX` transactions, or at a bound, there may be more.
     """
-
-    def __init__(self, columns: Columns) -> None:
-        self.lists = columns.writes_are == "append"
-        self.readers: dict[tuple[int, int], set[int]] = {}
-        self.chain: dict[int, list[int]] = {}
-        self.free: dict[int, list[int]] = {}
-        self.happened: list[int] = []
-        self._columns = columns
-        self._writer: dict[tuple[int, int], int] = {}
-        keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
-        types = columns.type.tolist()
-        writes = columns.write.tolist()
-        for mop, write in enumerate(writes):
-            if write:
-                self._writer[keys[mop], values[mop]] = txns[mop]
-        seen: set[int] = set()
-        longest: dict[int, list[int]] = {}
-        for mop, write in enumerate(writes):
-            if write or types[txns[mop]] != OK:
-                continue
-            key, reader = keys[mop], txns[mop]
-            shown = self._shown(mop, values[mop])
-            if len(shown) > len(longest.get(key, ())):
-                longest[key] = shown
-            writers = [self._writer.get((key, value), NOBODY) for value in shown]
-            seen.update(writers)
-            last = next((w for w in reversed(writers) if w != reader), NOBODY)
-            if self.lists or not writers or writers[-1] != reader:
-                self.readers.setdefault((key, last), set()).add(reader)
-        live = [kind == OK or (kind != FAIL and t in seen) for t, kind in enumerate(types)]
-        self.happened = [txn for txn, lives in enumerate(live) if lives]
-        for key, shown in longest.items() if self.lists else ():
-            order = [self._writer.get((key, value), NOBODY) for value in shown]
-            kept = [writer for writer in order if writer != NOBODY and live[writer]]
-            self.chain[key] = kept[:1] + [two for one, two in pairwise(kept) if one != two]
-        for (key, _), txn in sorted(self._writer.items()):
-            free = self.free.setdefault(key, [])
-            if live[txn] and txn not in free and txn not in self.chain.get(key, ()):
-                free.append(txn)
-
-    def _shown(self, mop: int, value: int) -> list[int]:
-        if self.lists:
-            return list(self._columns.read_list(mop).tolist())
-        return [] if value == NIL else [value]
+    without: list[int] = []
+    for txn in reversed(range(len(columns))) if len(columns) <= CORE_MAX else ():
+        if allowed(columns, rule, deadline_passed, [*without, txn]) is False:
+            without.append(txn)
+    return [txn for txn in range(len(columns)) if txn not in without]
 
 
 @dataclass(slots=True)
@@ -138,7 +107,7 @@ class _Search:
     """The search for an order that satisfies `rule`."""
 
     def __init__(
-        self, columns: Columns, facts: _Facts, rule: Rule, deadline_passed: Callable[[], bool]
+        self, columns: Columns, facts: Facts, rule: Rule, deadline_passed: Callable[[], bool]
     ) -> None:
         self._facts = facts
         self._kind = rule.kind
@@ -155,7 +124,7 @@ class _Search:
         edges = [
             (self._commit[before] if before < size else before + nodes - size,
              self._begin[after] if after < size else after + nodes - size)
-            for before, after in _ordered(columns, facts.happened, rule.order)
+            for before, after in ordered(columns, facts.happened, rule.order)
         ]  # fmt: skip
         nodes = max([nodes, *(1 + max(edge) for edge in edges)])
         edges += [
@@ -168,8 +137,8 @@ class _Search:
             _closure(nodes, edges)[1] if rule.kind == "causal" else _direct(nodes, edges)
         )
         edges += zip(self._begin, self._commit, strict=True) if split else ()
-        edges += [edge for pair in _known(facts) for edge in self._edges(*pair)]
-        self._state = _State(*_closure(nodes, edges), *_places(facts, size), list(_open(facts)))
+        edges += [edge for pair in known_pairs(facts) for edge in self._edges(*pair)]
+        self._state = _State(*_closure(nodes, edges), *places(facts, size), list(open_pairs(facts)))
 
     def run(self) -> bool:
         """Whether an order exists; raises `_Unsatisfiable` or `_Bound`."""
@@ -288,67 +257,6 @@ class _Search:
             self._state = saved
             return False
         return True
-
-
-def _known(facts: _Facts) -> Iterator[Pair]:
-    """Neighbours in the known orders; the initial version is the first."""
-    for key, free in facts.free.items():
-        chain = [NOBODY, *facts.chain.get(key, ())]
-        yield from ((key, one, two) for one, two in pairwise(chain))
-        yield from ((key, chain[-1], last) for last in free)
-
-
-def _open(facts: _Facts) -> Iterator[Pair]:
-    """The pairs whose order is not known."""
-    for key, free in facts.free.items():
-        yield from ((key, one, two) for one, two in combinations(free, 2))
-
-
-def _places(facts: _Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """What is known to come later than a version, and earlier than a transaction's versions."""
-    later: dict[tuple[int, int], int] = {}
-    earlier = [0] * size
-    for key, free in facts.free.items():
-        chain = facts.chain.get(key, [])
-        later |= {(key, writer): 0 for writer in free}
-        mask = sum(1 << writer for writer in free)
-        for writer in reversed(chain):
-            later[key, writer] = mask
-            mask |= 1 << writer
-        later[key, NOBODY] = mask
-        mask = 0
-        for writer in chain:
-            earlier[writer] |= mask
-            mask |= 1 << writer
-        for writer in free:
-            earlier[writer] |= mask
-    return later, earlier
-
-
-def _ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """What precedes what by process or real time; numbers beyond transactions are gates.
-
-    A gate opens a run: everything that ended before leads to it, and it to all that begins later.
-    """
-    start, end = columns.start.tolist(), columns.end.tolist()
-    sure = [txn for txn in happened if end[txn] != NEVER]
-    if order == "process":
-        last: dict[int, int] = {}
-        for txn in sorted(happened, key=lambda txn: int(start[txn])):
-            process = int(columns.process[txn])
-            if process in last:
-                yield last[process], txn
-            if end[txn] != NEVER:
-                last[process] = txn
-    if order == "realtime":
-        runs = sorted({int(start[txn]) for txn in happened})
-        gates = range(len(columns), len(columns) + len(runs))
-        yield from pairwise(gates)
-        yield from ((gates[bisect_left(runs, start[txn])], txn) for txn in happened)
-        for txn in sure:
-            following = bisect_right(runs, end[txn])
-            if following < len(runs):
-                yield txn, gates[following]
 
 
 def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:

@@ -69,12 +69,12 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
     initial = _initial(columns, options.initial_values)
     unwritten = _unwritten(columns, writers, initial)
     garbage = np.full(len(unwritten), options.initial_values is not None)
+    accesses = accesses_of(columns, initial)
+    first = accesses.nil
     if options.every_rule and options.initial_values is None:
         garbage = _several_initial(columns, unwritten)
-        alone = unwritten[~garbage]
-        initial = dict(zip(columns.key[alone].tolist(), columns.value[alone].tolist(), strict=True))
-    accesses = accesses_of(columns, initial)
-    order = _order(accesses, options)
+        first = np.union1d(first, accesses.version[unwritten[~garbage]])
+    order = _order(accesses, first, options)
     dependencies = _Dependencies(accesses, order, unknown_writes=options.unknown_writes)
     builder = dependencies.build(order.nearest_written(dependencies.written))
     texts = RegisterTexts(columns, writers, accesses, order)
@@ -109,9 +109,9 @@ def _hashable(name: Any) -> tuple[str, str]:
     return type(name).__name__, repr(name)
 
 
-def _order(accesses: Accesses, options: RegisterOptions) -> VersionOrder:
+def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> VersionOrder:
     order = VersionOrder(accesses, [], [])
-    order.add("initial-state", initial_edges(accesses))
+    order.add("initial-state", initial_edges(accesses, first))
     if options.transaction_order is not None:
         order.add("transaction-order", commit_edges(accesses, options.transaction_order))
     if options.wfr_keys:

@@ -76,8 +76,6 @@ class RegisterExplainer:
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None
-        if before == int(accesses.nil[accesses.key_of(np.array([after]))[0]]):
-            return _SOURCES["initial-state"]
         if self._pairs is None:
             span = accesses.count
             self._pairs = {}
@@ -94,7 +92,7 @@ class RegisterExplainer:
 
 
 _SOURCES = {
-    "initial-state": "at first nothing was there",
+    "initial-state": "the initial version comes first",
     "transaction-order": "so transactions were committed",
     "wfr-keys": "a transaction read the one and then wrote the other",
     "sequential-keys": "a process met the one and later the other",

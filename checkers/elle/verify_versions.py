@@ -1,9 +1,10 @@
 """The orders of versions of one key, as far as plain reading shows them, for `verify`.
 
 A *list*: its longest read (of several that differ: one that fits all steps of a cycle); an append
-that no read shows comes last, for lists only grow. A *register*: nil comes first; the rest follows
-from promises: what a transaction read and then wrote over (wfr-keys), what was left behind before
-the other was met, by the same process (sequential-keys) or by anybody (linearizable-keys).
+that no read shows comes last, for lists only grow. A *register*: nil comes first, or a value that
+was never written; the rest follows from promises: what a transaction read and then wrote over
+(wfr-keys), what was left behind before the other was met, by the same process (sequential-keys) or
+by anybody (linearizable-keys).
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def precedes(
     raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
 ) -> bool:
     """Whether version `value` of a register came before `after`, by what is promised of keys."""
-    if value == NIL:
-        return bool(after != NIL)
+    if value == NIL or (key, value) not in raw.writer:  # what was never written was there at first
+        return (key, after) in raw.writer
     over, left, met = known or promises(raw, key)
     if "wfr-keys" in promised and (value, after) in over:
         return True

@@ -7,7 +7,7 @@ upstream does it (jepsen-io/elle, `rw_register.clj` at ccdee6f):
 
 | source            | edge                                                                   |
 |-------------------|------------------------------------------------------------------------|
-| initial-state     | nil comes before every value                                           |
+| initial-state     | nil, or a value without a writer, comes before every other             |
 | transaction-order | values in the order in which their writers were committed              |
 | wfr-keys          | what a transaction read from a key comes before what it wrote to it    |
 | sequential-keys   | a process's last version of a key comes before its next one            |
@@ -42,6 +42,7 @@ __all__ = ["Accesses", "RealTime", "VersionOrder", "accesses_of", "realtime_of"]
 
 NOTHING: Final = -1
 WALK_STEPS_MAX: Final = 4_000_000
+_SIDES: Final = ("left", "right")
 NO_EDGES: Final = np.zeros(0, np.int64)
 
 Edges = tuple[LongArray, LongArray]
@@ -226,12 +227,15 @@ def nearest(
     )
 
 
-def initial_edges(accesses: Accesses) -> Edges:
-    """From nil to everything that somebody met or left."""
+def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
+    """From the initial versions, nil and others, to every version met or left but these."""
     met = np.unique(np.concatenate([accesses.read, accesses.wrote]))
-    met = met[met >= 0]
-    nil = accesses.nil[accesses.key_of(met)]
-    return nil[met != nil], met[met != nil]
+    met = np.setdiff1d(met[met >= 0], first)
+    key = accesses.key_of(first)
+    order = np.argsort(key, kind="stable")
+    low, high = (np.searchsorted(key[order], accesses.key_of(met), side) for side in _SIDES)
+    size = high - low
+    return first[order][expand(low, size)], np.repeat(met, size)
 
 
 def wfr_edges(accesses: Accesses) -> Edges:

@@ -247,13 +247,19 @@ class LinearizabilityCheck:
         """The result with what was looked at, reads apart, and what was not; see `weighed`."""
         details = {
             **result.details,
-            "looked": {"reads": reads.looked, "answers": observed - reads.looked},
+            "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
             "exempt": {"reads": reads.wild},
         }
         reason = result.reason
         if reads.wild and result.verdict is Verdict.VALID:
             reason = f"{reason}; {wildcards_told(reads.wild)}"
-        return replace(result, reason=reason, details=details)
+        text = result.explanation
+        if reads.wild > reads.looked:
+            text = (
+                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                *text,
+            )
+        return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
         """Any order would do, so that there is one means nothing."""

@@ -12,7 +12,7 @@ the register may have held, a read of nil is an answer, and otherwise it is a wi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from checkers.history_models.keyed import OneCheck
 from harness.certificate import weighed
 from harness.ops import CheckResult, Counterexample, Verdict
 
-__all__ = ["AssumedCheck"]
+__all__ = ["AssumedCheck", "named"]
 
 Judged = tuple[CheckResult, Counterexample | None]
 
@@ -68,6 +68,16 @@ class AssumedCheck:
             "--initial VALUE."
         )
         return replace(result, explanation=(*result.explanation, text), details=details)
+
+
+def named(initial: Mapping[str, Any], key: Hashable, default: Any) -> Any:
+    """What a map of initial values says of `key`, in any of the forms that a map's key may have."""
+    if isinstance(key, str):
+        bare = key.removeprefix(":")
+        forms: tuple[str, ...] = (bare, key, f'#"{bare}') if bare != key else (f'#"{key}', key)
+    else:
+        forms = (repr(key),)
+    return next((initial[form] for form in forms if form in initial), default)
 
 
 def _merit(result: CheckResult) -> tuple[int, int]:

@@ -50,21 +50,33 @@ def by_key(
 ) -> OneCheck:
     """The check of `ops`, key by key where the user says so or their values show it.
 
-    `whole` understands the history of one object. Raises `HistoryError` where neither reading can
-    be understood, for the one that is more likely.
+    `whole` understands the history of one object. Raises `HistoryError` for what the likelier
+    reading cannot understand: the other one would judge something else.
     """
-    history = ops if isinstance(ops, History) else History(ops, foreign=True)
-    if settings.independent is not None:
-        return _keyed(name, history, whole, seen=False) if settings.independent else whole(history)
-    shape = shape_of(history.pairs)
+    history = ops if isinstance(ops, History) else History(ops)
+    if settings.independent and history.pairs:
+        return _keyed(name, history, whole, seen=False)
+    shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
     if shape is Shape.NO:
         return whole(history)
+    try:
+        # A model whose own values are such pairs finds no value of its own inside of the first.
+        first = history.pairs[0]
+        ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
+        _keyed(name, History(ops), whole, seen=True)
+    except HistoryError:
+        return whole(history)
+    if shape is Shape.SURE:
+        return _keyed(name, history, whole, seen=True)
+    return _either(name, history, whole)
+
+
+def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -> OneCheck:
+    """The check of both readings, or of the one that can be understood."""
     try:
         apart = _keyed(name, history, whole, seen=True)
     except HistoryError:
         return whole(history)
-    if shape is Shape.SURE:
-        return apart
     try:
         return EitherCheck(name, whole(history), apart)
     except HistoryError:

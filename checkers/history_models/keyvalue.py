@@ -15,6 +15,7 @@ from checkers.history_models.engine import (
     operation_of,
     refuse_settings,
 )
+from checkers.history_models.initial import named
 from checkers.history_models.keyed import OneCheck, by_key
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from harness.errors import UsageError
@@ -51,10 +52,10 @@ class KvString(LinearizabilityModel):
         return by_key(self.name, ops, settings, KvString(initial).understand)
 
     def _model(self, operations: Sequence[AnyOperation]) -> KeyValue:
-        del operations
-        if isinstance(self._initial, Mapping):
-            return KeyValue({exact(key): value for key, value in self._initial.items()})
-        return KeyValue(self._initial)
+        initial = self._initial
+        if isinstance(initial, Mapping):
+            return KeyValue({o.input.key: named(initial, o.input.key, "") for o in operations})
+        return KeyValue(initial)
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion

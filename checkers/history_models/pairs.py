@@ -60,8 +60,10 @@ def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
     """The error for an op that is not in the model's vocabulary."""
     shown = clipped(repr(op.value), 80)
+    pair = isinstance(op.value, list) and len(op.value) == 2
+    hint = "; if values are [key value], say --independent" if pair else ""
     return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}"
+        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}{hint}"
     )
 
 

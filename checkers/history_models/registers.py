@@ -21,6 +21,7 @@ import abc
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
 from msgspec import UNSET
 
 from checkers.history_models.engine import (
@@ -34,7 +35,7 @@ from checkers.history_models.engine import (
     refuse_settings,
     request_of,
 )
-from checkers.history_models.initial import AssumedCheck
+from checkers.history_models.initial import AssumedCheck, named
 from checkers.history_models.keyed import OneCheck, by_key
 from checkers.linearizability.models.register import (
     Cas,
@@ -298,8 +299,10 @@ class MultiRegisterModel(_Register):
     initials = (0, None)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        del history
-        return self.initials
+        # Nil explains nothing else but reads of nil, in values with or without keys.
+        done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
+        nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
+        return self.initials if nil else self.initials[:1]
 
     def _require_initial(self, value: Any) -> None:
         if not isinstance(value, Mapping):
@@ -312,10 +315,10 @@ class MultiRegisterModel(_Register):
 
     def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
         keys = {key for operation in operations for _, key, _ in operation.input.micro}
-        if isinstance(self._initial, Mapping):
-            given = {exact(key): exact(value) for key, value in self._initial.items()}
-            return MultiRegister(dict.fromkeys(keys) | given)
-        return MultiRegister(dict.fromkeys(keys, exact(self._initial)))
+        initial = self._initial
+        if isinstance(initial, Mapping):
+            return MultiRegister({key: exact(named(initial, key, None)) for key in keys})
+        return MultiRegister(dict.fromkeys(keys, exact(initial)))
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads:
         def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:

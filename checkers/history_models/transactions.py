@@ -122,6 +122,7 @@ def _details(result: ElleResult, operations: int) -> dict[str, Any]:
         "configurations": 0,
         **refuted(result, DRAWINGS_MAX),
         "anomalies": sorted(result.anomalies),
+        "notes": list(result.notes),
         **{key: value for key, value in result.statistics.items() if key != "operations"},
     }
 

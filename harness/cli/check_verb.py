@@ -33,6 +33,7 @@ from harness.errors import EXIT_CRASH, HistoryError, UsageError
 from harness.ops import ModelSettings, Verdict, worst
 from harness.registry import load_plugin, plugin_names
 from harness.store.edn_forms import parse_forms
+from harness.vocabularies.edn import settled, text_of
 
 __all__ = ["main"]
 
@@ -198,9 +199,10 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 def _value(text: str) -> object:
     """The value that `text` is in JSON or in EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
-        return json.loads(text)  # null is a symbol in EDN
+        value = json.loads(text)  # null is a symbol in EDN
+        return text_of(value) if isinstance(value, str) else value
     with contextlib.suppress(HistoryError):
-        values = list(parse_forms(text))
+        values = [settled(form) for form in parse_forms(text)]
         if len(values) == 1:
             return values[0]
     raise UsageError(

@@ -19,6 +19,7 @@ from harness.faults.kinds import Aim, Operate
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
+from harness.interrupts import blaming
 from harness.ops import NEMESIS, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.recorder import Recorder
@@ -109,7 +110,8 @@ class FaultConductor:
         self, fault: Fault, scene: Scene, event: ClusterEvent | None = None
     ) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        aim = self._nemeses[fault.nemesis].aim(scene, fault)
+        with blaming(f"the nemesis {fault.nemesis!r}: aim()"):
+            aim = self._nemeses[fault.nemesis].aim(scene, fault)
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
         groups = {name: roles.candidates for name, roles in scene.groups.items()}

@@ -16,6 +16,7 @@ from harness.exact import is_scalar
 from harness.independent import Shape, shape_of, without_keys
 from harness.ops import History, Op, OpType
 from harness.vocabularies.ddl import MUTATIONS, Get, List
+from harness.vocabularies.edn import members
 
 __all__ = ["model_for"]
 
@@ -99,19 +100,22 @@ def model_for(format_: str, ops: Iterable[Op]) -> str:
         return "catalog"
     if words.micro():
         raise words.none("their values are transactions, which --elle judges whatever f says")
-    raise words.none("they are in the words of none")
+    known = frozenset().union(*(names for names, _ in _KINDS))
+    if unknown := sorted(words.names - known):
+        raise words.none(f"no model here has {unknown[0]!r}")
+    raise words.none("no model has all of them")
 
 
 def _register(words: _Words) -> str:
     if words.micro():
         raise words.none("their values are transactions, which --elle judges whatever f says")
     for value in [*words.answers("read"), *words.asked("write")]:
+        if members(value) is not None:
+            raise words.none(f"{clipped(repr(value), 80)} is a collection, which no register holds")
         if isinstance(value, Mapping) and "value" not in value:
             raise words.none(
                 f"{clipped(repr(value), 80)} is more than a register holds; it may be a bank"
             )
-        if not is_scalar(value) and not isinstance(value, Mapping):
-            raise words.none(f"{clipped(repr(value), 80)} is a collection, which no register holds")
     return "cas-register"
 
 
@@ -119,7 +123,7 @@ def _set(words: _Words) -> str:
     for value in words.answers("read"):
         if is_scalar(value):
             raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
-        if isinstance(value, Mapping):
+        if members(value) is None:
             raise words.none("a read is answered with a map, which is no set")
     return "set"
 

@@ -46,8 +46,8 @@ CASES = [
     ("set", "0! add 1; 0+ add 1; 0! add '1'; 0+ add '1'; 1! read; 1+ read [1]", INVALID),
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [True]", INVALID),  # what Python holds equal
     ("set", "0! add 1; 0+ add 1; 1! read; 1+ read [1.0]", INVALID),
-    ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read {(1,)}", INVALID),
-    ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {(1, None)}", VALID),
+    ("set", "0! add {'a': [1]}; 0+ add {'a': [1]}; 1! read; 1+ read [{'a': [1.0]}]", INVALID),
+    ("set", "0! add [1, None]; 0+ add [1, None]; 1! read; 1+ read {'#{}': [[1, None]]}", VALID),
     ("queue", "0! enq True; 0+ enq True; 1! deq; 1+ deq 1", INVALID),
     ("unordered-queue", "0! enq 1.5; 0+ enq 1.5; 1! deq; 1+ deq 1.5", VALID),
     ("set", "0! add 1; 0+ add 1; 0! remove 1; 0+ remove 1; 1! read; 1+ read []", VALID),

@@ -20,6 +20,8 @@ from harness.ops import OpType
 KEYS = "xyz"
 Bits = int
 Order = tuple[int, ...]
+Edges = list[tuple[int, int]]
+Seen = dict[int, Bits]
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Execution:
         ]
 
 
-Edges = list[tuple[int, int]]
+Judge = Callable[[Execution, Seen], bool]
 
 
 def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
@@ -118,7 +120,7 @@ def order_of(txns: list[Transaction], happened: Order, kind: str) -> Edges:
 # --- atomic visibility ---------------------------------------------------------------------------
 
 
-def _visibilities(order: Order, must: Edges) -> Iterator[dict[int, Bits]]:
+def _visibilities(order: Order, must: Edges) -> Iterator[Seen]:
     """Every choice of what is visible to whom, among what is arbitrated before."""
     free = [
         (one, two) for at, two in enumerate(order) for one in order[:at] if (one, two) not in must
@@ -134,13 +136,13 @@ def _visibilities(order: Order, must: Edges) -> Iterator[dict[int, Bits]]:
         yield seen
 
 
-def _transitive(run: Execution, seen: dict[int, Bits]) -> bool:
+def _transitive(run: Execution, seen: Seen) -> bool:
     return all(
         not seen[one] & ~seen[two] for two in run.order for one in run.order if seen[two] >> one & 1
     )
 
 
-def _prefix(run: Execution, seen: dict[int, Bits]) -> bool:
+def _prefix(run: Execution, seen: Seen) -> bool:
     for two in run.order:
         last = max((run.place[one] for one in run.order if seen[two] >> one & 1), default=-1)
         if any(not seen[two] >> one & 1 for one in run.order[: last + 1]):
@@ -148,7 +150,7 @@ def _prefix(run: Execution, seen: dict[int, Bits]) -> bool:
     return True
 
 
-def _no_conflict(run: Execution, seen: dict[int, Bits]) -> bool:
+def _no_conflict(run: Execution, seen: Seen) -> bool:
     return all(
         seen[two] >> one & 1
         for writers in run.writers.values()
@@ -157,32 +159,34 @@ def _no_conflict(run: Execution, seen: dict[int, Bits]) -> bool:
     )
 
 
-def _total(run: Execution, seen: dict[int, Bits]) -> bool:
+def _total(run: Execution, seen: Seen) -> bool:
     return all(
         seen[two] == sum(1 << one for one in run.order[:at]) for at, two in enumerate(run.order)
     )
 
 
-def _always(_run: Execution, _seen: dict[int, Bits]) -> bool:
+def _always(_run: Execution, _seen: Seen) -> bool:
     return True
 
 
-def _both(*axioms: Callable[[Execution, dict[int, Bits]], bool]) -> Any:
-    return lambda run, seen: all(axiom(run, seen) for axiom in axioms)
+def _causal_snapshot(run: Execution, seen: Seen) -> bool:
+    return _transitive(run, seen) and _no_conflict(run, seen)
 
 
-Axiom = Callable[[Execution, dict[int, Bits]], bool]
+def _snapshot(run: Execution, seen: Seen) -> bool:
+    return _prefix(run, seen) and _no_conflict(run, seen)
 
-ATOMIC: Mapping[str, tuple[Axiom, str]] = {
+
+ATOMIC: Mapping[str, tuple[Judge, str]] = {
     "read-atomic": (_always, ""),
     "update-atomic": (_no_conflict, ""),
     "causal-cerone": (_transitive, ""),
-    "parallel-snapshot-isolation": (_both(_transitive, _no_conflict), ""),
-    "consistent-view": (_both(_transitive, _no_conflict), ""),
+    "parallel-snapshot-isolation": (_causal_snapshot, ""),
+    "consistent-view": (_causal_snapshot, ""),
     "prefix": (_prefix, ""),
-    "snapshot-isolation": (_both(_prefix, _no_conflict), ""),
-    "strong-session-snapshot-isolation": (_both(_prefix, _no_conflict), "process"),
-    "strong-snapshot-isolation": (_both(_prefix, _no_conflict), "realtime"),
+    "snapshot-isolation": (_snapshot, ""),
+    "strong-session-snapshot-isolation": (_snapshot, "process"),
+    "strong-snapshot-isolation": (_snapshot, "realtime"),
     "repeatable-read": (_total, ""),
     "serializable": (_total, ""),
     "view-serializable": (_total, ""),
@@ -197,16 +201,12 @@ ATOMIC: Mapping[str, tuple[Axiom, str]] = {
     "PRAM": (_always, "process"),
     "read-your-writes": (_always, "process"),
     "update-serializable": (_total, ""),
-    "forward-consistent-view": (_both(_prefix, _no_conflict), ""),
+    "forward-consistent-view": (_snapshot, ""),
     "monotonic-snapshot-read": (_prefix, ""),
+    "writes-follow-reads": (_transitive, "process"),
+    "monotonic-reads": (_transitive, "process"),
+    "monotonic-writes": (_transitive, "process"),
 }
-
-
-def _atomic(run: Execution, axiom: Axiom, order: Edges) -> bool:
-    return any(
-        all(run.shows(read, seen[read.reader]) for read in run.reads) and axiom(run, seen)
-        for seen in _visibilities(run.order, order)
-    )
 
 
 # --- less than atomic visibility -----------------------------------------------------------------
@@ -220,11 +220,11 @@ def _committed(run: Execution) -> list[list[int]]:
     ]
 
 
-def _read_committed(run: Execution) -> bool:
+def _read_committed(run: Execution, _seen: Seen) -> bool:
     return all(_committed(run))
 
 
-def _cursor_stable(run: Execution) -> bool:
+def _cursor_stable(run: Execution, _seen: Seen) -> bool:
     """Read committed, and what is read and then written was not overwritten in between."""
     choices = _committed(run)
     for read, versions in zip(run.reads, choices, strict=True):
@@ -239,7 +239,7 @@ def _cursor_stable(run: Execution) -> bool:
     return all(choices)
 
 
-def _monotonic_view(run: Execution) -> bool:
+def _monotonic_view(run: Execution, _seen: Seen) -> bool:
     """Read committed, and a transaction that saw another one goes on to see it.
 
     Each read has one version here: values are unique.
@@ -261,7 +261,7 @@ def _monotonic_view(run: Execution) -> bool:
     return True
 
 
-ARBITRATED: Mapping[str, tuple[Callable[[Execution], bool], str]] = {
+ARBITRATED: Mapping[str, tuple[Judge, str]] = {
     "read-committed": (_read_committed, ""),
     "strong-session-read-committed": (_read_committed, "process"),
     "strong-read-committed": (_read_committed, "realtime"),
@@ -271,21 +271,20 @@ ARBITRATED: Mapping[str, tuple[Callable[[Execution], bool], str]] = {
 }
 
 
-def _read_uncommitted(txns: list[Transaction], order: Order, *, lists: bool) -> bool:
+def _read_uncommitted(run: Execution, _seen: Seen) -> bool:
     """Whether versions can be ordered so; what a read of a register shows says nothing of that.
 
     What was read of a transaction whose answer was lost happened.
     """
-    if not lists:
+    if not run.lists:
         return True
-    run = Execution(txns, order, lists=True)
     for key in KEYS:
         values = [value for t in run.writers[key] for value in run.wrote[t, key]]
         lost = {
             value
-            for number, txn in enumerate(txns)
+            for number, txn in enumerate(run.txns)
             for f, name, value in txn.value
-            if f != "r" and name == key and txn.type is OpType.INFO and number not in order
+            if f != "r" and name == key and txn.type is OpType.INFO and number not in run.order
         }
         if any(lost & set(read.value) for read in run.reads if read.key == key):
             return False
@@ -297,119 +296,134 @@ def _read_uncommitted(txns: list[Transaction], order: Order, *, lists: bool) -> 
     return True
 
 
-UNCOMMITTED = {
-    "read-uncommitted": "",
-    "strong-session-read-uncommitted": "process",
-    "strong-read-uncommitted": "realtime",
+UNCOMMITTED: Mapping[str, tuple[Judge, str]] = {
+    "read-uncommitted": (_read_uncommitted, ""),
+    "strong-session-read-uncommitted": (_read_uncommitted, "process"),
+    "strong-read-uncommitted": (_read_uncommitted, "realtime"),
 }
 
-UNORDERED = ("writes-follow-reads", "monotonic-reads", "monotonic-writes")
-"""Orders of sessions that a causal history has; no definition of their own here."""
+
+class Oracle:
+    """What holds of one history; models that ask for the same are tried once."""
+
+    def __init__(self, history: list[Transaction], *, lists: bool) -> None:
+        self._history, self._lists = history, lists
+        self._known: dict[Any, bool] = {}
+
+    def _executions(self, kind: str) -> Iterator[tuple[Order, Edges]]:
+        """Every order of what happened, and of some of what may have, that keeps to `kind`."""
+        history = self._history
+        sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
+        perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]
+        for count in range(len(perhaps) + 1):
+            for chosen in combinations(perhaps, count):
+                happened = tuple(sorted([*sure, *chosen]))
+                order = order_of(history, happened, kind)
+                for arbitration in permutations(happened):
+                    place = {txn: at for at, txn in enumerate(arbitration)}
+                    if all(place[one] < place[two] for one, two in order):
+                        yield arbitration, order
+
+    def holds(self, model: str) -> bool:
+        """Whether some execution of the history obeys the model."""
+        judge, kind = UNCOMMITTED.get(model) or ARBITRATED.get(model) or ATOMIC[model]
+        if (judge, kind) not in self._known:
+            self._known[judge, kind] = any(
+                self._obeys(Execution(self._history, order, lists=self._lists), judge, edges)
+                for order, edges in self._executions(kind)
+            )
+        return self._known[judge, kind]
+
+    def _obeys(self, run: Execution, judge: Judge, order: Edges) -> bool:
+        if judge in BY_VISIBILITY:
+            return any(
+                all(run.shows(read, seen[read.reader]) for read in run.reads) and judge(run, seen)
+                for seen in _visibilities(run.order, order)
+            )
+        return judge(run, {})
 
 
-def executions(history: list[Transaction], kind: str) -> Iterator[tuple[Order, Edges]]:
-    """Every order of what happened, and of some of what may have, that keeps to `kind`."""
-    sure = [i for i, txn in enumerate(history) if txn.type is OpType.OK]
-    perhaps = [i for i, txn in enumerate(history) if txn.type is OpType.INFO]
-    for count in range(len(perhaps) + 1):
-        for chosen in combinations(perhaps, count):
-            happened = tuple(sorted([*sure, *chosen]))
-            order = order_of(history, happened, kind)
-            for arbitration in permutations(happened):
-                place = {txn: at for at, txn in enumerate(arbitration)}
-                if all(place[one] < place[two] for one, two in order):
-                    yield arbitration, order
-
-
-def holds(model: str, history: list[Transaction], *, lists: bool) -> bool:
-    """Whether some execution of the history obeys the model."""
-    if model in UNORDERED:
-        model = "causal"
-    if model in UNCOMMITTED:
-        return any(
-            _read_uncommitted(history, order, lists=lists)
-            for order, _ in executions(history, UNCOMMITTED[model])
-        )
-    if model in ARBITRATED:
-        judge, kind = ARBITRATED[model]
-        return any(
-            judge(Execution(history, order, lists=lists)) for order, _ in executions(history, kind)
-        )
-    axiom, kind = ATOMIC[model]
-    return any(
-        _atomic(Execution(history, order, lists=lists), axiom, edges)
-        for order, edges in executions(history, kind)
-    )
-
-
-MODELS = (*UNCOMMITTED, *ARBITRATED, *ATOMIC, *UNORDERED)
+BY_VISIBILITY = {judge for judge, _ in ATOMIC.values()}
+MODELS = (*UNCOMMITTED, *ARBITRATED, *ATOMIC)
 
 
 # --- histories -----------------------------------------------------------------------------------
 
 
-def random_history(rng: random.Random, *, lists: bool, size: int = 4) -> list[Transaction]:
-    """A tiny history: mostly what some serial order shows, with reads that saw something else."""
-    count = rng.randint(2, size)
-    spread = rng.choice((2, 6, 20))
+def random_history(rng: random.Random, *, lists: bool) -> list[Transaction]:
+    """Up to four transactions: mostly what a serial order shows, with reads that saw another state.
+
+    These come from one earlier or later state for all keys, or from one for each.
+    """
+    count = rng.choice((2, 3, 3, 4, 4, 4))
+    spread = rng.choice((1, 3, 20))
     clock: dict[int, int] = {}
     counters = dict.fromkeys(KEYS, 0)
     plans = []
     for number in range(count):
         process = rng.randrange(3)
         call = clock.get(process, 0) + rng.randint(1, spread)
-        end = clock[process] = call + rng.randint(1, spread)
-        kind = rng.choices((OpType.OK, OpType.INFO, OpType.FAIL), (85, 10, 5))[0]
+        end = clock[process] = call + rng.randint(1, 6)
+        kind = rng.choices((OpType.OK, OpType.INFO, OpType.FAIL), (90, 7, 3))[0]
         if kind is OpType.INFO:
             process += 10 * (number + 1)
         mops: list[tuple[str, str, Any]] = []
         for _ in range(rng.randint(1, 3)):
-            key = rng.choice(KEYS[: rng.choice((1, 2, 2, 3))])
+            key = rng.choices(KEYS, (55, 40, 5))[0]
             write = rng.random() < 0.5
             counters[key] += write
-            mops.append(
-                ("append" if lists else "w", key, counters[key]) if write else ("r", key, 0)
-            )
+            name = ("append" if lists else "w") if write else "r"
+            mops.append((name, key, counters[key] if write else None))
         plans.append(Transaction(mops, 10 * call + number, 10 * end + number, kind, process))
     order = list(range(count))
     rng.shuffle(order)
-    noise = rng.choice((0.0, 0.1, 0.3, 0.6))
-    return [_answered(plans, order, txn, noise, rng, lists=lists) for txn in range(count)]
+    answers = _Answers(plans, order, rng, lists=lists)
+    return [answers.of(number) for number in range(count)]
 
 
-def _answered(
-    plans: list[Transaction],
-    order: list[int],
-    number: int,
-    noise: float,
-    rng: random.Random,
-    *,
-    lists: bool,
-) -> Transaction:
-    plan = plans[number]
-    own: dict[str, list[Any]] = {}
-    snapshot: dict[str, list[Any]] = {}
-    mops: list[tuple[str, str, Any]] = []
-    cut = order.index(number)
-    for f, key, value in plan.value:
-        if f != "r":
-            own.setdefault(key, []).append(value)
-            mops.append((f, key, value))
-            continue
-        if key not in snapshot or rng.random() < 0.03:
-            at = rng.randint(0, len(order)) if rng.random() < noise else cut
-            snapshot[key] = [
-                value
-                for txn in order[:at]
-                if txn != number and (plans[txn].type is not OpType.FAIL or rng.random() < 0.05)
-                for f, name, value in plans[txn].value
-                if f != "r" and name == key
-            ]
-        seen = snapshot[key] + own.get(key, [])
-        if rng.random() < 0.01:
-            seen = [99] if rng.random() < 0.5 else seen[:-1]
-        mops.append(("r", key, seen if lists else seen[-1] if seen else None))
-    known = plan.type is OpType.OK
-    if not known:
-        mops = [(f, key, None if f == "r" else value) for f, key, value in mops]
-    return Transaction(mops, plan.call, plan.end if known else None, plan.type, plan.process)
+class _Answers:
+    """What the reads of planned transactions show."""
+
+    def __init__(
+        self, plans: list[Transaction], order: list[int], rng: random.Random, *, lists: bool
+    ) -> None:
+        self._plans, self._order, self._rng, self._lists = plans, order, rng, lists
+        self._noise = rng.choice((0.0, 0.2, 0.5, 0.9))
+        self._apart = rng.random() < 0.5  # whether each key may be seen in a state of its own
+
+    def _state(self, key: str, reader: int, cut: int) -> list[Any]:
+        return [
+            value
+            for txn in self._order[:cut]
+            if txn != reader
+            and (self._plans[txn].type is not OpType.FAIL or self._rng.random() < 0.05)
+            for f, name, value in self._plans[txn].value
+            if f != "r" and name == key
+        ]
+
+    def of(self, number: int) -> Transaction:
+        """The transaction with answers, if it has any."""
+        plan, rng = self._plans[number], self._rng
+        if plan.type is not OpType.OK:
+            return Transaction(plan.value, plan.call, None, plan.type, plan.process)
+        place = self._order.index(number)
+
+        def cut() -> int:
+            return rng.randint(0, len(self._order)) if rng.random() < self._noise else place
+
+        one = cut()
+        own: dict[str, list[Any]] = {}
+        states: dict[str, list[Any]] = {}
+        mops = []
+        for f, key, value in plan.value:
+            if f != "r":
+                own.setdefault(key, []).append(value)
+                mops.append((f, key, value))
+                continue
+            if key not in states or rng.random() < 0.05:
+                states[key] = self._state(key, number, cut() if self._apart else one)
+            seen = states[key] + own.get(key, [])
+            if rng.random() < 0.01:
+                seen = [99] if rng.random() < 0.5 else seen[:-1]
+            mops.append(("r", key, seen if self._lists else seen[-1] if seen else None))
+        return Transaction(mops, plan.call, plan.end, plan.type, plan.process)

@@ -69,7 +69,7 @@ def test_a_cycle_of_registers_in_sentences() -> None:
         "T2 < T3, because T3 read key y = 1, which T2 wrote.",
         (
             "However, T3 < T1, because T3 read key x = nil, and T1 wrote 2 to it, which comes "
-            "later (at first nothing was there): a contradiction."
+            "later (the initial version comes first): a contradiction."
         ),
     )
 

@@ -3,12 +3,14 @@
 import pytest
 
 from harness.checking import judge
-from harness.errors import TargetError
+from harness.cli import main
+from harness.errors import EXIT_CRASH, TargetError
 from harness.ops import OpType, Verdict
 from harness.plugins import Completion, Request
 from harness.registry import load_plugin
 from harness.store import RunFolder
 from harness.vocabularies.register import Read
+from tests.distributions import installed
 from tests.run.test_conduct_sim import Behaving, only, run, toy, toy_target
 
 CASE = toy(12, time_limit_s=3.0)
@@ -146,3 +148,81 @@ def test_a_workload_that_only_reads_has_nothing_to_lose():
     reads = Behaving(register, generator=lambda _case: lambda _ctx: Request.of(Read()))
     result, _ = verdict_of("stats", workload=reads)
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "few-changes")
+
+
+# --- packages of others ------------------------------------------------------------------------
+
+MODULE = """
+from harness.case import Fault
+from harness.registry import load_plugin
+
+
+class Nemesis:
+    api_version = 2
+    doc = "breaks its contract"
+    requires = frozenset()
+    needs_leader = False
+
+    def __init__(self, name, plan, aim):
+        self.name, self._plan, self._aim = name, plan, aim
+
+    def plan(self, rng, *, horizon_ns, interval_ns, duration_ns):
+        return self._plan(self.name)
+
+    def aim(self, scene, fault):
+        return self._aim()
+
+
+def boom(*_):
+    raise ValueError("boom")
+
+
+def once(name):
+    return [Fault("f1", name, 10**9, 10**9)]
+
+
+def Plans():
+    return Nemesis("plans", boom, None)
+
+
+def Aims():
+    return Nemesis("aims", once, boom)
+
+
+class Target:
+    api_version = 2
+    name = "no-nodes"
+
+    def __getattr__(self, name):
+        return getattr(load_plugin("targets", "toy-register"), name)
+
+    def nodes(self, settings):
+        return boom()
+"""
+POINTS = """[harness.nemeses]
+plans = mistaken_plugins:Plans
+aims = mistaken_plugins:Aims
+[harness.targets]
+no-nodes = mistaken_plugins:Target
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--target", "toy-register", "--nemesis", "plans"], "the nemesis 'plans': plan() raised"),
+        (["--target", "toy-register", "--nemesis", "aims"], "the nemesis 'aims': aim() raised"),
+        (["--target", "no-nodes", "--nemesis", "none"], "plug-in package 'mistaken_plugins'"),
+    ],
+)
+def test_a_mistake_of_a_package_is_none_of_ours(tmp_path, monkeypatch, capsys, asked, words):
+    with installed(tmp_path, monkeypatch, "mistaken", MODULE, POINTS):
+        code = main(
+            ["run", "--env", "sim", "--workload", "register", *asked, "--time-limit", "3"]  # noqa: RUF005
+            + ["--store", str(tmp_path / "store"), "--seed", "1"]
+        )
+    error = capsys.readouterr().err
+    assert code == EXIT_CRASH
+    assert "a bug in the harness" not in error
+    assert words in error
+    assert "mistaken_plugins.py" in error

@@ -53,6 +53,12 @@ def test_every_leader_of_a_term_is_written_down_once():
     assert led == [("m1", 3), ("m2", 3), ("m2", 4), ("m1", 2)]
 
 
+@pytest.mark.parametrize("term", ["third", None, []])
+def test_a_term_that_is_no_number_names_the_node(term):
+    with pytest.raises(TargetError, match="the node 'm1' announced a leader of the term"):
+        scribe()[0].on_event(event("m1", "leader", term=term))
+
+
 def test_without_terms_each_change_of_leader_is_written_down():
     scribe_, recorder = scribe()
     scribe_.observe_roles(ROLES)

@@ -41,19 +41,15 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         self._initial = initial
         self._partitioned = partitioned
 
-    def _at_first(self, key: Hashable) -> str:
-        initial = self._initial
-        return initial if isinstance(initial, str) else initial.get(key, "")
-
     def init(self) -> State:
-        """No key was written to."""
+        """No key has a value."""
         return ()
 
     def step(
         self, state: State, input_: KeyValueInput, output: str | Unknown | None, /
     ) -> tuple[bool, State]:
         """Put replaces, append concatenates, get returns the whole string."""
-        current = self._at_first(input_.key)
+        current = self._first(input_.key)
         for key, value in state:
             if key == input_.key:
                 current = value
@@ -62,6 +58,11 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         value = input_.value if input_.f == "put" else current + input_.value
         rest = [pair for pair in state if pair[0] != input_.key]
         return True, tuple(sorted([*rest, (input_.key, value)], key=_by_key))
+
+    def _first(self, key: Hashable) -> str:
+        """The value of `key` at first."""
+        initial = self._initial
+        return initial if isinstance(initial, str) else initial.get(key, "")
 
     def read_only(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
         """Gets."""
@@ -101,7 +102,8 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
                 accesses.append(access._replace(makes=input_.value))
             elif end is not None:
                 accesses.append(access._replace(needs=operation.output))
-        return decide_register(self._at_first(operations[0].input.key), accesses)
+        first = self._first(operations[0].input.key) if operations else ""
+        return decide_register(first, accesses)
 
     def blurred(
         self,

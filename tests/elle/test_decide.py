@@ -1,0 +1,234 @@
+"""Verdicts that are valid only where a model was proven to hold."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers.elle import (
+    ElleResult,
+    Transaction,
+    decide,
+    decide_closed_predicate,
+    decide_list_append,
+    decide_rw_register,
+)
+from checkers.elle.models import MODELS, NEVER_FOUND, boundary, canonical
+from checkers.elle.rules import MEANS, PROVEN_BY, RULES
+from harness.errors import UsageError
+from harness.ops import Verdict
+from tests.elle import brute
+from tests.elle.histories import concurrent, placed, sequence
+
+EVERYTHING_WRONG = sequence(
+    "a x 1", "r x []", "fail:a x 2", "r x [1 2 2 99]", "r x [2 1]", processes="00111"
+)
+WRONG_REGISTER = sequence(
+    "w x 1", "r x nil", "fail:w x 2", "r x 2", "r x 98", "r x 99", processes="001111"
+)
+
+
+def lists(history: list[Transaction], *models: str, **options: Any) -> ElleResult:
+    return decide_list_append(history, consistency_models=models, **options)
+
+
+def registers(history: list[Transaction], *models: str, **options: Any) -> ElleResult:
+    return decide_rw_register(history, consistency_models=models, **options)
+
+
+def test_every_model_has_a_rule_or_is_proven_by_one_that_has() -> None:
+    settled = {*RULES, *MEANS, *PROVEN_BY}
+    assert {canonical(model) for model in MODELS} == settled & {canonical(m) for m in MODELS}
+    assert {stronger for every in PROVEN_BY.values() for stronger in every} <= set(RULES)
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_no_model_is_valid_of_a_history_with_everything_wrong(model: str) -> None:
+    assert lists(EVERYTHING_WRONG, model).verdict is not Verdict.VALID
+    weakest = canonical(model) in ("PL-1", "strong-session-PL-1", "strong-PL-1")
+    found = registers(WRONG_REGISTER, model)
+    assert (found.verdict is Verdict.INVALID) >= (not weakest and canonical(model) in RULES)
+    assert found.verdict is not Verdict.VALID
+
+
+@pytest.mark.parametrize("model", ["read-your-writes", "monotonic-reads", "PRAM", "linearizable"])
+def test_a_model_that_nothing_refutes_is_valid_where_a_stronger_one_holds(model: str) -> None:
+    stale = sequence("a x 1", "r x []", processes="00")
+    fresh = sequence("a x 1", "r x [1]", processes="00")
+
+    assert lists(stale, model).verdict is Verdict.UNKNOWN
+    assert lists(stale, model).not_
+    assert lists(fresh, model).verdict is Verdict.VALID
+    assert any(model in note for note in lists(fresh, model).notes)
+
+
+def test_serializability_has_other_names() -> None:
+    skew = concurrent("r x [], a y 1", "r y [], a x 1", "r x [1], r y [1]")
+    for model in ("1SR", "view-serializable", "session-serializable"):
+        assert lists(skew, model).verdict is Verdict.INVALID
+        assert lists(sequence("a x 1", "r x [1]"), model).verdict is Verdict.VALID
+
+
+# --- rules that registers lacked -----------------------------------------------------------------
+
+
+def test_a_future_read_is_found_in_registers_as_in_lists() -> None:
+    for found in (
+        lists(sequence("r x [1], a x 1", "r x [1]"), "read-committed"),
+        registers(sequence("r x 1, w x 1", "r x 1"), "read-committed"),
+    ):
+        assert {"future-read"} <= set(found.anomalies)
+        assert found.not_ == ("read-committed",)
+
+
+@pytest.mark.parametrize(
+    ("history", "garbage"),
+    [
+        (sequence("r x 8", "r x 9", "w x 1"), True),
+        (sequence("r x nil", "w x 1", "r x 9"), True),
+        (sequence("r x 9", "w x 1", "r x 1"), False),
+    ],
+)
+def test_a_key_has_one_initial_value(history: list[Transaction], garbage: bool) -> None:
+    found = registers(history, "read-committed")
+    assert (found.verdict is Verdict.INVALID, "garbage-read" in found.anomalies) == (garbage,) * 2
+    assert garbage or "9 from key x, which no transaction wrote" in found.notes[0]
+
+
+def test_a_value_that_was_never_written_comes_first() -> None:
+    found = registers(sequence("w x 1", "r x 9"), "strict-serializable")
+    assert found.not_ == ("strong-snapshot-isolation",)
+
+
+def test_a_read_of_what_was_written_loses_no_update() -> None:
+    built = concurrent("w x 1, r x 1, w x 2", "r x 1, w x 3")  # an intermediate read, no more
+    assert "lost-update" not in registers(built, "strict-serializable").anomalies
+    lost = concurrent("w x 1", "r x 1, w x 2", "r x 1, w x 3")
+    assert registers(lost, "cursor-stability").not_ == boundary(["lost-update"]).not_
+
+
+# --- what models imply, and what only a search shows ---------------------------------------------
+
+
+def test_strict_serializability_implies_linearizable_keys_and_falls_alone() -> None:
+    stale = placed(("r x nil, w x 1", 0, 2), ("w x 2", 1, 3), ("r x 1", 4, 5))
+    found = registers(stale, "strict-serializable")
+
+    assert found.verdict is Verdict.INVALID
+    assert found.not_ == ("strong-serializable",)
+    assert "linearizable_keys" in found.promised
+    assert registers(stale, "serializable").verdict is Verdict.VALID
+
+
+def test_sessions_imply_sequential_keys() -> None:
+    history = sequence("w x 1", "w x 2", "r x 1", processes="000")
+    assert registers(history, "strong-session-snapshot-isolation").verdict is Verdict.INVALID
+    assert registers(history, "snapshot-isolation").verdict is Verdict.VALID
+
+
+def test_an_order_that_no_promise_gives_is_searched_for() -> None:
+    # Each order of the versions of x contradicts the reads of y and z.
+    core = ("w x 1, w y 1", "w x 2, w z 1", "r x 1, r z 1", "r x 2, r y 1")
+    history = concurrent(*core, "r x 2", "w y 2", "r z nil")
+    found = registers(history, "serializable")
+
+    assert set(found.anomalies) == {"PL-3-cycle-exists"}
+    assert found.not_ == ("serializable",)
+    assert set(found.anomalies["PL-3-cycle-exists"][0].operations) == {0, 1, 2, 3}
+    assert registers(history, "read-committed").verdict is Verdict.VALID
+
+
+def test_appends_that_no_read_shows_conflict_under_snapshot_isolation() -> None:
+    skew = concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a x 2", "r y [1], r z [1]")
+    assert lists(skew, "snapshot-isolation").not_ == ("snapshot-isolation",)
+    apart = concurrent("r y [], a z 1, a x 1", "r z [], a y 1, a w 2", "r y [1], r z [1]")
+    assert lists(apart, "snapshot-isolation").verdict is Verdict.VALID
+
+
+def test_fractured_reads_are_looked_for() -> None:
+    fractured = concurrent("a x 1, a y 1", "r x [1], r y []")
+    assert lists(fractured, "read-atomic").verdict is Verdict.INVALID
+    assert lists(fractured, "monotonic-atomic-view").verdict is Verdict.UNKNOWN
+    assert lists(fractured, "read-committed").verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("bound", ["TRANSACTIONS_MAX", "PAIRS_MAX", "STEPS_MAX"])
+def test_a_search_that_is_too_large_is_noted(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"checkers.elle.orders.{bound}", 0)
+    history = concurrent("w x 1, w y 1", "w x 2, w z 1", "r x 1, r z 1", "r x 2, r y 1")
+
+    found = registers(history, "serializable")
+    assert found.verdict is Verdict.VALID
+    assert found.notes[0].startswith("Not proven")
+    atomic = registers(history, "read-atomic")
+    assert atomic.verdict is Verdict.VALID
+    assert any("implies read-atomic" in note for note in atomic.notes)
+
+
+def test_reads_that_contradict_their_transaction_leave_weak_models_open() -> None:
+    history = concurrent("w x 1", "w x 2", "r x 1, r x 2")
+    assert registers(history, "read-committed").verdict is Verdict.UNKNOWN
+    assert registers(history, "read-uncommitted").verdict is Verdict.VALID
+    assert registers(history, "serializable").verdict is Verdict.INVALID
+
+
+def test_predicates_are_decided_by_their_graph() -> None:
+    history = sequence("w x 1", "r x 1")
+    for model, verdict in (("serializable", "valid"), ("linearizable", "valid")):
+        found = decide_closed_predicate(history, universe={"x": 0}, consistency_models=(model,))
+        assert found.verdict.value == verdict
+    stale = sequence("w x 1", "r x 0")
+    found = decide_closed_predicate(stale, universe={"x": 0}, consistency_models=("linearizable",))
+    assert found.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("anomaly", sorted(NEVER_FOUND))
+def test_an_anomaly_that_is_never_looked_for_is_refused(anomaly: str) -> None:
+    with pytest.raises(UsageError, match="is not looked for"):
+        lists(EVERYTHING_WRONG, "serializable", anomalies=(anomaly,))
+
+
+def test_anomalies_are_forbidden_beside_models() -> None:
+    skew = concurrent("r x [], a y 1", "r y [], a x 1", "r x [1], r y [1]")
+    assert lists(skew, "snapshot-isolation").verdict is Verdict.VALID
+    found = lists(skew, "snapshot-isolation", anomalies=("G2-item",))
+    assert set(found.anomalies) == {"G2-item"}
+
+
+# --- brute force ---------------------------------------------------------------------------------
+
+
+def wrong(
+    kind: str, seeds: range, models: Sequence[str] = brute.MODELS
+) -> list[tuple[int, str, str]]:
+    """The verdicts that brute force contradicts; `bench/elle_oracle.py` tries 2,000 histories."""
+    found = []
+    for seed in seeds:
+        history = brute.random_history(random.Random(f"test/{kind}/{seed}"), lists=kind == "lists")
+        oracle = brute.Oracle(history, lists=kind == "lists")
+        for model in models:
+            verdict = (lists if kind == "lists" else registers)(history, model).verdict
+            sure = verdict is not Verdict.UNKNOWN
+            if sure and oracle.holds(model) != (verdict is Verdict.VALID):
+                found.append((seed, model, verdict.value))
+    return found
+
+
+def test_the_oracle_knows_every_model() -> None:
+    named = {canonical(model) for model in MODELS}
+    # Names of one model are tried once.
+    assert named - {canonical(model) for model in brute.MODELS} == set()
+
+
+@pytest.mark.parametrize("kind", ["lists", "registers"])
+@pytest.mark.parametrize("part", range(4))
+def test_no_verdict_is_wrong(kind: str, part: int) -> None:
+    assert wrong(kind, range(15 * part, 15 * part + 15)) == []
+
+
+def test_brute_force_finds_what_the_search_would_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "allowed", lambda *_: True)
+    monkeypatch.setattr(decide, "promises_of", lambda _: ())
+    models = ("strict-serializable", "strong-snapshot-isolation")
+    assert {verdict for _, _, verdict in wrong("registers", range(60), models)} == {"valid"}
