@@ -130,20 +130,18 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
             kind,
             f,
             value,
-            _text(form.get(":error")),
-            _text(form.get(":node")),
+            None if (error := form.get(":error")) is None else _text(error),
+            None if (node := form.get(":node")) is None else _text(node),
             () if attempts is None else msgspec.convert(loose(attempts), tuple[Attempt, ...]),
         )
     except (TypeError, msgspec.ValidationError) as failure:
         raise HistoryError(f"op {position} is malformed: {failure}") from failure
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any) -> str:
     """What is only shown, as a string."""
     value = loose(value)
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
