@@ -130,6 +130,8 @@ class LivenessChecker:
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
     """One fact, by the rule in `checkers._disturbances`."""
     value: Mapping[str, Any] = op.value
+    if (vacuous := _vacuous(promise, value)) is not None:
+        return _Finding(Verdict.UNKNOWN, vacuous)
     took_s, bound_s = _number(value.get("took_s")), _number(value.get("bound_s"))
     late = took_s is not None and bound_s is not None and took_s > bound_s
     if value["ok"] and not late:
@@ -156,6 +158,17 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
     if (unasked := _unasked(value)) is not None:
         return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
     return _Finding(Verdict.INVALID, f"{text}.")
+
+
+def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
+    """Why a probe that was made demanded nothing."""
+    if promise.fact != "live":
+        return None
+    if value.get("core") == []:
+        return "The target's core() names no node, so none had to serve on its own."
+    if value.get("kinds") == []:
+        return "The workload's probe() holds no operation, so nothing was asked of the healed core."
+    return None
 
 
 _SILENT: Final = " does not answer"

@@ -5,11 +5,11 @@ A run in which nothing happened is linearizable. So this checker asks for eviden
 
 * every kind of operation that was invoked succeeded at least once, but for those that the profile
   does not have (`Permit.lacks`), which makes a run permitted and no better;
-* enough mutations were acknowledged to have anything to lose;
+* enough mutations were acknowledged to have anything to lose, which reads alone never have;
 * every nemesis of the case hit somebody at least once, and its bite was
   not nothing (packets dropped, a process stopped); one that nobody could measure is not assumed;
 * the load was the one asked for, and operations raced (`checkers._load`);
-* the run came to its final reads, and none of them was given up.
+* the run came to its final reads, none of them was given up, and the target gave a snapshot.
 
 It never says `invalid`. Counts, latencies, refusals, faults with the operations in flight at their
 edges, and changes of leader go into `details`; `details["certificate"]` is the short form to print,
@@ -172,8 +172,12 @@ class StatsChecker:
             doubts += map(_doubt_about_reads, unread)
         if any(True for _ in history.facts("interrupted")):
             doubts.insert(0, _Doubt("interrupted", "the user cut the run short"))
-        if not doubts and not any(True for _ in history.facts("snapshot")):
+        snapshots = list(history.facts("snapshot"))
+        if not doubts and not snapshots:
             doubts.append(_Doubt("unfinished", "the run ended before its final reads"))
+        if any(op.value is None for op in snapshots):
+            nothing = "the target's snapshot() returned nothing, so no node's state was looked at"
+            doubts.append(_Doubt("no-snapshot", nothing))
         details = self._details(counts, faults, in_flight, leaders, case)
         details["certificate"] |= load.certificate()
         if doubts:
@@ -327,7 +331,7 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
         if not kinds["ok"] and f not in lacking:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
             doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({shown})"))
-    if any(f not in READS for f in counts.by_f) and counts.ok_mutations < OK_MUTATIONS_MIN:
+    if counts.ok_mutations < OK_MUTATIONS_MIN:
         text = (
             f"acknowledged changes: {counts.ok_mutations}; at least {OK_MUTATIONS_MIN} are needed "
             "to have anything to lose"

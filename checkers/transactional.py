@@ -77,7 +77,7 @@ class _Elle:
         """Judge; raises `HistoryError` for what is no transaction of the kind."""
         del case
         end_s = time.monotonic() + time_limit_s
-        prepared = self.model().prepare(history, self._settings)
+        prepared = self.model().understand(history, self._settings)
         models = self._settings.consistency_models
         result, proof = prepared.proven(models, max(0.0, end_s - time.monotonic()))
         return told(self.name, result, proof)

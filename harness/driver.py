@@ -81,8 +81,9 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """What a probe found: kinds that never succeeded, and whom its failed operations asked."""
+    """What a probe found: its kinds, those that never succeeded, and whom failed ones asked."""
 
+    kinds: list[str]
     missing: list[str]
     asked: list[str]
     asked_late: list[str]  # of these, by operations that began after the bound
@@ -125,6 +126,7 @@ async def probe(
             retry += 1
         await asyncio.sleep(POLL_S)
     return Probed(
+        kinds=kinds,
         missing=list(dict.fromkeys(kinds[position] for position in sorted(missing))),
         asked=sorted(asked),
         asked_late=sorted(node for node, late in asked.items() if late),

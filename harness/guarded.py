@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from harness.case import NS_PER_S
-from harness.errors import TargetError
-from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S
-from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
+from harness.errors import TargetError, shown
+from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, nonsense
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Convergence, Request
 
@@ -29,7 +29,7 @@ async def invoke_safely(client: Client, request: Request, timeout_s: float) -> C
     """How the operation ended. A client that hangs or crashes may have done anything."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
-            return await client.invoke(request, timeout_s=timeout_s)
+            completion = await client.invoke(request, timeout_s=timeout_s)
     except UserInterrupt:
         raise
     except PLUGIN_FAILURES as error:  # becomes a line of the history
@@ -37,6 +37,8 @@ async def invoke_safely(client: Client, request: Request, timeout_s: float) -> C
         what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
         text = f"client {what}"[:ERROR_CHARACTERS_MAX]
         return Completion(OpType.INFO, request.value, error=text)
+    wrong = nonsense(completion)
+    return completion if wrong is None else Completion(OpType.INFO, request.value, error=wrong)
 
 
 async def close_quietly(client: Client) -> BaseException | None:
@@ -51,17 +53,17 @@ async def close_quietly(client: Client) -> BaseException | None:
     return None
 
 
-async def look(looking: Coroutine[Any, Any, T], target: str) -> T:
-    """Have the plug-in of `target` look; raises `TargetError` when it says nothing."""
+async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
+    """Have the plug-in of `target` look; raises `TargetError` when it says nothing, or fails."""
+    what = f"the target {target!r}: {getattr(looking, '__name__', 'a look')}()"
     try:
-        async with asyncio.timeout(LOOK_BOUND_S) as limit:
-            return await looking
+        async with asyncio.timeout(LOOK_BOUND_S):
+            with blaming(what):
+                return await looking()
     except TimeoutError as error:
-        if not limit.expired():
-            raise
         raise TargetError(
-            f"the target {target!r} did not report its state within {LOOK_BOUND_S:g} s; "
-            "its plug-in must put a time limit on every call"
+            f"{what} did not answer within {LOOK_BOUND_S:g} s; the plug-in must put a time limit "
+            "on every call"
         ) from error
 
 
@@ -80,7 +82,12 @@ async def poll(
     deadline_ns = now_ns() + int(bound_s * NS_PER_S)
     while True:
         late = now_ns() >= deadline_ns
-        state = await look(looking(), target)
+        state = await look(looking, target)
+        if not isinstance(state, Convergence):
+            raise TargetError(
+                f"the target {target!r}: {getattr(looking, '__name__', 'a look')}() returned "
+                f"{shown(state)}, not a Convergence"
+            )
         if state.ok or late:
             return state
         await asyncio.sleep(every_s)

@@ -42,8 +42,8 @@ from harness.generator.core import (
     new_context,
 )
 from harness.generator.diagnosis import validate
-from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
-from harness.ops import Op, OpType
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
+from harness.ops import Attempt, Op, OpType
 from harness.plugins import Client, Completion, Request
 from harness.recorder import Recorder
 
@@ -120,7 +120,8 @@ class _Driver:
                 idle_since_ns = None
                 await self._wait(None)
                 continue
-            step = self.generator.op(self.ctx)
+            with blaming("the generator of the workload"):
+                step = self.generator.op(self.ctx)
             if step is None:
                 exhausted = True
             elif not isinstance(step, Emit):
@@ -286,8 +287,7 @@ class _Driver:
             raise
         except PLUGIN_FAILURES as error:  # becomes a line of the history
             return _unanswered(flight, OpType.INFO, f"client crashed: {_described(error)}")
-        if not isinstance(completion, Completion) or completion.type is OpType.INVOKE:
-            text = f"client crashed: it returned {completion!r}"[:ERROR_CHARACTERS_MAX]
+        if (text := nonsense(completion)) is not None:
             return _unanswered(flight, OpType.INFO, text)
         return completion
 
@@ -365,6 +365,19 @@ class _Driver:
 def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
     """A completion that the client did not make."""
     return Completion(kind, flight.draft.value, error)
+
+
+def nonsense(completion: object) -> str | None:
+    """Why what a client returned says nothing about its operation, if so."""
+    if (
+        isinstance(completion, Completion)
+        and isinstance(completion.type, OpType)
+        and completion.type is not OpType.INVOKE
+        and all(isinstance(text, str | None) for text in (completion.error, completion.node))
+        and all(isinstance(attempt, Attempt) for attempt in completion.attempts)
+    ):
+        return None
+    return f"client crashed: it returned {completion!r}"[:ERROR_CHARACTERS_MAX]
 
 
 def _described(error: BaseException) -> str:

@@ -9,19 +9,41 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-__all__ = ["PLUGIN_FAILURES", "UserInterrupt", "raise_interrupt", "telling_interrupts"]
+from harness.errors import HarnessError, TargetError
+
+__all__ = ["PLUGIN_FAILURES", "UserInterrupt", "blaming", "raise_interrupt", "telling_interrupts"]
 
 
 PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
 """What a call into a plug-in may raise on its own account; let `UserInterrupt` through first."""
+_ERROR_CHARACTERS_MAX: Final = 300
 
 
 class UserInterrupt(KeyboardInterrupt):
     """The user pressed Ctrl-C."""
+
+
+@contextlib.contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Have whatever the plug-in and method `what` raises end the run as a `TargetError` of its own.
+
+    Errors that the harness raises on purpose pass as they are.
+    """
+    try:
+        yield
+    except (HarnessError, UserInterrupt):
+        raise
+    except PLUGIN_FAILURES as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}, line {frame.lineno}"
+        text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
+        raise TargetError(f"{what} raised {text} ({place})") from error
 
 
 def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:

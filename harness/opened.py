@@ -17,6 +17,7 @@ from harness.faults.conductor import FaultConductor
 from harness.generator import GeneratorLike
 from harness.guarded import look, poll
 from harness.interpreter import interpret
+from harness.interrupts import blaming
 from harness.permits import fact_of
 from harness.planning import TargetPlan, permits_of_target
 from harness.plugins import (
@@ -26,7 +27,7 @@ from harness.plugins import (
     Nemesis,
     Roles,
     Session,
-    roles_of,
+    first_roles,
 )
 from harness.recorder import EventScribe, Recorder
 
@@ -53,7 +54,8 @@ class OpenedTarget:
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
-        self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
+        with blaming(f"the target {plan.case.target!r}: open()"):
+            self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,
@@ -87,7 +89,8 @@ class OpenedTarget:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        return await look(roles_of(self.system), self.plan.case.target)
+        groups = await look(self.system.groups, self.plan.case.target)
+        return first_roles(groups)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target serves; raises `TargetError` with what is pending, and logs."""

@@ -391,12 +391,17 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the user of `harness check` asked for besides the model; each model takes its own.
 
     The consistency models and version orders are Elle's; an empty tuple stands for its default.
+    `independent` says whether values are `[key value]` tuples (`harness.independent`); with `None`
+    their shape decides. `initial` is what an object holds at first, `msgspec.UNSET` the default of
+    the model; it is a value as histories have them, nil too.
     """
 
     consistency_models: tuple[str, ...] = ()
     linearizable_keys: bool = False
     sequential_keys: bool = False
     wfr_keys: bool = False
+    independent: bool | None = None
+    initial: Any = msgspec.UNSET
 
 
 class PartialOrder(msgspec.Struct, frozen=True):

@@ -38,6 +38,7 @@ from harness.drawing import (
 )
 from harness.errors import UsageError
 from harness.faults.aimed import load_nemesis
+from harness.interrupts import blaming
 from harness.options import with_defaults
 from harness.permits import Permit
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
@@ -138,7 +139,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     for nemesis in nemeses.values():
         refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         _refuse_clients(nemesis, case.concurrency)
-    workload.generator(case)  # refuses bad workload options now, not in the middle of a run
+    with blaming(f"the workload {case.workload!r}: generator()"):
+        workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
         case=case,
         target=target,

@@ -15,7 +15,7 @@ from harness.case import NS_PER_S
 from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, TargetError, shown
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
 from harness.overruled import UNSAFE_CHANGE
 from harness.plugins import Completion, Roles
@@ -87,6 +87,12 @@ class Recorder:
         if self._log is not None:
             try:
                 self._log.append(op)
+            except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+                self._failure = TargetError(
+                    f"{f!r} ({kind.value}) of process {process} has the value {shown(value)}, "
+                    f"which is no plain JSON ({failure}); a client or a workload made it"
+                )
+                raise self._failure from failure
             except Exception as failure:
                 self._failure = failure
                 raise

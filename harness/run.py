@@ -11,7 +11,7 @@ gone: a failing teardown can never destroy a verdict.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from harness.case import NS_PER_S, stream
 from harness.cluster import Capability, Link, Usage
 from harness.deployment import start_bound_s, start_down
 from harness.driver import POLL_S, Driver, probe
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, TargetError, listed, shown
 from harness.faults.conductor import LEASE_GRACE_S
 from harness.faults.kinds import Aim, Cut
 from harness.faults.ledger import Injection
@@ -29,16 +29,17 @@ from harness.faults.operations import restore
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.guarded import look
 from harness.heartbeat import Heartbeat
-from harness.interrupts import PLUGIN_FAILURES, UserInterrupt
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 from harness.opened import OpenedTarget
 from harness.ops import History, Op
 from harness.planning import Plan, client_ends, foreign_clocks, nodes_for, refuse_unable
-from harness.plugins import Convergence, DeploymentPlan, Environment, Session
+from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
 from harness.recorder import Recorder
 from harness.store.folder import RunFolder
 
 __all__ = ["Outcome", "conduct"]
 
+NODES_SHOWN_MAX: Final = 20
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
 """Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
@@ -138,7 +139,7 @@ class _Run(OpenedTarget):
         super().__init__(plan, session, recorder, plan.nemeses)
         self.case = plan.case
         self._driver = Driver(
-            recorder, self.client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
+            recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
         self._core_cut: Injection | None = None
@@ -199,7 +200,8 @@ class _Run(OpenedTarget):
         if self.case.ops is not None:
             generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
         else:
-            generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
+            with blaming(f"the workload {self.case.workload!r}: generator()"):
+                generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
         limited = time_limit(WARM_UP_S + self.case.time_limit_s, generator)
         await self.drive(limited, stop=self.session.interrupted)
         self._cut_short = self.session.interrupted.is_set()
@@ -211,6 +213,10 @@ class _Run(OpenedTarget):
         self._phase("chaos")
         await self.conductor.run(self.case.faults or ())
 
+    def _own_client(self, process: int) -> Client:
+        with blaming(f"the target {self.case.target!r}: client()"):
+            return self.client(process)
+
     # --- healing -----------------------------------------------------------------------------
 
     async def _heal_core(self) -> None:
@@ -221,9 +227,9 @@ class _Run(OpenedTarget):
         without reaching what it needs to serve.
         """
         await self.roles()  # who is a member may have changed since somebody looked
-        core = list(self.system.core(stream(self.case.seed, "core")))
+        core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
-        if rest and Capability.PARTITION in self.cluster.capabilities:
+        if core and rest and Capability.PARTITION in self.cluster.capabilities:
             links = tuple(Link.between(core, rest))
             self._core_cut = await self.conductor.ledger.inject(
                 Aim(what=Cut(), targets=tuple(rest), links=links),
@@ -238,7 +244,7 @@ class _Run(OpenedTarget):
         begin_ns = self.recorder.now_ns()
         found = await probe(
             self._driver,
-            lambda attempt, retry: self.plan.workload.probe(self.case, attempt, retry),
+            self._probe_requests,
             now_ns=self.recorder.now_ns,
             deadline_ns=begin_ns + int(LIVE_BOUND_S * NS_PER_S),
             late_tries_max=len(self.cluster.nodes),
@@ -254,8 +260,25 @@ class _Run(OpenedTarget):
                 "missing": found.missing,
                 "asked": found.asked,
                 "asked_late": found.asked_late,
+                # What a probe without operations found says nothing (`checkers.liveness`).
+                **({} if found.kinds else {"kinds": []}),
             },
         )
+
+    def _core(self) -> list[str]:
+        """Nodes that must serve on their own now; raises `TargetError` for an unknown name."""
+        what = f"the target {self.case.target!r}: core()"
+        with blaming(what):
+            core = list(self.system.core(stream(self.case.seed, "core")))
+        unknown = [name for name in core if name not in self.cluster.nodes]
+        if unknown:
+            known = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
+            raise TargetError(f"{what} names {shown(unknown[0])}, which is no node; it has {known}")
+        return core
+
+    def _probe_requests(self, attempt: int, retry: int) -> Sequence[Request]:
+        with blaming(f"the workload {self.case.workload!r}: probe()"):
+            return _requests(self.plan.workload.probe(self.case, attempt, retry))
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
@@ -288,7 +311,8 @@ class _Run(OpenedTarget):
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
-            snapshot = await look(self.system.snapshot(), self.case.target)
+            snapshot = await look(self.system.snapshot, self.case.target)
+            self._require_json(snapshot)
             if not settled.ok or _is_of(snapshot, settled):
                 break
             settled = await self._converge()
@@ -297,6 +321,16 @@ class _Run(OpenedTarget):
         await self._measure(at_rest=True)
         self.recorder.fact("snapshot", snapshot)
         await self._driver.close()
+
+    def _require_json(self, snapshot: object) -> None:
+        """Raise `TargetError` for a snapshot that no history can hold; it can hold `None`."""
+        what = f"the target {self.case.target!r}: snapshot()"
+        if snapshot is not None and not isinstance(snapshot, Mapping):
+            raise TargetError(f"{what} returned {shown(snapshot)}, which is no dict")
+        try:
+            msgspec.json.encode(snapshot)
+        except Exception as error:
+            raise TargetError(f"{what} returned what is no plain JSON: {error}") from error
 
     async def _watch_usage(self) -> None:
         while True:
@@ -326,7 +360,8 @@ class _Run(OpenedTarget):
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
-        requests = self.plan.workload.final(self.case)
+        with blaming(f"the workload {self.case.workload!r}: final()"):
+            requests = _requests(self.plan.workload.final(self.case))
         unread = [
             request for request in requests if not await self._driver.read(request, deadline_ns)
         ]
@@ -334,6 +369,15 @@ class _Run(OpenedTarget):
             self.recorder.fact(
                 "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
             )
+
+
+def _requests(found: Iterable[Request]) -> list[Request]:
+    """What a workload asks for; raises `TypeError` for anything else."""
+    requests = list(found)
+    for request in requests:
+        if not isinstance(request, Request):
+            raise TypeError(f"{shown(request)} is not a Request")
+    return requests
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:

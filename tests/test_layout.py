@@ -17,7 +17,8 @@ PLUGINS = tuple(name for name in PACKAGES if name != "harness")
 
 # Who may import which of our own modules (style guide, part 2). A prefix allows what is below it.
 FLOOR = (
-    "harness.ops", "harness.errors", "harness.permits", "harness.timeline", "harness.vocabularies",
+    "harness.ops", "harness.errors", "harness.exact", "harness.independent", "harness.permits",
+    "harness.timeline", "harness.vocabularies",
 )  # fmt: skip
 SEAMS = (
     *FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins",
@@ -26,6 +27,8 @@ SEAMS = (
 ALLOWED = {
     "harness.ops": ("harness.errors",),
     "harness.errors": (),
+    "harness.exact": (),
+    "harness.independent": ("harness.ops", "harness.errors", "harness.exact"),
     "harness.permits": ("harness.ops", "harness.timeline"),
     "harness.timeline": ("harness.ops",),
     "harness.vocabularies": ("harness.ops", "harness.errors", "harness.vocabularies"),
@@ -58,7 +61,7 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.standing", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
-    "checkers": (*FLOOR, "harness.case", "checkers"),
+    "checkers": (*FLOOR, "harness.case", "harness.certificate", "checkers"),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},

@@ -21,6 +21,7 @@ from checkers.history_models.engine import (
     operation_of,
     refuse_settings,
 )
+from checkers.history_models.pairs import refuse_initial
 from checkers.linearizability.models.versioned import (
     VersionedCatalog,
     VersionedInput,
@@ -28,6 +29,7 @@ from checkers.linearizability.models.versioned import (
 )
 from checkers.linearizability.verify import CertificateError
 from checkers.linearizable import CatalogLinearizable
+from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict
 
 __all__ = ["CatalogModel"]
@@ -74,11 +76,17 @@ class CatalogModel:
     ) -> _DdlCheck | LinearizabilityCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
+        refuse_initial(self.name, settings, "absent")
+        if settings.independent:
+            raise UsageError(
+                "--independent means nothing to the model catalog: its operations hold names, not "
+                "pairs [key value]"
+            )
         history = ops if isinstance(ops, History) else History(ops)
         pairs = history.pairs
         if pairs and not any(_is_of_table(pair.invoke.value) for pair in pairs):
             return _DdlCheck(history, len(catalog_history(history).operations))
-        return _Tables().prepare(history, settings)
+        return _Tables().understand(history)
 
 
 class _Tables(LinearizabilityModel):

@@ -9,18 +9,19 @@ that was refused, a dequeue that found nothing. Initially the lock is free, the 
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
-Elements are whole numbers, strings, or vectors of those, such as [key value]. An operation that
-ended in `info`, or not at all, may take effect at any later time or never; a lost dequeue then
-takes whatever there is. What answers tell about lost additions is used beforehand, see `settled`.
+Elements are whatever a history can hold, [key value] too; 1, 1.0, "1" and true are four. An
+operation that ended in `info`, or not at all, may take effect at any later time or never; a lost
+dequeue then takes whatever there is. What answers tell about lost additions is used beforehand, see
+`settled`.
 """
 
 from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from checkers.history_models.engine import (
     AnyOperation,
@@ -34,12 +35,11 @@ from checkers.linearizability import Model
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from harness.exact import exact
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.edn import members
 
 __all__ = ["FifoQueueModel", "MutexModel", "SetModel", "UnorderedQueueModel"]
-
-_ABSENT: Final = object()
 
 
 class _ContainerModel(LinearizabilityModel):
@@ -64,12 +64,11 @@ class _ContainerModel(LinearizabilityModel):
             return operation_of(pair, given)
         return None if failed(pair) else operation_of(pair, given, self._output(done))
 
-    def _element(self, op: Op, value: Any = _ABSENT) -> Any:
-        """The value of `op`, or `value` of it, as an element."""
-        element = _frozen(op.value if value is _ABSENT else value)
-        if element is _ABSENT:
+    def _element(self, op: Op, value: Any) -> Hashable:
+        """`value`, which `op` has, as an element."""
+        if value is None:
             raise bad_op(op, self.name, self.vocabulary)
-        return element
+        return exact(value)
 
 
 def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
@@ -102,23 +101,13 @@ def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
     return found
 
 
-def _frozen(value: Any) -> Any:
-    """An element that can be hashed, or `_ABSENT` where `value` is none.
-
-    True and false are none: to Python they equal 1 and 0, which they are not.
-    """
-    if isinstance(value, list):
-        items = tuple(_frozen(item) for item in value)
-        return _ABSENT if any(item is _ABSENT for item in items) else items
-    return value if isinstance(value, (int, str)) and type(value) is not bool else _ABSENT
-
-
 class MutexModel(_ContainerModel):
     """A lock, free at first."""
 
     name = "mutex"
     doc = "a lock with acquire and release, free at first; fail: did not happen"
     vocabulary = "acquire and release"
+    begins = "free"
     specification = Mutex
 
     def _input(self, op: Op) -> Acquire | Release:
@@ -152,9 +141,9 @@ class SetModel(_ContainerModel):
         if op.f == "read":
             return ReadAll()
         if op.f == "add":
-            return Add(self._element(op))
+            return Add(self._element(op, op.value))
         if op.f == "remove":
-            return Remove(self._element(op))
+            return Remove(self._element(op, op.value))
         raise bad_op(op, self.name, self.vocabulary)
 
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
@@ -183,11 +172,11 @@ class FifoQueueModel(_ContainerModel):
         if op.f == "dequeue":
             return Dequeue()
         if op.f == "enqueue":
-            return Enqueue(self._element(op))
+            return Enqueue(self._element(op, op.value))
         raise bad_op(op, self.name, self.vocabulary)
 
     def _output(self, op: Op) -> Any:
-        return None if op.f == "enqueue" or op.value is None else self._element(op)
+        return None if op.f == "enqueue" or op.value is None else self._element(op, op.value)
 
 
 class UnorderedQueueModel(FifoQueueModel):

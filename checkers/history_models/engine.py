@@ -17,13 +17,21 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from checkers.history_models.keyed import OneCheck, by_key, wildcards_told
+from checkers.history_models.pairs import (
+    AnyOperation,
+    bad_op,
+    failed,
+    operation_of,
+    refuse_initial,
+    refuse_settings,
+    request_of,
+)
 from checkers.linearizability import (
-    UNKNOWN,
     CheckOutcome,
     Failure,
     Limits,
     Model,
-    Operation,
     Result,
     Survivor,
     certify,
@@ -32,14 +40,13 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.verify import CertificateError
-from harness.errors import HistoryError, UsageError, clipped
+from harness.errors import clipped
 from harness.ops import (
     CheckResult,
     Counterexample,
     History,
     ModelSettings,
     Op,
-    OpType,
     Pair,
     PartialOrder,
     Verdict,
@@ -47,8 +54,10 @@ from harness.ops import (
 
 __all__ = [
     "BROKEN",
+    "AnyOperation",
     "LinearizabilityCheck",
     "LinearizabilityModel",
+    "Reads",
     "Told",
     "bad_op",
     "convicted",
@@ -73,57 +82,17 @@ STATE_CHARS_MAX: Final = 400
 STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 
-AnyOperation = Operation[Any, Any]
-
-
-def failed(pair: Pair) -> bool:
-    """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
-    return pair.type is OpType.FAIL
-
-
-def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
-    """The operation that `pair` records; without an `answer` nobody knows whether it happened."""
-    call, done = pair.invoke, pair.completion
-    assert isinstance(call.process, int), "pairs are of clients only"
-    returned = None if done is None or answer is UNKNOWN else done.index
-    return Operation(call.process, given, call.index, answer, returned, call.index)
-
-
-def refuse_settings(name: str, settings: ModelSettings) -> None:
-    """Raise `UsageError` if any of Elle's settings is set: `name` is no model of Elle's."""
-    for field in settings.__struct_fields__:
-        if getattr(settings, field):
-            flag = field.removesuffix("s") if field == "consistency_models" else field
-            raise UsageError(
-                f"--{flag.replace('_', '-')} means nothing to the model {name}; it is for "
-                "--elle list-append and --elle rw-register"
-            )
-
-
-def bad_op(op: Op, model: str, known: str) -> HistoryError:
-    """The error for an op that is not in the model's vocabulary."""
-    shown = clipped(repr(op.value), 80)
-    return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}"
-    )
-
-
-def request_of(pair: Pair) -> Op:
-    """The op that says what was asked for, in the words of Jepsen and Knossos.
-
-    What an `ok` completion says belongs to the invocation as well, and counts where the two differ
-    (`knossos.history/complete`). One that says nothing, or answers with an object, takes nothing
-    back.
-    """
-    call, done = pair.invoke, pair.completion
-    if done is None or done.type is not OpType.OK or done.value is None:
-        return call
-    return call if call.value is not None and isinstance(done.value, dict) else done
-
 
 def linearizable(operations: int, unknown: int) -> str:
     """The reason of a valid verdict on so many operations."""
     return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
+
+
+class Reads(NamedTuple):
+    """Reads that were answered: how many were looked at, and how many match any value."""
+
+    looked: int
+    wild: int
 
 
 class Told(NamedTuple):
@@ -221,7 +190,8 @@ class LinearizabilityCheck:
 
     Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
     unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
-    that all failed, and are valid, since that is all there was.
+    that all failed, and are valid, since that is all there was. `reads` are counted where some
+    match any value.
     """
 
     name: str
@@ -229,6 +199,7 @@ class LinearizabilityCheck:
     found: Sequence[AnyOperation]
     limits: Limits = dataclasses.field(default_factory=Limits)
     nothing_happened: bool = False
+    reads: Reads | None = None
 
     @property
     def operations(self) -> int:
@@ -265,10 +236,30 @@ class LinearizabilityCheck:
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)
+        elif self.reads is not None:
+            result = self._weighable(result, observed, self.reads)
         if not draw or result.verdict is not Verdict.INVALID:
             return result, None
         assert outcome.failure is not None, "what is invalid was explained"
         return result, self._counterexample(outcome.failure, by_id)
+
+    def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
+        """The result with what was looked at, reads apart, and what was not; see `weighed`."""
+        details = {
+            **result.details,
+            "looked": {"reads": reads.looked, "answers": observed - reads.looked},
+            "exempt": {"reads": reads.wild},
+        }
+        reason = result.reason
+        if reads.wild and result.verdict is Verdict.VALID:
+            reason = f"{reason}; {wildcards_told(reads.wild)}"
+        text = result.explanation
+        if reads.wild > reads.looked:
+            text = (
+                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                *text,
+            )
+        return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
         """Any order would do, so that there is one means nothing."""
@@ -364,22 +355,31 @@ class LinearizabilityModel(abc.ABC):
     """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too.
 
     A model says which as `specification`, or in `_model` where that depends on the operations.
+    `begins` says in a word how an object is at first, where `--initial` cannot choose that.
     """
 
     api_version = 1
     kind = "model"
     name: ClassVar[str]
+    begins: ClassVar[str] = "empty"
     specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> LinearizabilityCheck:
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
         """See `HistoryModel`."""
         refuse_settings(self.name, settings)
-        history = ops if isinstance(ops, History) else History(ops)
+        refuse_initial(self.name, settings, self.begins)
+        return by_key(self.name, ops, settings, self.understand)
+
+    def understand(self, history: History) -> LinearizabilityCheck:
+        """The check of one object's history, whose values have no keys."""
         found = [self._operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in found if operation is not None])
         # A history without any op does not say that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
-        return LinearizabilityCheck(self.name, self._model(kept), kept, nothing_happened=idle)
+        reads = self._reads(history.pairs)
+        return LinearizabilityCheck(
+            self.name, self._model(kept), kept, nothing_happened=idle, reads=reads
+        )
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
@@ -399,6 +399,11 @@ class LinearizabilityModel(abc.ABC):
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         """The same question, asked with fewer operations of unknown outcome."""
         return operations
+
+    def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
+        """The reads that were answered, where some of them match any value."""
+        del pairs
+        return None
 
     def _did_nothing(self, pair: Pair) -> bool:
         """Whether the history itself says that the operation took no effect, nor may have."""

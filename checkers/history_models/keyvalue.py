@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from msgspec import UNSET
 
 from checkers.history_models.engine import (
     AnyOperation,
@@ -10,9 +13,14 @@ from checkers.history_models.engine import (
     bad_op,
     failed,
     operation_of,
+    refuse_settings,
 )
+from checkers.history_models.initial import named
+from checkers.history_models.keyed import OneCheck, by_key
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
-from harness.ops import Op, OpType, Pair
+from harness.errors import UsageError
+from harness.exact import exact, is_scalar
+from harness.ops import ModelSettings, Op, OpType, Pair
 
 __all__ = ["KvString"]
 
@@ -24,7 +32,30 @@ class KvString(LinearizabilityModel):
 
     name = "kv-string"
     doc = "a map of strings with get, put and append; each key is empty at first"
-    specification = KeyValue
+
+    def __init__(self, initial: Any = "") -> None:
+        """`initial` is what every key holds at first, or a map that says it of some."""
+        self._initial = initial
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
+        """See `HistoryModel`."""
+        refuse_settings(self.name, settings)
+        if settings.initial is UNSET:
+            return by_key(self.name, ops, settings, self.understand)
+        initial = settings.initial
+        values = list(initial.values()) if isinstance(initial, Mapping) else [initial]
+        if not all(isinstance(value, str) for value in values):
+            raise UsageError(
+                f"--initial is {initial!r}; the model {self.name} holds strings: give one, or a "
+                "map of a string for each key"
+            )
+        return by_key(self.name, ops, settings, KvString(initial).understand)
+
+    def _model(self, operations: Sequence[AnyOperation]) -> KeyValue:
+        initial = self._initial
+        if isinstance(initial, Mapping):
+            return KeyValue({o.input.key: named(initial, o.input.key, "") for o in operations})
+        return KeyValue(initial)
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
@@ -43,10 +74,10 @@ class KvString(LinearizabilityModel):
             raise bad_op(done, self.name, "gets that are answered with a string")
         return operation_of(pair, given, answer if call.f == "get" else None)
 
-    def _value(self, op: Op) -> tuple[str, str | None]:
+    def _value(self, op: Op) -> tuple[Hashable, str | None]:
         value: Any = op.value
-        if op.f in {"get", "put", "append"} and isinstance(value, list) and len(value) == 2:
-            key, text = value
-            if isinstance(key, (str, int)) and (text is None or isinstance(text, str)):
-                return str(key), text
+        if op.f in {"get", "put", "append"} and isinstance(value, (list, tuple)):
+            key, text = value if len(value) == 2 else (value, value)
+            if is_scalar(key) and (text is None or isinstance(text, str)):
+                return exact(key), text
         raise bad_op(op, self.name, _VOCABULARY)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from checkers._elle_certificate import certified
 from checkers._transactions import mops_of, transactions_of
+from checkers.history_models.keyed import OneCheck, by_key
+from checkers.history_models.pairs import refuse_initial
 from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
 
@@ -143,8 +145,13 @@ class ElleModel(abc.ABC):
     name: ClassVar[str]
     unordered: ClassVar[str] = ""
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> ElleCheck:
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
         """See `HistoryModel`."""
+        refuse_initial(self.name, settings, "nil")
+        return by_key(self.name, ops, settings, partial(self.understand, settings=settings))
+
+    def understand(self, history: History, settings: ModelSettings) -> ElleCheck:
+        """The check of one history, whose values are no tuples of key and value."""
         from checkers.elle.models import check_names
 
         for flag in VERSION_ORDERS if self.unordered else ():
@@ -154,7 +161,7 @@ class ElleModel(abc.ABC):
                     f"{self.unordered}; use it with --elle rw-register"
                 )
         check_names(settings.consistency_models, ())
-        return self._understood(ops if isinstance(ops, History) else History(ops), settings)
+        return self._understood(history, settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""

@@ -28,6 +28,7 @@ from harness.errors import (
 
 __all__ = ["main"]
 
+_OURS: Final = frozenset({"harness", "targets", "nemesis", "checkers", "workloads", "results"})
 _ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--version"})
 """Flags after which argparse itself leaves, with the code 0."""
 
@@ -62,10 +63,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             note(f"harness: {type(error).__name__}: {error} ({_place(error)})")
             return EXIT_CRASH
         traceback.print_exc()
-        note("harness: this is a bug in the harness; please report it")
+        note(f"harness: {_fault_of(error)}")
         return EXIT_CRASH
     finally:
         flush_output()
+
+
+def _fault_of(error: BaseException) -> str:
+    """Whose mistake a crash is: a plug-in's where the last code before libraries is its own."""
+    from harness.installed import packages_of, plugin_distributions
+
+    packages = {package for found in plugin_distributions() for package in packages_of(found)}
+    packages |= _OURS
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        package = str(frame.f_globals.get("__name__")).split(".", maxsplit=1)[0]
+        if package in packages - _OURS:
+            code = frame.f_code
+            return (
+                f"this is a mistake in the plug-in package {package!r}, in {code.co_qualname}() "
+                f"({code.co_filename}, line {frame.f_lineno})"
+            )
+        if package in packages:
+            break
+    return "this is a bug in the harness; please report it"
 
 
 def _place(error: BaseException) -> str:

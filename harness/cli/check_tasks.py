@@ -193,8 +193,8 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
     if request.model is None:
         if request.settings != ModelSettings():
             raise UsageError(
-                f"{task.path} is a run, which its own checkers judge; settings of Elle's need "
-                "--elle list-append or --elle rw-register"
+                f"{task.path} is a run, which its own checkers judge; settings of models need "
+                "--model or --elle"
             )
         names = ",".join(checker.name for checker in checkers_of(run.case))
         return Prepared(run.history, names, "run", run=run)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from harness.checking import EXIT_CODES, Judgement
 from harness.cli.check_limit import add_check_limit
@@ -26,9 +29,11 @@ from harness.cli.check_tasks import (
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
-from harness.errors import EXIT_CRASH, UsageError
+from harness.errors import EXIT_CRASH, HistoryError, UsageError
 from harness.ops import ModelSettings, Verdict, worst
 from harness.registry import load_plugin, plugin_names
+from harness.store.edn_forms import parse_forms
+from harness.vocabularies.edn import settled, text_of
 
 __all__ = ["main"]
 
@@ -121,6 +126,18 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     ):
         parser.add_argument(flag, action="store_true", help=f"with --elle rw-register: {text}")
     parser.add_argument(
+        "--independent",
+        action=argparse.BooleanOptionalAction,
+        help="values are [key value] of jepsen.independent, each key an object of its own, or are "
+        "not (default: as their shape shows)",
+    )
+    parser.add_argument(
+        "--initial",
+        metavar="VALUE",
+        help="what registers, or the keys of kv-string, hold at first, in EDN or JSON; a map says "
+        "it for each key (default: registers 0 or nil, whichever explains more)",
+    )
+    parser.add_argument(
         "--jobs",
         type=int,
         default=1,
@@ -161,9 +178,25 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
             linearizable_keys=parsed.linearizable_keys,
             sequential_keys=parsed.sequential_keys,
             wfr_keys=parsed.wfr_keys,
+            independent=parsed.independent,
+            initial=UNSET if parsed.initial is None else _value(parsed.initial),
         ),
         time_limit_s=parsed.check_time_limit,
         html=parsed.html,
+    )
+
+
+def _value(text: str) -> object:
+    """The value that `text` is in JSON or in EDN; raises `UsageError`."""
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)  # null is a symbol in EDN
+        return text_of(value) if isinstance(value, str) else value
+    with contextlib.suppress(HistoryError):
+        values = [settled(form) for form in parse_forms(text)]
+        if len(values) == 1:
+            return values[0]
+    raise UsageError(
+        f"--initial is {text!r}; give one value in EDN or JSON, such as 0, nil or {{:x 1}}"
     )
 
 

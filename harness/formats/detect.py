@@ -1,25 +1,22 @@
-"""Which format a file has, and which model its operations suggest."""
+"""Which format a file has."""
 
 from __future__ import annotations
 
-import itertools
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from harness.errors import HistoryError, UsageError, located
+from harness.errors import HistoryError, located
 from harness.formats.catalog_table import CatalogTable, is_catalog_table
 from harness.formats.jepsen_edn import JepsenEdn, KvLog, is_edn, is_kv_log
 from harness.formats.porcupine_etcd import EtcdLog, is_etcd_log
 from harness.formats.register_table import RegisterTable, is_register_table
 from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
-from harness.ops import Op
-from harness.vocabularies.ddl import MUTATIONS, Get, List
 
-__all__ = ["SUFFIXES", "is_history_name", "model_for", "open_history"]
+__all__ = ["SUFFIXES", "is_history_name", "open_history"]
 
 HEAD_BYTES: Final = 1 << 16
 _COMPRESSED: Final = (
@@ -30,7 +27,6 @@ _COMPRESSED: Final = (
     (b"PK\x03\x04", "zip"),
 )
 _NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+")
-SAMPLE_OPS: Final = 2_000
 SUFFIXES: Final = frozenset({".edn", ".log", ".parquet", ".tsv", ".txt"})
 
 _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], ...]] = (
@@ -41,25 +37,6 @@ _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], 
     (is_kv_log, KvLog),
     (is_edn, JepsenEdn),
 )
-_MODELS: Final = {
-    "porcupine-etcd": "etcd-cas-register",
-    "porcupine-kv": "kv-string",
-    "catalog-table": "catalog",
-    "register-table": "register",
-}
-_BY_OPERATIONS: Final = (
-    ({"read", "write", "cas"}, "cas-register"),
-    ({"get", "put", "append"}, "kv-string"),
-    ({"acquire", "release"}, "mutex"),
-    ({"add", "remove", "read"}, "set"),
-)
-_MARKS: Final = {
-    "append": "list-append",
-    "w": "rw-register",
-    "read": "multi-register",
-    "write": "multi-register",
-}
-_CATALOG: Final = MUTATIONS | {List.f, Get.f}
 
 
 def is_history_name(path: Path) -> bool:
@@ -104,39 +81,3 @@ def _what_is_wrong(head: bytes) -> str:
         "history; known are Jepsen EDN, Porcupine's etcd and kv logs, the tables of registers and "
         "catalogs (see docs/checking.md), and our Parquet"
     )
-
-
-def model_for(format_: str, ops: Iterable[Op]) -> str:
-    """The model for a history in this format, from its first operations.
-
-    Raises `UsageError` where they suggest none.
-    """
-    if format_ in _MODELS:
-        return _MODELS[format_]
-    names: set[str] = set()
-    micro: list[list[Any]] = []
-    for op in itertools.islice(ops, SAMPLE_OPS):
-        if op.is_client:
-            names.add(op.f)
-            if op.f == "txn" and isinstance(op.value, list):
-                micro += [mop for mop in op.value if isinstance(mop, list) and len(mop) == 3]
-    if names == {"txn"}:
-        return _transactional(micro)
-    if "init" in names and names <= {"init", "txn"}:
-        return "closed-predicate"
-    for known, model in _BY_OPERATIONS:
-        if names <= known:
-            return model
-    if names & _CATALOG:
-        return "catalog"
-    raise UsageError(
-        f"its operations ({', '.join(sorted(names)[:10])}) suggest no model; name one with --model"
-    )
-
-
-def _transactional(micro: list[list[Any]]) -> str:
-    for name, _, _ in micro:
-        if isinstance(name, str) and name in _MARKS:
-            return _MARKS[name]
-    lists = any(isinstance(value, list) for _, _, value in micro)
-    return "list-append" if lists else "rw-register"

@@ -36,7 +36,7 @@ from harness.plugins._systems import (
     Target,
     TargetSettings,
     Tool,
-    roles_of,
+    first_roles,
 )
 from harness.plugins._worlds import (
     DeploymentPlan,
@@ -80,7 +80,7 @@ __all__ = [
     "Tool",
     "Verb",
     "Workload",
-    "roles_of",
+    "first_roles",
 ]
 
 API_VERSION: Final = 1

@@ -230,6 +230,6 @@ Tool = Callable[[Sequence[str]], Coroutine[Any, Any, Said]]
 """Does what the arguments of a command line ask for; raises `HarnessError`s as a verb would."""
 
 
-async def roles_of(system: System) -> Roles:
-    """The roles in the first group of a system: those that a run records."""
-    return next(iter((await system.groups()).values()), Roles({}, ()))
+def first_roles(groups: Mapping[str, Roles]) -> Roles:
+    """The roles in the first of a system's groups: those that a run records."""
+    return next(iter(groups.values()), Roles({}, ()))

@@ -325,7 +325,7 @@ class StandingCluster(OpenedTarget):
         """What every node does, who leads, what is broken and for how long yet."""
         name = self.plan.case.target
         groups, state = await asyncio.gather(
-            look(self.system.groups(), name), look(self.system.ready(), name)
+            look(self.system.groups, name), look(self.system.ready, name)
         )
         nodes = []
         for node in self.cluster.nodes:

@@ -45,6 +45,8 @@ CASES = [
     ("register", [("0!", "write", False), ("0+", "write", False), *read(0)], INVALID),
     ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1+", "cas", None)], INVALID),
     ("etcd-cas-register", [*WROTE_1, ("1!", "cas", [True, 2]), ("1-", "cas", None)], VALID),
+    ("cas-register", [*WROTE_1, *read(1.0)], INVALID),
+    ("cas-register", [*WROTE_1, *read("1")], INVALID),
     ("cas-register", read(0), VALID),
     ("cas-register", read(None), UNKNOWN),  # a wildcard, which no state could contradict
     ("cas-register", [*WROTE_1, *read(None)], UNKNOWN),

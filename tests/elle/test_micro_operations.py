@@ -9,7 +9,7 @@ from checkers.elle import Transaction, check_list_append, check_rw_register
 from checkers.history_models.transactions import ListAppend, RwRegister
 from checkers.transactional import ElleListAppend, ElleRwRegister
 from harness.errors import HistoryError
-from harness.formats.detect import model_for
+from harness.formats import model_for
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Verdict
 from harness.store.edn import load_edn
 

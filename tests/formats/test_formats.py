@@ -93,7 +93,7 @@ def test_parquet(tmp_path):
     [
         (":f :read", "cas-register"),
         (":f :cas :value [1 2]", "cas-register"),
-        (":f :put :value [1 2]", "kv-string"),
+        (':f :put :value [1 "2"]', "kv-string"),
         (":f :txn :value [[:r :x nil] [:append :x 1]]", "list-append"),
         (":f :txn :value [[:r :x [1 2]]]", "list-append"),
         (":f :txn :value [[:r :x 1]]", "rw-register"),
@@ -110,7 +110,7 @@ def test_operations_suggest_a_model(tmp_path, value, model):
 
 def test_strange_operations_suggest_none(tmp_path):
     source = source_of(tmp_path, "{:process 0 :type :invoke :f :enqueue}")
-    with pytest.raises(UsageError, match=r"\(enqueue\) suggest no model; name one with --model"):
+    with pytest.raises(UsageError, match=r"\(enqueue\) suggest no model"):
         model_for(source.format, source)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
@@ -10,7 +10,7 @@ from checkers.linearizability.nondeterministic import NondeterministicModel
 
 __all__ = ["Dequeue", "Enqueue", "Queue", "QueueInput", "UnorderedQueue"]
 
-Element = int | str
+Element = Hashable
 Elements = tuple[Element, ...]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -33,7 +33,8 @@ class Truth(enum.Enum):
         return repr(self.value)
 
 
-Scalar = int | float | str | bool | Truth | None
+Scalar = Hashable
+Key = Hashable
 SOMETHING: Final = "(some value that nobody looks at)"
 
 
@@ -139,23 +140,28 @@ class Txn(NamedTuple):
     Output: the same with the values read; a read of `None` matches any value.
     """
 
-    micro: tuple[tuple[str, str, Scalar], ...]
+    micro: tuple[tuple[str, Key, Scalar], ...]
 
 
-class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
+def _sorted(values: dict[Key, Scalar]) -> tuple[tuple[Key, Scalar], ...]:
+    """The registers in an order of their own; keys are of several kinds."""
+    return tuple(sorted(values.items(), key=lambda item: repr(item[0])))
+
+
+class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
     """Several registers that are read and written in transactions."""
 
-    def __init__(self, initial: dict[str, Scalar]) -> None:
+    def __init__(self, initial: dict[Key, Scalar]) -> None:
         """Registers that start with the values of `initial`."""
-        self._initial = tuple(sorted(initial.items()))
+        self._initial = _sorted(initial)
 
-    def init(self) -> tuple[tuple[str, Scalar], ...]:
+    def init(self) -> tuple[tuple[Key, Scalar], ...]:
         """The initial values, sorted by key."""
         return self._initial
 
     def step(
-        self, state: tuple[tuple[str, Scalar], ...], input_: Txn, output: Txn | Unknown, /
-    ) -> tuple[bool, tuple[tuple[str, Scalar], ...]]:
+        self, state: tuple[tuple[Key, Scalar], ...], input_: Txn, output: Txn | Unknown, /
+    ) -> tuple[bool, tuple[tuple[Key, Scalar], ...]]:
         """Apply the micro-operations in order."""
         txn = input_ if output is UNKNOWN else output
         values = dict(state)
@@ -164,7 +170,7 @@ class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
                 values[key] = value
             elif output is not UNKNOWN and value is not None and values.get(key) != value:
                 return False, state
-        return True, tuple(sorted(values.items()))
+        return True, _sorted(values)
 
     def read_only(self, input_: Txn, output: Txn | Unknown, /) -> bool:
         """Transactions that only read."""
@@ -182,6 +188,6 @@ class MultiRegister(Model[tuple[tuple[str, Scalar], ...], Txn, Txn]):
         words = ", ".join(f"{f} {key!r} {value!r}" for f, key, value in txn.micro)
         return f"{words} (unknown)" if output is UNKNOWN else words
 
-    def describe_state(self, state: tuple[tuple[str, Scalar], ...], /) -> str:
+    def describe_state(self, state: tuple[tuple[Key, Scalar], ...], /) -> str:
         """For people."""
         return "; ".join(f"{key!r} holds {value!r}" for key, value in state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection
 
 __all__ = ["Add", "Contains", "ReadAll", "Remove", "Set", "SetInput"]
 
-Element = int | str
+Element = Hashable
 SetOutput = bool | frozenset[Element] | tuple[Element, ...] | None
 
 

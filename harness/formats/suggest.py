@@ -1,0 +1,166 @@
+"""The model that a history's operations suggest: only one that its values and answers agree with.
+
+Names alone say little: `add` and `read` are a set's, and a counter's; `read` is a register's, and a
+bank's. So all values are looked at, and where they are not in the words of exactly one model there
+is none. A wrong guess would convict a healthy system, or acquit a broken one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any, Final
+
+from harness.errors import UsageError, clipped
+from harness.exact import is_scalar
+from harness.independent import Shape, shape_of, without_keys
+from harness.ops import History, Op, OpType
+from harness.vocabularies.ddl import MUTATIONS, Get, List
+from harness.vocabularies.edn import members
+
+__all__ = ["model_for"]
+
+_MODELS: Final = {
+    "porcupine-etcd": "etcd-cas-register",
+    "porcupine-kv": "kv-string",
+    "catalog-table": "catalog",
+    "register-table": "register",
+}
+_NAMES_SHOWN_MAX: Final = 10
+_CATALOG: Final = MUTATIONS | {List.f, Get.f}
+_MARKS: Final = {
+    "append": "list-append",
+    "w": "rw-register",
+    "read": "multi-register",
+    "write": "multi-register",
+}
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+class _Words:
+    """What clients said: names, what they asked, what they were answered."""
+
+    def __init__(self, ops: Iterable[Op]) -> None:
+        history = ops if isinstance(ops, History) else History(ops, foreign=True)
+        self.ops: Sequence[Op] = [op for op in history if op.is_client]
+        self.names = {op.f for op in self.ops}
+        if self._is_keyed(shape_of(history.pairs)):
+            self.ops = without_keys(self.ops)
+
+    def _is_keyed(self, shape: Shape) -> bool:
+        """Whether values are tuples; those of kv-string and of compare-and-sets may look it."""
+        if shape is not Shape.NO and (
+            self.names <= {"get", "put", "append"} or self.names == {"cas"}
+        ):
+            return all(op.value is None or _is_list(op.value[1]) for op in self.ops)
+        registers = self.names <= {"read", "write", "cas", "txn"}
+        return shape is Shape.SURE or (shape is Shape.MAYBE and registers)
+
+    def asked(self, *names: str) -> list[Any]:
+        """The values of the invocations with these names."""
+        return [op.value for op in self.ops if op.f in names and op.type is OpType.INVOKE]
+
+    def answers(self, f: str) -> list[Any]:
+        """The answers of operations of this name, but for nil."""
+        ok = (op.value for op in self.ops if op.f == f and op.type is OpType.OK)
+        return [value for value in ok if value is not None]
+
+    def micro(self) -> list[Any]:
+        """Micro-operations, of any operation whose value is a list of them."""
+        values = (op.value for op in self.ops if _is_list(op.value))
+        found = (item for value in values for item in value if _is_list(item))
+        return [item for item in found if len(item) == 3 and isinstance(item[0], str)]
+
+    def none(self, why: str) -> UsageError:
+        """The error that no model is suggested, and why."""
+        names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
+        return UsageError(
+            f"its operations ({names}) suggest no model: {why}; name one with --model or --elle, "
+            "if any fits"
+        )
+
+
+def model_for(format_: str, ops: Iterable[Op]) -> str:
+    """The model for a history in this format, from its operations.
+
+    Raises `UsageError` where they suggest none, which says what was seen, and what to ask for.
+    """
+    if format_ in _MODELS:
+        return _MODELS[format_]
+    words = _Words(ops)
+    for known, suggest in _KINDS:
+        if words.names <= known:
+            return suggest(words)
+    if words.names & _CATALOG and all(
+        isinstance(value, Mapping) for value in words.asked(*_CATALOG)
+    ):
+        return "catalog"
+    if words.micro():
+        raise words.none("their values are transactions, which --elle judges whatever f says")
+    known = frozenset().union(*(names for names, _ in _KINDS))
+    if unknown := sorted(words.names - known):
+        raise words.none(f"no model here has {unknown[0]!r}")
+    raise words.none("no model has all of them")
+
+
+def _register(words: _Words) -> str:
+    if words.micro():
+        raise words.none("their values are transactions, which --elle judges whatever f says")
+    for value in [*words.answers("read"), *words.asked("write")]:
+        if members(value) is not None:
+            raise words.none(f"{clipped(repr(value), 80)} is a collection, which no register holds")
+        if isinstance(value, Mapping) and "value" not in value:
+            raise words.none(
+                f"{clipped(repr(value), 80)} is more than a register holds; it may be a bank"
+            )
+    return "cas-register"
+
+
+def _set(words: _Words) -> str:
+    for value in words.answers("read"):
+        if is_scalar(value):
+            raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
+        if members(value) is None:
+            raise words.none("a read is answered with a map, which is no set")
+    return "set"
+
+
+def _key_value(words: _Words) -> str:
+    for op in words.ops:
+        value = op.value
+        if value is not None and not (
+            _is_list(value) and len(value) == 2 and isinstance(value[1], (str, NoneType))
+        ):
+            raise words.none(f"{clipped(repr(value), 80)} is no [key string]")
+    return "kv-string"
+
+
+def _transactional(words: _Words) -> str:
+    micro = words.micro()
+    suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
+    if len(suggested) > 1:
+        raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")
+    if suggested:
+        return suggested.pop()
+    lists = any(_is_list(value) for _, _, value in micro)
+    return "list-append" if lists else "rw-register"
+
+
+def _queue(words: _Words) -> str:
+    if "drain" in words.names:
+        raise words.none("'drain' takes many elements at once, which no model has")
+    raise words.none("nothing says in which order elements come out: queue or unordered-queue")
+
+
+_KINDS: Final[tuple[tuple[frozenset[str], Callable[[_Words], str]], ...]] = (
+    (frozenset({"read", "write", "cas"}), _register),
+    (frozenset({"txn"}), _transactional),
+    (frozenset({"init", "txn"}), lambda _: "closed-predicate"),
+    (frozenset({"get", "put", "append"}), _key_value),
+    (frozenset({"acquire", "release"}), lambda _: "mutex"),
+    (frozenset({"add", "remove", "read"}), _set),
+    (frozenset({"enqueue", "dequeue", "drain"}), _queue),
+)

@@ -1,0 +1,116 @@
+"""Values that are `[key value]` tuples, as `jepsen.independent` makes them: one object a key.
+
+Jepsen lifts a test of one object to many: each operation's value becomes `[key value]`, where an
+operation that asks for something has nil as its value, `[3 nil]`, and is answered `[3 7]`. In EDN
+such a tuple is a vector like any other, so its shape has to tell:
+
+* **no**: some operation has another value, its key is no scalar, or an answer has another key;
+* **maybe**: all are tuples. An element `[3 7]` of a set looks the same;
+* **surely**: besides, some kinds of operations ask, each of them always, the others never do, and a
+  key comes back. Nothing but such a tuple has nil in its second place, operation for operation.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from harness.errors import HistoryError, clipped
+from harness.exact import exact, is_scalar
+from harness.ops import History, Op, OpType, Pair
+
+__all__ = ["Shape", "shape_of", "split", "without_keys"]
+
+
+class Shape(enum.Enum):
+    """How much the values of a history look like tuples of key and value."""
+
+    NO = "no"
+    MAYBE = "maybe"
+    SURE = "sure"
+
+
+def _is_tuple(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2
+
+
+def _has_plain_key(value: Any) -> bool:
+    return _is_tuple(value) and value[0] is not None and is_scalar(value[0])
+
+
+def shape_of(pairs: Iterable[Pair]) -> Shape:
+    """The shape of the values of all `pairs`."""
+    keys: Counter[Hashable] = Counter()
+    asking: dict[str, set[bool]] = {}
+    for pair in pairs:
+        call, done = pair.invoke, pair.completion
+        if not _has_plain_key(call.value):
+            return Shape.NO
+        key = exact(call.value[0])
+        keys[key] += 1
+        asking.setdefault(call.f, set()).add(call.value[1] is None)
+        if done is None or (done.value is None and done.type is not OpType.OK):
+            continue
+        if not _has_plain_key(done.value) or exact(done.value[0]) != key:
+            return Shape.NO
+    if not keys:
+        return Shape.NO
+    kinds = list(asking.values())
+    sure = {True} in kinds and {True, False} not in kinds and max(keys.values()) > 1
+    return Shape.SURE if sure else Shape.MAYBE
+
+
+def split(history: History) -> dict[Hashable, History]:
+    """The history of each key, whose values have no keys any more; ops keep their indices.
+
+    What no client did is in none of them. Raises `HistoryError` that names the first op without a
+    key.
+    """
+    parts: dict[Hashable, list[Op]] = {}
+    for pair in history.pairs:
+        key = _key(_naming(pair))
+        ops = parts.setdefault(key, [])
+        ops.append(_without_key(pair.invoke))
+        done = pair.completion
+        if done is None:
+            continue
+        if done.value is not None and _key(done) != key:
+            raise HistoryError(
+                f"op {done.index} completes an operation on the key {key!r} with the value "
+                f"{clipped(repr(done.value), 80)}; with --independent both have one key"
+            )
+        ops.append(_without_key(done))
+    found = {}
+    for key, ops in parts.items():
+        ops.sort(key=lambda op: op.index)
+        found[key] = History(ops, foreign=True)
+    return found
+
+
+def without_keys(ops: Iterable[Op]) -> list[Op]:
+    """The ops of clients with the values that their tuples hold."""
+    return [_without_key(op) for op in ops if op.is_client]
+
+
+def _naming(pair: Pair) -> Op:
+    """The op that has the key: the answer, where the question says nothing."""
+    done = pair.completion
+    silent = pair.invoke.value is None and done is not None and done.value is not None
+    return done if silent and done is not None else pair.invoke
+
+
+def _key(op: Op) -> Hashable:
+    if not _is_tuple(op.value):
+        raise HistoryError(
+            f"op {op.index} is {op.f!r} with the value {clipped(repr(op.value), 80)}; with "
+            "--independent the value of each operation is a pair [key value]"
+        )
+    return exact(op.value[0])
+
+
+def _without_key(op: Op) -> Op:
+    return replace(op, value=op.value[1]) if _is_tuple(op.value) else op

@@ -1,0 +1,78 @@
+"""Which model the operations of a history suggest, and which histories suggest none."""
+
+import pytest
+
+from harness.errors import UsageError
+from harness.formats import model_for
+from harness.ops import History
+from tests.checkers.histories import written
+
+SET = "#{}"
+
+
+def suggested(*lines):
+    return model_for("jepsen-edn", History(written(*lines), foreign=True))
+
+
+def did(f, value, answer=None):
+    """An operation that was done at once; without an `answer` its value is confirmed."""
+    return [("0!", f, value), ("0+", f, value if answer is None else answer)]
+
+
+ADDED = did("add", 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "model"),
+    [
+        ([], "cas-register"),  # a nemesis alone
+        ([*ADDED, *did("read", None, [1])], "set"),
+        ([*ADDED, *did("read", None, {SET: [1]})], "set"),
+        ([*ADDED, ("1!", "read", None)], "set"),  # nothing was answered: nothing is judged
+        ([*did("add", [0, 1]), *did("read", [0, None], [0, {SET: [1]}])], "set"),
+        (did("acquire", [0, None]) + did("release", [0, None]), "mutex"),
+        (did("write", [0, 1]) + did("read", [0, None], [0, 1]), "cas-register"),
+        (did("cas", [[0, 1], 2]), "cas-register"),
+        (did("cas", [7, [0, 1]]), "cas-register"),
+        (did("write", {"value": 1}) + did("read", {}, {"value": 1}), "cas-register"),
+        (did("put", [1, "a"]) + did("get", [1, None], [1, "a"]), "kv-string"),
+        (did("put", [7, [1, "a"]]) + did("get", [7, [1, None]], [7, [1, "a"]]), "kv-string"),
+        (did("txn", [7, [["append", "x", 1]]]), "list-append"),
+        (did("txn", [7, [["w", "x", 1]]]), "rw-register"),
+        (did("txn", [["r", "x", None], ["append", "x", 1]]), "list-append"),
+    ],
+)
+def test_values_and_answers_agree_with_the_model(lines, model):
+    assert suggested(*lines) == model
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([*ADDED, *did("read", None, 1)], "a read is answered with 1"),  # a counter
+        ([*did("add", [0, 1]), *did("read", [0, None], [0, 1])], "a read is answered with 1"),
+        ([*ADDED * 2_000, *did("read", None, 2_000)], "a read is answered with 2000"),  # at last
+        ([*ADDED, *did("read", None, {"a": 1})], "answered with a map"),
+        (did("read", None, {"0": 10, "1": 5}), "may be a bank"),
+        (
+            did("read", None, {"0": 10}) + did("transfer", {"from": 0}),
+            "no model here has 'transfer'",
+        ),
+        (did("write", [7, 0]) + did("read", [7, None], [7, {SET: [0]}]), "is a collection"),
+        (did("write", 7) + did("read", None, [7]), "is a collection"),
+        (did("write", [["w", 1, 1]]), "their values are transactions"),  # a long fork
+        (did("read", [["r", 1, None]], [["r", 1, 2]]), "their values are transactions"),
+        (did("go", [["append", 1, 1]]), "their values are transactions"),
+        (did("generate", None, 7), "no model here has 'generate'"),
+        (did("read-init", None, 0) + did("write", 1), "no model here has 'read-init'"),
+        (did("enqueue", 1) + did("dequeue", None, 1), "queue or unordered-queue"),
+        (did("enqueue", 1) + did("drain", None, [1]), "'drain' takes many"),
+        (did("put", [1, 2]), r"\[1, 2\] is no \[key string\]"),
+        (did("put", [1, "a"]) + did("delete", 1), "no model here has 'put'|'delete'"),
+        (did("txn", [["append", 1, 1], ["w", 2, 1]]), "list-append and rw-register are mixed"),
+        (did("add", 1) + did("write", 1), "no model has all of them"),
+    ],
+)
+def test_what_cannot_be_defended_is_not_guessed(lines, words):
+    with pytest.raises(UsageError, match=words):
+        suggested(*lines)

@@ -1,0 +1,148 @@
+"""A plug-in that breaks its contract is named with its method; what demanded nothing is unknown."""
+
+import pytest
+
+from harness.checking import judge
+from harness.errors import TargetError
+from harness.ops import OpType, Verdict
+from harness.plugins import Completion, Request
+from harness.registry import load_plugin
+from harness.store import RunFolder
+from harness.vocabularies.register import Read
+from tests.run.test_conduct_sim import Behaving, only, run, toy, toy_target
+
+CASE = toy(12, time_limit_s=3.0)
+
+
+def answering(value):
+    async def method():
+        return value
+
+    return method
+
+
+def raising(*_args):
+    raise ValueError("boom")
+
+
+async def raising_later():
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("method", "mistake", "words"),
+    [
+        ("core", lambda _rng: ["r1", "nobody"], "core() names 'nobody', which is no node"),
+        ("core", raising, "core() raised ValueError: boom (test_plugin_mistakes.py, line "),
+        ("converged", answering(None), "returned None, not a Convergence"),
+        ("converged", raising_later, "raising_later() raised ValueError: boom"),
+        ("ready", answering(True), "returned True, not a Convergence"),
+        ("ready", raising, "raised ValueError: boom"),
+        ("groups", raising_later, "raised ValueError: boom"),
+        (
+            "snapshot",
+            answering({"n": {1, 2}, "o": object()}),
+            "snapshot() returned what is no plain",
+        ),
+        ("snapshot", answering(["n1"]), "snapshot() returned ['n1'], which is no dict"),
+    ],
+)
+def test_a_targets_mistake_names_it_and_the_method(method, mistake, words):
+    with pytest.raises(TargetError) as caught:
+        run(CASE, target=toy_target(**{method: mistake}))
+    assert "the target 'toy-register'" in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "mistake"),
+    [
+        ("generator", raising),
+        ("probe", raising),
+        ("probe", lambda *_args: 7),
+        ("final", raising),
+        ("final", lambda _case: [7]),
+    ],
+)
+def test_a_workloads_mistake_names_it_and_the_method(method, mistake):
+    workload = Behaving(load_plugin("workloads", "register"), **{method: mistake})
+    with pytest.raises(TargetError) as caught:
+        run(CASE, workload=workload)
+    assert f"the workload 'register': {method}() raised" in str(caught.value)
+
+
+def test_a_generator_that_fails_while_it_runs_is_the_workloads():
+    workload = Behaving(load_plugin("workloads", "register"), generator=lambda _case: raising)
+    with pytest.raises(TargetError, match="the generator of the workload raised ValueError: boom"):
+        run(CASE, workload=workload)
+
+
+class Client:
+    """Answers whatever `completion` is."""
+
+    completion = None
+
+    async def invoke(self, request, *, timeout_s):
+        del request, timeout_s
+        return self.completion
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [None, 7, Completion("ok"), Completion(OpType.INVOKE), Completion(OpType.OK, error=3)],
+)
+def test_a_client_that_answers_nonsense_says_nothing(completion):
+    client = Client()
+    client.completion = completion
+    _, outcome = run(CASE, target=toy_target(client=lambda _env, _process: client))
+    types = {pair.type for pair in outcome.history.pairs}
+    assert types == {OpType.INFO}
+    assert "client crashed: it returned" in outcome.history.pairs[0].completion.error
+
+
+def test_a_value_that_is_no_json_names_who_made_it(tmp_path):
+    client = Client()
+    client.completion = Completion(OpType.OK, object())
+    target = toy_target(client=lambda _env, _process: client)
+    folder = RunFolder(tmp_path, "test", "run")
+    with pytest.raises(TargetError, match="which is no plain JSON"):
+        run(CASE, folder=folder, target=target)
+
+
+def verdict_of(checker, **replaced):
+    plan, outcome = run(CASE, **replaced)
+    (result,) = judge(outcome.history, plan.case, [load_plugin("checkers", checker)]).results
+    return result, outcome.history
+
+
+def test_a_core_of_no_node_demands_nothing():
+    result, history = verdict_of("liveness", target=toy_target(core=lambda _rng: []))
+    assert only(history, "live")["core"] == []
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "live")
+
+
+def test_a_probe_without_operations_asks_nothing():
+    workload = Behaving(load_plugin("workloads", "register"), probe=lambda *_args: [])
+    result, history = verdict_of("liveness", workload=workload)
+    assert only(history, "live")["kinds"] == []
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "live")
+    assert "kinds" not in only(run(CASE)[1].history, "live")
+
+
+def test_a_snapshot_of_nothing_is_unknown():
+    result, history = verdict_of("stats", target=toy_target(snapshot=answering(None)))
+    assert [op.value for op in history.facts("snapshot")] == [None]
+    assert result.verdict is Verdict.UNKNOWN
+    assert any("snapshot() returned nothing" in line for line in result.explanation)
+    result, _ = verdict_of("stats", target=toy_target(snapshot=answering({})))
+    assert not any("snapshot()" in line for line in result.explanation)
+
+
+def test_a_workload_that_only_reads_has_nothing_to_lose():
+    register = load_plugin("workloads", "register")
+    reads = Behaving(register, generator=lambda _case: lambda _ctx: Request.of(Read()))
+    result, _ = verdict_of("stats", workload=reads)
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "few-changes")
