@@ -130,18 +130,20 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
             kind,
             f,
             value,
-            None if (error := form.get(":error")) is None else _text(error),
-            None if (node := form.get(":node")) is None else _text(node),
+            _text(form[":error"]) if ":error" in form else None,
+            _text(form[":node"]) if ":node" in form else None,
             () if attempts is None else msgspec.convert(loose(attempts), tuple[Attempt, ...]),
         )
     except (TypeError, msgspec.ValidationError) as failure:
         raise HistoryError(f"op {position} is malformed: {failure}") from failure
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
     """What is only shown, as a string."""
     value = loose(value)
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def _incomplete(form: dict[str, Any], position: int) -> HistoryError:

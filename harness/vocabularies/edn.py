@@ -43,6 +43,7 @@ __all__ = [
     "number_of",
     "settled",
     "text_of",
+    "without_colons",
 ]
 
 SET: Final = "#{}"
@@ -204,6 +205,15 @@ def settled(value: Any) -> Any:
     if SET_MARK in value:
         return {SET: _ordered(settled(value[SET_MARK]))}
     return {_key(key): settled(item) for key, item in value.items()}
+
+
+def without_colons(value: Any) -> Any:
+    """A value that was JSON already; only names of micro-operations may have colons."""
+    if type(value) is list:
+        for item in value:
+            if type(item) is list and item and type(item[0]) is str and item[0] in _VERBS:
+                item[0] = _VERBS[item[0]]
+    return value
 
 
 def _ordered(items: list[Any]) -> list[Any]:
