@@ -1,4 +1,4 @@
-"""What `harness check` does with one path: find it, read it, judge it, draw it.
+"""What `harness check` does with one history: read it, judge it, draw it.
 
 Each history stands for itself: one that cannot be read, or whose check breaks down, costs its own
 verdict (`Failed` says why) and never another's.
@@ -10,14 +10,15 @@ import hashlib
 import re
 import time
 import traceback
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from harness.case import Case
 from harness.checking import checkers_of, judge, result_of_check
 from harness.cli.counterexample_page import render_page
+from harness.cli.find_tasks import Failed, Task
 from harness.counterexample import counterexample_of
 from harness.errors import (
     EXIT_CRASH,
@@ -27,16 +28,23 @@ from harness.errors import (
     UsageError,
     located,
 )
-from harness.formats import Source, is_history_name, model_for, open_history
+from harness.formats import Source, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import HistoryModel, PreparedCheck
 from harness.registry import load_plugin
 from harness.store import StoredRun, load_run
 
-__all__ = ["CheckRequest", "Failed", "Outcome", "Prepared", "Task", "find_tasks", "judge_task"]
+__all__ = [
+    "IMPORTED",
+    "CheckRequest",
+    "Outcome",
+    "Prepared",
+    "imported_case",
+    "judge_task",
+    "located_in",
+]
 
-FILES_MAX: Final = 1_000_000
-PATH_CHARS_MAX: Final = 200
+IMPORTED: Final = "imported"
 PAGE_NAME: Final = "counterexample.html"
 _OP: Final = re.compile(r"op (\d+)\b")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -49,13 +57,6 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     settings: ModelSettings = ModelSettings()
     time_limit_s: float
     html: Path | None = None
-
-
-class Task(msgspec.Struct, frozen=True):
-    """One history: a run's folder, or a file."""
-
-    path: Path
-    is_run: bool
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -78,94 +79,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | None = None
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """A history without a verdict; `exit_code` is that of a usage error or of a crash."""
-
-    reason: str
-    exit_code: int
-
-
-class LeftAside(msgspec.Struct, frozen=True):
-    """Files in folders whose suffix is none of a history: how many, and the first."""
-
-    files: int = 0
-    first: Path | None = None
-
-
-# --- finding ---------------------------------------------------------------------------------
-
-
-def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """The histories at `paths`, in order, what in folders was left aside, and what is closed to us.
-
-    A folder with a `case.json` is one run; others are searched for files whose suffix says that
-    they may be histories. Inside folders, links are not followed and hidden names are skipped.
-    Raises `UsageError` for paths that hold no history.
-    """
-    tasks: list[Task] = []
-    failures: list[Failed] = []
-    aside = LeftAside()
-    for path in paths:
-        before = len(tasks) + len(failures)
-        for found in _search(path):
-            if isinstance(found, Task):
-                tasks.append(found)
-            elif isinstance(found, Failed):
-                failures.append(found)
-            else:
-                aside = LeftAside(aside.files + 1, aside.first or found)
-            if len(tasks) + len(failures) > FILES_MAX:
-                raise UsageError(
-                    f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
-                )
-        if len(tasks) + len(failures) == before:
-            raise UsageError(
-                f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
-                "history in it; a history has the suffix .edn, .log, .txt, .tsv or .parquet, "
-                "or is named itself"
-            )
-    return tasks, aside, failures
-
-
-def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """What is at `path` or below it, sorted; what may not be looked into is one failure."""
-    try:
-        if path.is_dir():
-            yield from _walk(path)
-        elif path.exists():
-            yield _file_task(path)
-        else:
-            raise UsageError(f"{str(path)!r} does not exist")
-    except OSError as error:
-        place = str(error.filename or path)
-        shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
-        yield Failed(f"cannot read {shown!r}: {error.strerror}", EXIT_USAGE)
-
-
-def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """The tasks below `folder`, and the files that are left aside.
-
-    Hidden names are skipped: there a store keeps what is no history, such as the journal of a soak
-    and the results of reports.
-    """
-    if (folder / "case.json").exists():
-        yield Task(folder, is_run=True)
-        return
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or entry.is_symlink():
-            continue
-        if entry.is_dir():
-            yield from _search(entry)
-        elif entry.is_file():
-            yield _file_task(entry) if is_history_name(entry) else entry
-
-
-def _file_task(path: Path) -> Task:
-    if path.name == "history.parquet" and (path.parent / "case.json").exists():
-        return Task(path.parent, is_run=True)
-    return Task(path, is_run=False)
-
-
 # --- reading ---------------------------------------------------------------------------------
 
 
@@ -182,7 +95,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
         model: HistoryModel = load_plugin("models", name)
         check = model.prepare(history, request.settings)
     except HistoryError as error:
-        raise _located(task.path, source, error) from error
+        raise located_in(task.path, source, error) from error
     except UsageError as error:
         raise UsageError(f"{task.path}: {error}") from error
     return Prepared(history, name, source.format, check=check)
@@ -190,7 +103,8 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
 
 def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
     run = load_run(task.path)
-    if request.model is None:
+    name = request.model or recorded_model(run.case)
+    if name is None:
         if request.settings != ModelSettings():
             raise UsageError(
                 f"{task.path} is a run, which its own checkers judge; settings of models need "
@@ -198,15 +112,28 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
             )
         names = ",".join(checker.name for checker in checkers_of(run.case))
         return Prepared(run.history, names, "run", run=run)
-    model: HistoryModel = load_plugin("models", request.model)
+    model: HistoryModel = load_plugin("models", name)
     try:
         check = model.prepare(run.history, request.settings)
     except HistoryError as error:
         raise HistoryError(f"{task.path}: {error}") from error
-    return Prepared(run.history, request.model, "run", run=run, check=check)
+    return Prepared(run.history, name, "run", run=run, check=check)
 
 
-def _located(path: Path, source: Source, error: HistoryError) -> HistoryError:
+def imported_case(model: str) -> Case:
+    """The case of a history that others recorded, and that this model judges."""
+    return Case(
+        seed=0, target=IMPORTED, workload=IMPORTED, workload_options={"model": model}, faults=()
+    )
+
+
+def recorded_model(case: Case) -> str | None:
+    """The model that judges an imported history; `None` for runs, which checkers judge."""
+    model = case.workload_options.get("model") if case.workload == IMPORTED else None
+    return model if isinstance(model, str) else None
+
+
+def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
     """The error with line and column, where it names an op and the format has lines."""
     match = _OP.match(str(error))
     if match is None:

@@ -18,14 +18,8 @@ from msgspec import UNSET
 
 from harness.checking import EXIT_CODES, Judgement
 from harness.cli.check_limit import add_check_limit
-from harness.cli.check_tasks import (
-    CheckRequest,
-    Failed,
-    Outcome,
-    Task,
-    find_tasks,
-    judge_task,
-)
+from harness.cli.check_tasks import CheckRequest, Outcome, judge_task
+from harness.cli.find_tasks import Failed, Task, find_tasks
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.verdict_text import describe
@@ -35,7 +29,7 @@ from harness.registry import load_plugin, plugin_names
 from harness.store.edn_forms import parse_forms
 from harness.vocabularies.edn import settled, text_of
 
-__all__ = ["main"]
+__all__ = ["main", "require_kind"]
 
 JOBS_MAX: Final = 256
 SENTENCES_MAX: Final = 40
@@ -43,10 +37,11 @@ FAILURES_SHOWN_MAX: Final = 20
 
 EPILOG: Final = """what is checked:
   a run's folder        judged by the checkers of its workload, unless a model is named
-  a file                Jepsen or Knossos EDN, Porcupine's etcd and kv logs, the tables of
-                        registers and catalogs, a sealed history.parquet; told by its content
-  any other folder      every run and every .edn, .log, .txt, .tsv and .parquet file below it,
-                        but nothing whose name begins with a dot
+  a file                Jepsen's EDN, logs and JSON, Porcupine's logs, the tables of registers
+                        and catalogs, a sealed history.parquet; told by its content
+  a test of Jepsen's    its history.edn, or else its history.txt or jepsen.log
+  any other folder      every run and every history below it, by suffix and content, but nothing
+                        whose name begins with a dot
 
 Without --model and --elle, a history's format and operations suggest the model.
 
@@ -67,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     if aside.files:
         what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
         note(
-            f"harness: left {what} aside whose suffix is none of a history, "
+            f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
             f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
         )
     verdicts = []
@@ -170,7 +165,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
     for kind in ("model", "elle"):
         name = getattr(parsed, kind)
         if name is not None:
-            _require_kind(name, kind)
+            require_kind(name, kind)
     if parsed.html is not None:
         try:
             parsed.html.mkdir(parents=True, exist_ok=True)
@@ -210,7 +205,8 @@ def _value(text: str) -> object:
     )
 
 
-def _require_kind(name: str, kind: str) -> None:
+def require_kind(name: str, kind: str) -> None:
+    """Raise `UsageError` where `name` is no model of this kind."""
     names = plugin_names("models")
     kinds = {known: load_plugin("models", known).kind for known in names}
     if kinds.get(name) == kind:

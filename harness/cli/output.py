@@ -1,5 +1,7 @@
 """Where results go: stdout, which may be closed, full, or a pipe whose reader went away.
 
+Whatever is printed is text: what a terminal would obey is shown escaped.
+
 What a verb found out is in its exit code, and the exit code must not depend on whether somebody
 still listens: `harness run | head -1` of an invalid run exits with 1, not with a crash.
 """
@@ -10,15 +12,29 @@ import contextlib
 import os
 import select
 import sys
-from typing import TextIO
+from typing import Final, TextIO
 
-__all__ = ["ensure_standard_streams", "flush_output", "note", "reader_went_away", "say"]
+__all__ = ["ensure_standard_streams", "flush_output", "harmless", "note", "reader_went_away", "say"]
+
+
+# What a terminal obeys, C0 but for line ends and tabs, DEL, and C1, as JSON writes it.
+_CONTROLS: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+
+
+def harmless(text: str) -> str:
+    """`text` without control characters, which come from file names, values and errors of others.
+
+    Half surrogate pairs are bytes of file names that are no text.
+    """
+    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def say(text: str) -> None:
     """Print `text` as a line of results; a stdout that takes none is said on stderr, once."""
     try:
-        print(text, flush=True)
+        print(harmless(text), flush=True)
     except BrokenPipeError:
         _mute(sys.stdout)  # the reader has what it wanted
     except OSError as error:
@@ -29,7 +45,7 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print `text` on stderr, if there is still anybody there: there is no further place to go."""
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
 
 
 def reader_went_away() -> bool:

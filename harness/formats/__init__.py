@@ -12,8 +12,8 @@
 Whatever the format, a history becomes `harness.ops.Op`s; what they mean is for a model to say.
 """
 
-from harness.formats.detect import SUFFIXES, is_history_name, open_history
+from harness.formats.detect import SUFFIXES, is_history_file, open_history
 from harness.formats.source import Source
 from harness.formats.suggest import model_for
 
-__all__ = ["SUFFIXES", "Source", "is_history_name", "model_for", "open_history"]
+__all__ = ["SUFFIXES", "Source", "is_history_file", "model_for", "open_history"]

@@ -11,12 +11,13 @@ from typing import Final
 from harness.errors import HistoryError, located
 from harness.formats.catalog_table import CatalogTable, is_catalog_table
 from harness.formats.jepsen_edn import JepsenEdn, KvLog, is_edn, is_kv_log
-from harness.formats.porcupine_etcd import EtcdLog, is_etcd_log
+from harness.formats.json_ops import JsonOps, begins_json
+from harness.formats.op_lines import OpLines, begins_log, has_op_lines
 from harness.formats.register_table import RegisterTable, is_register_table
 from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
 
-__all__ = ["SUFFIXES", "is_history_name", "open_history"]
+__all__ = ["SUFFIXES", "is_history_file", "open_history"]
 
 HEAD_BYTES: Final = 1 << 16
 _COMPRESSED: Final = (
@@ -27,21 +28,46 @@ _COMPRESSED: Final = (
     (b"PK\x03\x04", "zip"),
 )
 _NOTHING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+")
-SUFFIXES: Final = frozenset({".edn", ".log", ".parquet", ".tsv", ".txt"})
+SUFFIXES: Final = frozenset(
+    {".edn", ".json", ".jsonl", ".log", ".ndjson", ".parquet", ".tsv", ".txt"}
+)
+_SHARED_SUFFIXES: Final = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
+_OF_OPS: Final = tuple(re.compile(rb'[:"]%s\b' % name) for name in (b"process", b"type", b"f"))
 
 _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], ...]] = (
     (is_parquet, SealedHistory),
-    (is_etcd_log, EtcdLog),
+    (begins_log, OpLines),
     (is_catalog_table, CatalogTable),
     (is_register_table, RegisterTable),
+    (begins_json, JsonOps),
     (is_kv_log, KvLog),
     (is_edn, JepsenEdn),
 )
 
 
-def is_history_name(path: Path) -> bool:
-    """Whether a file found in a folder is taken for a history; others are left aside."""
-    return path.suffix.lower() in SUFFIXES
+def is_history_file(path: Path) -> bool:
+    """Whether a file found in a folder is taken for a history; others are left aside.
+
+    The suffix decides, but where it is one that many other files have, there must be ops. What
+    cannot be read is taken for a history, so that it is not passed over in silence.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        return False
+    if suffix not in _SHARED_SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return True
+    if _compression(head):
+        return True
+    of_ops = all(name.search(head) for name in _OF_OPS)
+    shared = () if of_ops else (begins_json, is_edn)
+    return any(
+        recognises(head) for recognises, _ in _FORMATS if recognises not in shared
+    ) or has_op_lines(path)
 
 
 def open_history(path: Path) -> Source:
@@ -61,6 +87,8 @@ def open_history(path: Path) -> Source:
     for recognises, source in () if _compression(head) else _FORMATS:
         if recognises(head):
             return source(path)
+    if not _compression(head) and has_op_lines(path):
+        return OpLines(path)
     raise located(path, 1, 1, _what_is_wrong(head))
 
 
@@ -78,6 +106,6 @@ def _what_is_wrong(head: bytes) -> str:
         return f"the file is compressed ({name}); unpack it first"
     return (
         f"{head.lstrip()[:40].decode(errors='replace')!r} begins no "
-        "history; known are Jepsen EDN, Porcupine's etcd and kv logs, the tables of registers and "
-        "catalogs (see docs/checking.md), and our Parquet"
+        "history; known are Jepsen's EDN, logs and JSON, Porcupine's kv logs, the tables of "
+        "registers and catalogs (see docs/checking.md), and our Parquet"
     )

@@ -131,8 +131,8 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
             kind,
             f,
             value,
-            _text(form.get(":error")),
-            _text(form.get(":node")),
+            _text(form[":error"]) if ":error" in form else None,
+            _text(form[":node"]) if ":node" in form else None,
             () if attempts is None else msgspec.convert(loose(attempts), tuple[Attempt, ...]),
         )
     except (TypeError, msgspec.ValidationError) as failure:

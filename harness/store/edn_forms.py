@@ -34,6 +34,11 @@ FORM_BYTES_MAX: Final = 16 << 20
 BLOCK_BYTES: Final = 1 << 18
 SPAN_BYTES_MIN: Final = 1 << 12
 FIRST_BYTES_MAX: Final = 200
+_STRUCTURE: Final = re.compile(
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|;[^\n]*+|\\.|[\[\](){}]', re.DOTALL
+)
+_OPENING: Final = frozenset((b"[", b"(", b"{"))
+_CLOSING: Final = frozenset((b"]", b")", b"}"))
 _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 
@@ -88,6 +93,25 @@ def _cut(buffer: bytes, span: int) -> int:
     if cut >= 2:
         return cut
     return max(buffer.rfind(b"} {", 0, span), buffer.rfind(b"}, {", 0, span)) + 1
+
+
+def _closed(buffer: bytes) -> int:
+    """Where the last form of brackets ends that is whole; 0 for none. Slower than `_cut`, but sure.
+
+    What is wrong is left for the readers to find.
+    """
+    depth = end = 0
+    for match in _STRUCTURE.finditer(buffer):
+        sign = match[0]
+        if sign in _OPENING:
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+            if depth < 0:
+                break
+            if depth == 0:
+                end = match.end()
+    return end
 
 
 class _Stream:
@@ -169,24 +193,54 @@ class _Stream:
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """Up to the last place where a form seems to end."""
-        buffer = self._buffer
-        cut = _cut(buffer, self._span)
-        if not cut:
-            return None
-        data = buffer[:cut]
+        """Up to the last place where a form seems to end, or surely ends."""
+        cut = _cut(self._buffer, self._span)
+        if cut and (piece := self._quickly(cut)) is not None:
+            self._span = min(2 * self._span, BLOCK_BYTES)
+            return piece
+        whole = self._whole()
+        if whole not in {0, cut} and (piece := self._quickly(whole)) is not None:
+            return piece
+        self._span = max(self._span // 4, SPAN_BYTES_MIN)
+        return None
+
+    def _whole(self) -> int:
+        """How much of the buffer is whole forms; reads on until one is.
+
+        What is no form of brackets (0) is the exact reader's.
+        """
+        while not (whole := _closed(self._buffer[: self._span]) or _closed(self._buffer)):
+            if self._ended:
+                return 0
+            if len(self._buffer) >= FORM_BYTES_MAX:
+                self._require_no_bracket()
+                return 0
+            self._fill(max(BLOCK_BYTES, 2 * len(self._buffer)))
+        return whole
+
+    def _require_no_bracket(self) -> None:
+        """Raise `HistoryError` if the buffer, which is full, is one form that goes on."""
+        reader = ExactReader(self._text(), final=False)
+        try:
+            reader.skip()
+        except UnfinishedError as comment:
+            self._grow(comment)
+        if reader.text[reader.position] in CLOSERS:
+            self._grow(UnfinishedError("", reader.position))
+
+    def _quickly(self, cut: int) -> Piece | None:
+        """The first `cut` bytes as forms, if they are plain."""
+        data = self._buffer[:cut]
         try:
             forms = self._quick.forms(data)
         except QuickRefusedError:
-            self._span = max(self._span // 4, SPAN_BYTES_MIN)
             return None
-        self._span = min(2 * self._span, BLOCK_BYTES)
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
         breaks = data.count(b"\n")
         tail = data[data.rfind(b"\n") + 1 :].decode()
         self._line += breaks
         self._column = len(tail) + (1 if breaks else self._column)
-        self._buffer = buffer[cut:]
+        self._buffer = self._buffer[cut:]
         return piece
 
     def _exact_piece(self) -> Piece | None:

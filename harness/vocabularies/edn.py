@@ -43,6 +43,7 @@ __all__ = [
     "number_of",
     "settled",
     "text_of",
+    "without_colons",
 ]
 
 SET: Final = "#{}"
@@ -53,9 +54,10 @@ OTHER_KEY: Final = "\x1f"
 """What a key begins with that is no string, keyword or the like, until a value is settled."""
 STRING_KEY: Final = "\x1d"
 """What a key begins with that is a string and would begin with one of these, until then."""
-VERBS: Final = frozenset(
-    {":append", ":r", ":w", ":read", ":write", ":rp", ":insert", ":delete", ":update"}
-)
+_VERBS: Final = {
+    f":{name}": name
+    for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
+}
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORD: Final = r'[^\x00-\x20,;"()\[\]{}]'
 _KEYWORD: Final = re.compile(f":{_WORD}+")
@@ -186,20 +188,32 @@ def settled(value: Any) -> Any:
     Raises `HistoryError` for a set with an element twice.
     """
     if type(value) is list:
-        if not _COLLECTIONS.isdisjoint(map(type, value)):
-            for place, item in enumerate(value):
-                if type(item) is list:
-                    if item and type(item[0]) is str and item[0] in VERBS:
-                        item[0] = item[0][1:]
+        if _COLLECTIONS.isdisjoint(map(type, value)):
+            return value
+        for place, item in enumerate(value):
+            kind = type(item)
+            if kind is list:
+                if item and type(item[0]) is str and item[0] in _VERBS:
+                    item[0] = _VERBS[item[0]]
+                if not _COLLECTIONS.isdisjoint(map(type, item)):
                     settled(item)
-                elif type(item) is dict:
-                    value[place] = settled(item)
+            elif kind is dict:
+                value[place] = settled(item)
         return value
     if type(value) is not dict:
         return value
     if SET_MARK in value:
         return {SET: _ordered(settled(value[SET_MARK]))}
     return {_key(key): settled(item) for key, item in value.items()}
+
+
+def without_colons(value: Any) -> Any:
+    """A value that was JSON already; only names of micro-operations may have colons."""
+    if type(value) is list:
+        for item in value:
+            if type(item) is list and item and type(item[0]) is str and item[0] in _VERBS:
+                item[0] = _VERBS[item[0]]
+    return value
 
 
 def _ordered(items: list[Any]) -> list[Any]:
@@ -232,6 +246,7 @@ def loose(value: Any) -> Any:
     return value
 
 
+@functools.lru_cache(maxsize=10_000)
 def _bare(text: str) -> str:
     if text[:1] not in {":", "#"} or not is_edn_atom(text):
         return text

@@ -177,7 +177,7 @@ def test_folders_are_searched_and_what_is_no_history_is_left_aside(tmp_path, cap
     code, out, err = run([tmp_path, "--json"], capsys)
     assert (code, len(objects(out))) == (EXIT_VALID, 1)
     readme = str(tmp_path / "README.md")
-    assert err == f"harness: left 1 file aside whose suffix is none of a history, {readme!r}\n"
+    assert err == f"harness: left 1 file aside that is no history, {readme!r}\n"
 
 
 @pytest.mark.parametrize("hidden", [".soak/a.log", ".results/tables/t.parquet", ".x.edn"])

@@ -152,7 +152,7 @@ def test_what_holds_no_operation_is_not_imported(content, tmp_path, capsys):
     file = tmp_path / "h.edn"
     file.write_text(content)
     assert main(["import", str(file), "--store", str(tmp_path / "store")]) == 254
-    assert "holds no operation" in capsys.readouterr().err
+    assert "a history has operations" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [file]
 
 

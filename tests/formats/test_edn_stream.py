@@ -357,6 +357,10 @@ def test_one_endless_form_is_refused_in_bounded_memory(tmp_path, monkeypatch, be
         ('{:a "' + ';{\\"b\\": 1}\n' * 30_000 + '"}\n', 1),
         ('{:a "' + '\\"}\n' * 60_000 + '"}\n', 1),
         ("{" + "".join(f":k{n} 1 " for n in range(60_000)) + ":k59999 1}", "':k59999' twice"),
+        # One form that is larger than many blocks, plain or not, and more lines than forms.
+        ("{:a [" + "1 2 3 4 5 " * 100_000 + "]}", 1),
+        ("[{:a [" + "[:append 1 2] " * 50_000 + "]}]", 1),
+        ("{:a [" + "{:b 1}\n" * 100_000 + "]}\n", 1),
     ],
 )
 def test_long_forms_take_no_quadratic_time(tmp_path, text, count):

@@ -12,6 +12,9 @@ INVOKE, OK, FAIL, INFO = OpType.INVOKE, OpType.OK, OpType.FAIL, OpType.INFO
 PREFIX = "INFO  jepsen.util - "
 
 
+JSON = '{"process": 0, "type": "%s", "f": "write", "value": %s}\n'
+
+
 def source_of(tmp_path, text):
     path = tmp_path / "file"
     path.write_text(text)
@@ -119,10 +122,11 @@ def test_strange_operations_suggest_none(tmp_path):
     [
         ("", "line 1, column 1: the file is empty"),
         ("hello world", "begins no history"),
-        (f"{PREFIX}0 :invoke :read nil\nnoise\n", "line 2, column 1: 'noise' is not an event"),
-        (f"{PREFIX}0 :invoke :fly 3", "column 31: ':fly' is not an operation"),
-        (f"{PREFIX}0 :maybe :read 3", "column 23: ':maybe' is not a type"),
-        (f"{PREFIX}x :ok :read 3", "column 21: 'x' is not a process number"),
+        ("0 :invoke :read nil\nnoise\n", "line 2, column 1: 'noise' is no op"),
+        (f"{PREFIX}0 :invoke :read nil\n{PREFIX}0 :o", "line 2, column 21: '0 :o' is no op"),
+        (f"{PREFIX}0 :maybe :read 3", "column 21: '0 :maybe :read 3' is no op"),
+        (f"{PREFIX}x :ok :read 3", "column 21: 'x :ok :read 3' is no op"),
+        (f"{PREFIX}0 :invoke :write 3 4", "column 38: '3 4' is more than one value"),
         (f"{PREFIX}:w1 :invoke :read nil", "line 1, column 21: op 0: the process 'w1' has a name"),
         (f"{PREFIX}:w1 :ok :read 3", "line 1, column 21: op 0: the process 'w1' has a name"),
         (
@@ -130,8 +134,18 @@ def test_strange_operations_suggest_none(tmp_path):
             "line 2, column 21: op 1: the process 'w1' has a name",
         ),
         ('{:process "w1", :type :invoke, :f :get, :key "0"}', "op 0: the process 'w1' has a name"),
-        (f"{PREFIX}0 :invoke :cas [1 2", "column 36: '\\[1 2' is not a value of :cas"),
-        (f"{PREFIX}0 :invoke :write nil", "column 38: 'nil' is not a value of :write"),
+        (f"{PREFIX}0 :invoke :cas [1 2", "column 36: the file ends before"),
+        ('{"process": 0, "type": "invoke"}\n', "line 1, column 1: op 0 lacks f"),
+        ('[{"process": 0, "process": 1}]', "line 1, column 2: an object with the key 'process' tw"),
+        (f'[{JSON % ("invoke", "1")},\n {{"process": }}]', "line 3, column 14: Expecting value"),
+        (JSON % ("invoke", "NaN"), "line 1, column 1: NaN is not JSON"),
+        (JSON % ("invoke", "1e999"), "out of range"),
+        (JSON % ("invoke", '"\\ud800"'), "half a surrogate pair"),
+        (JSON % ("invoke", "[" * 100_000), "nested too deeply"),
+        (JSON % ("invoke", "1") + JSON % ("sure", "1"), "line 2, column 1: op 1 is malformed"),
+        (f"[{JSON % ('invoke', '1')}", "line 2, column 1: the array of ops ends"),
+        (f"[{JSON % ('invoke', '1')}] {{}}", "line 2, column 1: the array of ops ends"),
+        ("{:process 0, :type :invoke, :f :write, :value [##NaN]}", "its value holds ##NaN"),
         (f"{PREFIX}0 :ok :read 3", "line 1, column 21: op 0: .*without an open"),
         (f"{PREFIX}0 :invoke :read nil\n" * 2, "line 2, column 21: op 1: .*still open"),
         ("0 1 2 3\n0 1 2", "line 2, column 6: 3 columns; there must be 4"),

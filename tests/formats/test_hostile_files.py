@@ -52,10 +52,10 @@ def sparse(path, beginning, ending=b""):
 
 
 ENDLESS = [
-    (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 46: this goes on for"),
+    (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 1: this goes on for"),
     (
         OP + b"{:process 1, :type :invoke, :f :read, :value [1 ",
-        "line 2, column 49: this goes on",
+        "line 2, column 1: this goes on",
     ),
     (b"[" + OP + b"; ", "line 2, column 1: this goes on for more than 16 MiB"),
     (OP + b":", "line 2, column 1: this goes on for more than 16 MiB"),

@@ -1,0 +1,144 @@
+"""Histories in JSON: an array of ops, or one op a line, as elle-cli and others write them.
+
+    {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
+
+The keys are Jepsen's. Strings stay strings: only the names of types, operations and
+micro-operations may begin with a colon.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HistoryError, located, shown
+from harness.ops import Op, Pairing
+from harness.store.edn import op_of
+from harness.vocabularies.edn import without_colons
+
+__all__ = ["JsonOps", "begins_json"]
+
+FILE_BYTES_MAX: Final = 256 << 20
+_BEGINNING: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?P<array>\[\s*)?\{\s*"[^"\\\n]*"\s*:')
+_BLANKS: Final = re.compile(r"[\s,]*")
+
+
+def begins_json(head: bytes) -> bool:
+    """Whether a file that begins like this is JSON with an object, perhaps in an array."""
+    return _BEGINNING.match(head) is not None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object with the key {twice!r} twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON; write null, or a number")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in {float("inf"), float("-inf")}:
+        raise ValueError(f"the number {text[:60]} is out of range")
+    return number
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float
+)
+
+
+class JsonOps:
+    """One such file."""
+
+    format = "json"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[Op]:
+        pairing = Pairing(foreign=True)
+        for position, (form, line, column) in enumerate(self._objects()):
+            try:
+                op = _op(form, position)
+                pairing.take(op)
+            except HistoryError as error:
+                raise located(self._path, line, column, str(error)) from error
+            yield op
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Line and column of the op with this index."""
+        for position, (form, line, column) in enumerate(self._objects()):
+            if _op(form, position).index == index:
+                return line, column
+        return None
+
+    def _objects(self) -> Iterator[tuple[Any, int, int]]:
+        """All values of the file, or of its array, with line and column."""
+        text = self._text()
+        start = _blanks(text, 0)
+        is_array = text.startswith("[", start)
+        position = start + is_array
+        line, counted = 1, 0
+        while (position := _blanks(text, position)) < len(text):
+            if is_array and text[position] == "]":
+                break
+            line += text.count("\n", counted, position)
+            counted = position
+            column = position - text.rfind("\n", 0, position)
+            try:
+                form, position = _DECODER.raw_decode(text, position)
+            except json.JSONDecodeError as error:
+                raise located(self._path, error.lineno, error.colno, error.msg) from error
+            except ValueError as error:
+                raise located(self._path, line, column, str(error)) from error
+            except RecursionError:
+                raise located(self._path, line, column, "this is nested too deeply") from None
+            yield form, line, column
+        if is_array and (position >= len(text) or _blanks(text, position + 1) < len(text)):
+            line = 1 + text.count("\n", 0, position)
+            what = "the array of ops ends here, and the file does not, or the other way round"
+            raise located(self._path, line, position - text.rfind("\n", 0, position), what)
+
+    def _text(self) -> str:
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise HistoryError(f"cannot read {str(self._path)!r}: {error.strerror}") from error
+        if len(data) > FILE_BYTES_MAX:
+            raise HistoryError(
+                f"{str(self._path)!r} is longer than {FILE_BYTES_MAX >> 20} MiB of JSON; write it "
+                "as EDN, which is read as a stream"
+            )
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = data[: error.start]
+            column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+            what = f"the byte {data[error.start]:#04x} is not UTF-8"
+            raise located(self._path, before.count(b"\n") + 1, column, what) from error
+
+
+def _blanks(text: str, position: int) -> int:
+    match = _BLANKS.match(text, position)
+    assert match is not None, "it matches nothing, too"
+    return match.end()
+
+
+def _op(form: Any, position: int) -> Op:
+    if not isinstance(form, dict):
+        raise HistoryError(f"op {position} is {shown(form)}, not an object of an op")
+    try:
+        json.dumps(form, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise HistoryError(f"op {position} holds half a surrogate pair") from None
+    return op_of({f":{name}": value for name, value in form.items()}, position, without_colons)

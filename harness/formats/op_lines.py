@@ -1,0 +1,166 @@
+"""Logs with one op a line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
+
+    0	:invoke	:write	1
+    0	:info	:write	1	:timeout
+    2026-01-01 10:00:00,000{GMT}  INFO  [jepsen worker 0] jepsen.util: 0  :invoke  :write  1
+    INFO  jepsen.util - 0    :invoke :cas    [3 1]
+
+Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. A file
+whose first line begins with an op holds nothing else. In others, ops are found wherever they stand,
+and other lines are left out; but one that begins like an op and is none is refused, since an op
+that is left out changes verdicts.
+
+`jepsen.util -` is how Jepsen logged in 2014, and those logs are Porcupine's: `:fail` is kept, and
+whether it is an observation (a compare-and-set that found another value) or means that nothing
+happened is for the model to say. There, a value of `:timed-out` is the op's error.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HistoryError, located
+from harness.formats.source import numbered_lines
+from harness.ops import Op, OpType, Pairing
+from harness.store.edn import op_of
+from harness.store.edn_exact import ExactReader, StoppedError
+
+__all__ = ["OpLines", "begins_log", "has_op_lines"]
+
+_TYPES: Final = "|".join(kind.value for kind in OpType)
+_REST: Final = (
+    rf"(?P<type>:(?:{_TYPES}))\s+(?P<f>:[^\s,;\"()\[\]{{}}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
+)
+_WHOLE: Final = re.compile(rf"\s*(?P<process>-?[0-9]+|:[\w.-]+)\s+{_REST}")
+# Within other text names are no processes, but for the nemesis: `:type :ok :f` is part of a map.
+_WITHIN: Final = re.compile(rf".*?(?<!\S)(?P<process>-?[0-9]+|:nemesis)\s+{_REST}")
+_LOGGED: Final = re.compile(r".*?\bjepsen\.util(?P<dash>\s+-\s+|:\s+)")
+_MEANT: Final = re.compile(r"-?[0-9]+(?:\s+:|\s*\Z)|\S+\s+:\S+\s+:")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_TIMED_OUT: Final = ":timed-out"
+SEARCHED_BYTES_MAX: Final = 64 << 20
+
+
+def begins_log(head: bytes) -> bool:
+    """Whether the first line of a file that begins like this is an op, perhaps behind a prefix."""
+    first = head.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip()
+    return _LOGGED.match(first) is not None or _WHOLE.fullmatch(first) is not None
+
+
+def has_op_lines(path: Path) -> bool:
+    """Whether an op stands in any line of the file's first 64 MiB."""
+    size = 0
+    try:
+        for _, text in numbered_lines(path):
+            size += len(text)
+            if size > SEARCHED_BYTES_MAX:
+                return False
+            if " :" in text or "\t:" in text:
+                logged = _LOGGED.match(text)
+                if _WITHIN.fullmatch(text, logged.end() if logged else 0) is not None:
+                    return True
+    except HistoryError:  # no text
+        pass
+    return False
+
+
+class OpLines:
+    """One such log; `format` says whose, as soon as it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines = array("Q")
+        self._columns = array("Q")
+        self._pure = False
+        self.format = "jepsen-log"
+        for number, (_, text) in enumerate(numbered_lines(path)):
+            logged = _LOGGED.match(text)
+            if logged is not None and _WHOLE.fullmatch(text, logged.end()) is not None:
+                if "-" in logged["dash"]:
+                    self.format = "porcupine-etcd"
+                break
+            if _WITHIN.fullmatch(text) is not None:
+                self._pure = number == 0 and _WHOLE.fullmatch(text) is not None
+                break
+
+    def __iter__(self) -> Iterator[Op]:
+        pairing = Pairing(foreign=True)
+        self._lines, self._columns = array("Q"), array("Q")
+        for line, text in numbered_lines(self._path):
+            match = self._match(line, text.rstrip())
+            if match is None:
+                continue
+            column = match.start("process") + 1
+            try:
+                op = op_of(self._form(match, line), len(self._lines))
+                pairing.take(op)
+            except HistoryError as error:
+                if str(self._path) in str(error):
+                    raise
+                raise located(self._path, line, column, str(error)) from error
+            self._lines.append(line)
+            self._columns.append(column)
+            yield op
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Where the op with this index stands."""
+        if index >= len(self._lines):
+            return None
+        return self._lines[index], self._columns[index]
+
+    def _match(self, line: int, text: str) -> re.Match[str] | None:
+        """The op in a line, if there is one; raises `HistoryError` if there should be."""
+        logged = _LOGGED.match(text)
+        start = 0 if logged is None else logged.end()
+        is_op = _WITHIN if logged is None and not self._pure else _WHOLE
+        match = is_op.fullmatch(text, start)
+        if match is None and (self._pure or (logged and _MEANT.match(text, start))):
+            what = f"{text[start:][:80]!r} is no op; a line is PROCESS :TYPE :OPERATION VALUE, "
+            known = f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
+            raise located(self._path, line, start + 1, what + known)
+        return match
+
+    def _form(self, match: re.Match[str], line: int) -> dict[str, Any]:
+        process, kind, text = match["process"], match["type"], match["value"] or "nil"
+        values: list[Any]
+        if _NUMBER.fullmatch(text):
+            values = [int(text)]
+        elif kind in {":fail", ":info"} and text == _TIMED_OUT and self.format == "porcupine-etcd":
+            values = [None, text]
+        else:
+            values = self._read(match, line, text)
+        form = {
+            ":process": int(process) if _NUMBER.fullmatch(process) else process,
+            ":type": kind,
+            ":f": match["f"].strip('"'),
+            ":value": values[0] if values else None,
+        }
+        if len(values) > 1:
+            if kind in {":invoke", ":ok"} and not process.startswith(":"):
+                what = f"{text[:80]!r} is more than one value"
+                raise located(self._path, line, match.start("value") + 1, what)
+            form[":error"] = values[1] if len(values) == 2 else values[1:]
+        return form
+
+    def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
+        """The forms of EDN behind the operation; of one that says why it failed, as far as it is.
+
+        Where nobody judges the op, or it failed, what is no EDN is text.
+        """
+        reader = ExactReader(text, final=True)
+        values: list[Any] = []
+        try:
+            while (found := reader.next_form()) is not None:
+                values.append(found[1])
+        except StoppedError as stop:
+            if match["process"].startswith(":"):
+                return [text]
+            if not values or match["type"] in {":invoke", ":ok"}:
+                column = match.start("value") + stop.position + 1
+                raise located(self._path, line, column, stop.what) from stop
+            values.append(text[reader.position :].strip())
+        return values
