@@ -1,4 +1,4 @@
-"""Ways in which somebody else ends, stops or cuts nodes and helpers: none may convict the target.
+"""Ways in which bystanders end, stop or cut nodes and helpers: none may convict the target.
 
 Each way is one whole run of a small target that is correct, with a bystander who does one thing in
 the middle of it and knows nothing of the harness. A run may end `valid` (it did not matter),
@@ -101,7 +101,7 @@ Act = Callable[[Bystander], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Way:
-    """One thing that somebody does, to which target, and how its nodes are made for it."""
+    """One thing that a bystander does, to which target, and how its nodes are made for it."""
 
     name: str
     target: str

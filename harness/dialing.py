@@ -19,5 +19,7 @@ async def dial(
     reader, writer = await asyncio.open_connection(host, port, limit=limit)
     if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
         writer.transport.abort()
-        raise ConnectionRefusedError(f"nobody listens on {host}:{port}: it connected to itself")
+        raise ConnectionRefusedError(
+            f"{host}:{port} has no listener: the socket connected to itself"
+        )
     return reader, writer

@@ -8,7 +8,7 @@ up: acknowledged writes may be gone, two histories of the group may live side by
 breaks a promise. It takes two to say so: a client of the harness, by the event `config-forced`
 {group} before it asks for the change, and the target before anything comes of it, by the event
 `config-overruled` {group, term, index, kept, left_out}. The latter is written into the history as
-the fact `unsafe-change`; without the former it is a node's own word, and acquits nobody.
+the fact `unsafe-change`; without the former it is a node's own word, which acquits no one.
 
 After it nothing is proven by what is missing or told twice, so what would convict is `unknown`, and
 says why. What happened before is judged once more, alone, and convicts as ever: the operations that

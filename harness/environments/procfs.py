@@ -268,7 +268,7 @@ def _states(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
 
 
 def _tracer(pid: int) -> int:
-    """Who traces a process, such as strace(1) its command; 0 for nobody."""
+    """The pid of the tracer of a process, such as strace(1) of its command; 0 without one."""
     with contextlib.suppress(OSError):
         found = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
         return 0 if found is None else int(found[1])

@@ -190,4 +190,4 @@ def test_what_only_the_driver_may_say_ends_the_run(run, only_a, kind, data, said
 def test_nobody_is_convicted_of_what_somebody_else_did(way):
     found = outcome_of(way, load_plugin("environments", "process"))
     assert not found.startswith("invalid"), found
-    assert ("TargetError" in found) == way.refused
+    assert ("announced the event" in found) == way.refused, found

@@ -78,7 +78,7 @@ class Ports:
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
                 holder = socket.socket()
-                # It may be bound over connections that the node had, but over nobody who listens.
+                # It may be bound over connections that the node had, but over no listening socket.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((LOOPBACK, real))

@@ -160,7 +160,7 @@ class ProcessNode(RealNode):
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What somebody else did to its processes or its ports.
+        """What another program did to its processes or its ports.
 
         Not looked at while a verb is under way, or while we have stopped it because it is slow.
         """

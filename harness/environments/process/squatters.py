@@ -1,6 +1,6 @@
 """Another program that has the port of a node, found by the sockets that the kernel shows.
 
-A foreign program may not share its ports, so nobody holds them from just before its start until it
+A foreign program may not share its ports, so they are not held from just before its start until it
 binds them, and another program may be quicker. The node then fails for want of its port, or the
 other program answers in its place: neither is the node's doing.
 """
@@ -24,7 +24,7 @@ _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class PortWatch:
-    """Looks who listens on the ports of one node."""
+    """The listeners on the ports of one node."""
 
     def __init__(self, ports: Iterable[int], *, run_id: str, role: str) -> None:
         """`role` marks the node's processes (`harness.environments.warden.run_environment`)."""
@@ -41,7 +41,7 @@ class PortWatch:
         for port in self._ports:
             try:
                 inode = socket_inode((LOOPBACK, port), _ANYBODY)
-            except InfrastructureError:  # a kernel that tells nobody
+            except InfrastructureError:  # a kernel without CONFIG_INET_DIAG
                 return None
             if inode in {0, self._own.get(port)}:
                 continue
@@ -53,7 +53,7 @@ class PortWatch:
         return None
 
     def unshared(self, ports: Iterable[int]) -> str | None:
-        """Of ports that cannot be bound, one that another program has bound and shows nobody.
+        """Of ports that cannot be bound, one that another program has bound without listening.
 
         A port that merely remembers connections of the node is in the kernel's tables.
         """

@@ -116,7 +116,7 @@ class RealCluster(Generic[N]):
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     def stopped_disks(self) -> dict[str, Interference]:
-        """By node, the disks of ours whose server somebody stopped."""
+        """By node, the disks of ours whose server another program stopped."""
         stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
         return {
             name: Interference(f"the disk of {name} was stopped, and not by the harness")
