@@ -160,6 +160,19 @@ def test_lost_dequeues_take_what_has_to_be_gone_but_no_more(model: Model[Any, An
         assert proof.confirmed_by
 
 
+@pytest.mark.parametrize(("call", "is_legal"), [(9, True), (10, False)])
+def test_a_lost_dequeue_takes_only_what_left_after_its_call(call: float, is_legal: bool) -> None:
+    operations = numbered(
+        (Enqueue(0), 0, None, 1),
+        (Enqueue(1), 2, None, 3),
+        (Dequeue(), 4, 1, 9),
+        (Dequeue(), call, None, None),
+    )
+    decision = Queue().decide(operations)
+    assert decision is not None
+    assert (decision.order is not None) == is_legal
+
+
 def test_times_that_cannot_be_are_refused_before_any_method() -> None:
     for call, end in ((5, 4), (float("nan"), 4), (5, float("nan"))):
         with pytest.raises(ValueError, match="time"):
