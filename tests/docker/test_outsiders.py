@@ -344,7 +344,13 @@ def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, 
 
 @pytest.mark.docker
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["docker restart of a keeper", "docker stop of the relay"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docker restart of a keeper",
+        pytest.param("docker stop of the relay", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty, name):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
     told = []

@@ -88,7 +88,10 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        self.changed = f"has a network namespace that cannot be watched any more ({why})"
+        if self._first is None:  # it is as if nobody ever changed anything there
+            _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
+        else:
+            self.changed = f"has a network namespace that cannot be watched any more ({why})"
         self.began.set()
 
     def _take(self, line: bytes) -> str | None:
