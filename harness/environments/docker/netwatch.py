@@ -175,7 +175,7 @@ def _say(**lists: list[str]) -> None:
 def watch(first: list[str] | None) -> None:
     """Print the state, or compare with the one that was printed `first`, until the input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules of anybody's, and cuts nothing for us either.
+    # A kernel without nftables has no rules at all, those of our cuts included.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
