@@ -5,15 +5,17 @@ import json
 import secrets
 import struct
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster import CLIENT, Link, LinkQuality, StreamQuality, client_end
+from harness.cluster import CLIENT, Link, LinkQuality, NodeState, StreamQuality, client_end
 from harness.environments.docker import netwatch, outsiders
 from harness.environments.docker import rules as rules_module
-from harness.environments.docker.answers import plain
+from harness.environments.docker.answers import Found, plain
+from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine import Engine
-from harness.environments.docker.outsiders import NamespaceWatch
+from harness.environments.docker.outsiders import NamespaceWatch, Outsiders, Watched
 from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim
@@ -183,6 +185,93 @@ def test_a_change_is_told_until_it_is_over():
     assert "link eth0 UP" in said[1]
 
 
+# --- what one look makes of a list of containers --------------------------------------------------
+
+NAMES = {"node": "harness-r-n1", "keeper": "harness-r-n1.net", "proxy": "harness-r-n1.proxy"}
+RELAY = "harness-r-client"
+
+
+def row(name, state="running", address="10.2.1.10", port=40_000):
+    addresses = {"harness-r": address} if address else {}
+    return Found(f"id-{name}", name, {}, state, addresses, {7051: port})
+
+
+class ListingEngine(FakeEngine):
+    """Has these containers; their processes are nobody's here."""
+
+    def __init__(self):
+        super().__init__([FIRST, SAME])
+        self.rows = {name: row(name) for name in (*NAMES.values(), RELAY)}
+
+    def containers(self, label):
+        return list(self.rows.values())
+
+    def state(self, container):
+        return None
+
+    def stopped(self, container):
+        return None
+
+
+def looked(change, wanted=NodeState.RUNNING):
+    """What a look sees after this change to the list."""
+    engine = ListingEngine()
+    keeper, relay = (
+        Place("", "", NAMES["keeper"], "10.2.1.10"),
+        Place("client", RELAY, "", "10.2.1.2"),
+    )
+    blueprint = SimpleNamespace(places={"n1": keeper}, relay=relay)
+    found = Outsiders(engine, blueprint, "r", RELAY)
+    found._watches = {name: SimpleNamespace(moved=False, changed=None) for name in found._helpers}
+    found._first = dict(engine.rows)
+    change(engine.rows)
+    return found.look([Watched("n1", NAMES["node"], wanted, None)])
+
+
+def changed(name, **fields):
+    return lambda rows: rows.update({name: row(name, **fields)})
+
+
+@pytest.mark.parametrize(
+    ("change", "node", "ended"),
+    [
+        (changed(NAMES["keeper"], state="exited"), "n1", True),
+        (lambda rows: rows.pop(NAMES["keeper"]), "n1", True),
+        (changed(NAMES["keeper"], state="paused"), "n1", False),
+        (changed(NAMES["keeper"], address=None), "n1", False),
+        (changed(NAMES["keeper"], address="10.2.1.99"), "n1", False),
+        (changed(NAMES["keeper"], port=40_001), "n1", False),
+        (changed(NAMES["proxy"], state="exited"), "n1", False),
+        (changed(RELAY, state="restarting"), "", True),
+        (lambda rows: rows.pop(RELAY), "", True),
+        (changed(RELAY, address=None), "", False),
+    ],
+)
+def test_a_helper_that_is_not_as_it_was_is_told_of_who_needs_it(change, node, ended):
+    look = looked(change)
+    assert look.helpers.keys() == {node}
+    assert (look.ended is not None) == ended
+    assert look.nodes == {"n1": None}
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "undid"),
+    [
+        ("running", NodeState.RUNNING, "nothing"),
+        ("exited", NodeState.DOWN, "nothing"),
+        ("paused", NodeState.PAUSED, "nothing"),
+        ("paused", NodeState.RUNNING, None),
+        ("running", NodeState.PAUSED, "pause"),
+        ("running", NodeState.DOWN, "kill"),
+    ],
+)
+def test_a_node_that_is_not_as_the_harness_wants_it_is_told(state, wanted, undid):
+    look = looked(changed(NAMES["node"], state=state), wanted)
+    told = look.nodes["n1"]
+    assert (told is None, look.helpers) == (undid == "nothing", {})
+    assert told is None or told.undid == undid
+
+
 # --- what an image build prints ------------------------------------------------------------------
 
 
@@ -255,7 +344,13 @@ def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, 
 
 @pytest.mark.docker
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["docker restart of a keeper", "docker stop of the relay"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docker restart of a keeper",
+        pytest.param("docker stop of the relay", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty, name):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
     told = []

@@ -10,6 +10,7 @@ Docker's. It begins when its standard input says so, and ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -173,10 +174,10 @@ def _say(**lists: list[str]) -> None:
 
 def watch(first: list[str] | None) -> None:
     """Print the state, or compare with the one that was printed `first`, until the input ends."""
-    looks = {
-        _notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces,
-        _notices(_NETLINK_NETFILTER, _GROUP_NFTABLES): _filters,
-    }
+    looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
+    # A kernel without nftables has no rules at all, those of our cuts included.
+    with contextlib.suppress(OSError):
+        looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
     seen: dict[socket.socket, set[str]] = {}
     said: dict[str, list[str]] | None = None

@@ -2,8 +2,8 @@
 
 A node depends on more than its own container: on the keeper of its network namespace, on the run's
 network, on the rules and routes in that namespace, on the Toxiproxy of its streams, and all clients
-with links of their own on the relay. Whoever stops, removes, pauses or changes one of these is not
-the target, so it is a fact of the history (`harness.environments.real.watch`).
+with links of their own on the relay. The target cannot stop, remove, pause or change any of these,
+so when that happens it is a fact of the history (`harness.environments.real.watch`).
 
 One list of containers for each look has the states of all, their addresses and published ports. In
 each namespace a program sleeps until the kernel notifies it of a change (`netwatch`). Where the
@@ -88,7 +88,10 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        self.changed = f"has a network namespace that cannot be watched any more ({why})"
+        if self._first is None:  # no change was ever seen there
+            _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
+        else:
+            self.changed = f"has a network namespace that cannot be watched any more ({why})"
         self.began.set()
 
     def _take(self, line: bytes) -> str | None:
@@ -241,7 +244,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """What somebody did to a node, by the state that the engine gives for its container."""
+        """What others did to a node, by the state that the engine gives for its container."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")

@@ -261,9 +261,9 @@ class RealNetwork:
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
-            # Nobody listens on a port that the kernel may give to callers, and it gave us this one.
+            # The port has no listener, and the kernel gave it to this very connection as its own.
             writer.transport.abort()
-            raise ConnectionRefusedError(f"{address} ({host}:{port}): nobody listens there")
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): nothing listens there")
         conn = self._conn(reader, writer)
         greeted = False
         try:
