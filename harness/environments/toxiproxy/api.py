@@ -91,7 +91,7 @@ class Api:
         `report` hears of connections that did not get through, by no fault's doing.
         """
         self._seed = seed
-        self._authorization = f"Bearer {token}" if token else ""
+        self._authorization = f"Bearer {token}".encode() if token else b""
         self._report = report
         self._proxies: dict[str, Proxy] = {}
         self._addresses: list[SharedAddress] = []
@@ -122,7 +122,7 @@ class Api:
         """Serve one request."""
         given = request.headers.get("authorization", "")
         if self._authorization and not hmac.compare_digest(
-            given.encode("latin-1"), self._authorization.encode("latin-1")
+            given.encode("latin-1"), self._authorization
         ):
             return Response(401, b"this server belongs to a run, and asks for its token\n", _TEXT)
         # As upstream: a name with a slash in it is of no route, however it is quoted.
