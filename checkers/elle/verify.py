@@ -94,6 +94,7 @@ class Verifier(Raw):
             return False
         if self.lists:
             return next_in_list(self, key, value, after, orders)
-        return (kind == "rw" or source.type == "ok") and precedes(
-            self, key, value, after, self.promised
-        )
+        # What an `info` wrote happened if it was read; `acts` has the reads of `ok` alone.
+        happened = kind == "rw" or source.type == "ok"
+        happened |= any((value,) in self.reads(txn, key) for txn in self.on.get(key, ()))
+        return happened and precedes(self, key, value, after, self.promised)

@@ -16,8 +16,9 @@ from checkers.elle import (
 )
 from checkers.elle.models import MODELS, NEVER_FOUND, boundary, canonical
 from checkers.elle.rules import MEANS, PROVEN_BY, RULES
+from checkers.history_models.transactions import RwRegister
 from harness.errors import UsageError
-from harness.ops import Verdict
+from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from tests.elle import brute
 from tests.elle.histories import concurrent, placed, sequence
 
@@ -119,6 +120,22 @@ def test_strict_serializability_implies_linearizable_keys_and_falls_alone() -> N
     assert found.not_ == ("strong-serializable",)
     assert "linearizable_keys" in found.promised
     assert registers(stale, "serializable").verdict is Verdict.VALID
+
+
+def test_a_lost_answer_that_was_read_takes_part_and_verifies() -> None:
+    mops = (
+        [["w", "x", 1], ["w", "y", 1]], [["r", "x", 1]], [["w", "x", 2]], [["r", "y", None]]
+    )  # fmt: skip
+    ops = []
+    for process, value in enumerate(mops):
+        for kind in (OpType.INVOKE, OpType.OK if process else OpType.INFO):
+            ops.append(Op(len(ops), len(ops), process, kind, "txn", value))
+    prepared = RwRegister().prepare(History(ops), ModelSettings())
+    result, proof = prepared.proven(("strict-serializable",), 60)
+
+    assert result.verdict is Verdict.INVALID
+    assert proof is not None
+    assert proof["verified"] == ["G-single-item-realtime"]
 
 
 def test_sessions_imply_sequential_keys() -> None:

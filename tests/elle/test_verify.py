@@ -291,9 +291,9 @@ NEARLY = {
         None,
     ),
     "unknown writer of a register": (
-        *(sequence("info:w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2"), "register"),
-        *(LINEAR, "G0", "0 ww 2 x 1 2, 2 ww 0 y 1 2"),
-        sequence("w x 1, w y 2", "r x 1", "w x 2, w y 1", "r y 1", "r y 2"),
+        *(sequence("info:w x 1, w y 2", "w x 2, w y 1", "r y 1", "r y 2"), "register"),
+        *(LINEAR, "G0", "0 ww 1 x 1 2, 1 ww 0 y 1 2"),
+        sequence("w x 1, w y 2", "w x 2, w y 1", "r y 1", "r y 2"),
     ),
     "writes that follow reads, unpromised": (
         *(concurrent("r y 1, w x 1, w y 2", "r x 1, w x 2, w y 1"), "register"),
