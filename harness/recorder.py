@@ -210,7 +210,7 @@ class EventScribe:
 
     def _led(self, event: ClusterEvent) -> None:
         """A node leads a group: it is compared for all, and written down for the main one."""
-        group, term = event.data.get("group"), _term_of(event)
+        group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
             said_ns = self._recorder.now_ns() - event.late_ns
             for divergence in self._checkpoints.lead(event.node, group, term, said_ns):
@@ -245,15 +245,3 @@ class EventScribe:
             self._leaderships[node, term] = None
             asked = {} if self.announced else {"asked": True}
             self._recorder.fact("leader", {"node": node, "term": term, **asked})
-
-
-def _term_of(event: ClusterEvent) -> int:
-    """The term of a leader; raises `TargetError` for what a node's code said instead."""
-    term = event.data.get("term", 0)
-    try:
-        return int(term)
-    except (TypeError, ValueError) as error:
-        raise TargetError(
-            f"the node {event.node!r} announced a leader of the term {shown(term)}; "
-            "env.event('leader', term=N) takes a whole number"
-        ) from error

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.case import ScheduledOp
-from harness.errors import InfrastructureError, InternalError, UsageError
+from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.generator import (
     Draft,
     Pending,
@@ -353,7 +353,7 @@ def test_a_generator_that_raises_ends_the_run_with_its_operations_recorded():
         return Completion(OK, request.value)
 
     world = World(behave)
-    with pytest.raises(ValueError, match="no more names"):
+    with pytest.raises(TargetError, match="no more names"):
         world.run(broken)
 
     assert [op.type for op in world.ops] == [INVOKE, INVOKE, OK, INFO]

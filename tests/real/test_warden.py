@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.environments import procfs
+from harness.environments.controller import this_controller
 from harness.environments.warden import (
     RUN_VARIABLE,
     Continue,
@@ -195,7 +196,7 @@ def test_leftovers_are_of_dead_controllers_only():
             for variables in (
                 run_environment(own + "alive", "node:x"),
                 run_environment(own + "dead", "node:y")
-                | {"HARNESS_CONTROLLER": f"{os.getpid()}:1"},
+                | {"HARNESS_CONTROLLER": str(this_controller()._replace(boot_id="0-0"))},
                 {RUN_VARIABLE: own + "odd", "HARNESS_CONTROLLER": "nonsense"},
             )
         )
