@@ -63,11 +63,18 @@ def is_history_file(path: Path) -> bool:
         return True
     if _compression(head):
         return True
-    of_ops = all(name.search(head) for name in _OF_OPS)
-    shared = () if of_ops else (begins_json, is_edn)
-    return any(
-        recognises(head) for recognises, _ in _FORMATS if recognises not in shared
-    ) or has_op_lines(path)
+    source = _source_of(head)
+    return (source is not None and not _may_be_text(source, head)) or has_op_lines(path)
+
+
+def _source_of(head: bytes) -> Callable[[Path], Source] | None:
+    """The format of a file that begins like this."""
+    return next((source for recognises, source in _FORMATS if recognises(head)), None)
+
+
+def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
+    """Whether a file taken for EDN or JSON by its first bracket shows no op."""
+    return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 
 def open_history(path: Path) -> Source:
@@ -84,12 +91,14 @@ def open_history(path: Path) -> Source:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    for recognises, source in () if _compression(head) else _FORMATS:
-        if recognises(head):
-            return source(path)
-    if not _compression(head) and has_op_lines(path):
+    if _compression(head):
+        raise located(path, 1, 1, _what_is_wrong(head))
+    source = _source_of(head)
+    if (source is None or _may_be_text(source, head)) and has_op_lines(path):
         return OpLines(path)
-    raise located(path, 1, 1, _what_is_wrong(head))
+    if source is None:
+        raise located(path, 1, 1, _what_is_wrong(head))
+    return source(path)
 
 
 def _compression(head: bytes) -> str | None:

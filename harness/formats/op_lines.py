@@ -33,7 +33,8 @@ __all__ = ["OpLines", "begins_log", "has_op_lines"]
 
 _TYPES: Final = "|".join(kind.value for kind in OpType)
 _REST: Final = (
-    rf"(?P<type>:(?:{_TYPES}))\s+(?P<f>:[^\s,;\"()\[\]{{}}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
+    rf"(?P<type>:(?:{_TYPES}))\s+"
+    r"(?P<f>:[^\x00-\x20,;\"()\[\]{}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
 )
 _WHOLE: Final = re.compile(rf"\s*(?P<process>-?[0-9]+|:[\w.-]+)\s+{_REST}")
 # Within other text names are no processes, but for the nemesis: `:type :ok :f` is part of a map.

@@ -82,8 +82,9 @@ def test_ops_are_found_in_logs_of_every_kind(number, tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_the_beginning_of_a_log_may_be_long(tmp_path):
-    text = "nothing here\n" * 20_000 + "\n".join(LINES) % "1"
+@pytest.mark.parametrize("noise", ["nothing here", "[main] INFO begun", '{"level": 1}', "# note"])
+def test_the_beginning_of_a_log_may_be_long(noise, tmp_path):
+    text = f"{noise}\n" * 20_000 + "\n".join(LINES) % "1"
     assert len(list(open_history(written(tmp_path, text)))) == len(LINES)
 
 
