@@ -6,8 +6,7 @@ A run in which nothing happened is linearizable. So this checker asks for eviden
 * every kind of operation that was invoked succeeded at least once, but for those that the profile
   does not have (`Permit.lacks`), which makes a run permitted and no better;
 * enough mutations were acknowledged to have anything to lose, which reads alone never have;
-* every nemesis of the case hit somebody at least once, and its bite was
-  not nothing (packets dropped, a process stopped); one that nobody could measure is not assumed;
+* every nemesis of the case hit a target, and a bite was measured (packets dropped, ...);
 * the load was the one asked for, and operations raced (`checkers._load`);
 * the run came to its final reads, none of them was given up, and the target gave a snapshot.
 
@@ -141,6 +140,7 @@ class _Counts:
         return sum(count for f, count in self.effective.items() if f not in READS)
 
 
+NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's state was looked at"
 UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
 
 
@@ -175,9 +175,7 @@ class StatsChecker:
         snapshots = list(history.facts("snapshot"))
         if not doubts and not snapshots:
             doubts.append(_Doubt("unfinished", "the run ended before its final reads"))
-        if any(op.value is None for op in snapshots):
-            nothing = "the target's snapshot() returned nothing, so no node's state was looked at"
-            doubts.append(_Doubt("no-snapshot", nothing))
+        doubts += [_Doubt("no-snapshot", NO_SNAPSHOT) for op in snapshots if op.value is None]
         details = self._details(counts, faults, in_flight, leaders, case)
         details["certificate"] |= load.certificate()
         if doubts:

@@ -55,7 +55,7 @@ def test_every_leader_of_a_term_is_written_down_once():
 
 @pytest.mark.parametrize("term", ["third", None, []])
 def test_a_term_that_is_no_number_names_the_node(term):
-    with pytest.raises(TargetError, match="node 'm1' announced .*term="):
+    with pytest.raises(TargetError, match=r"node 'm1' announced .*term="):
         scribe()[0].on_event(event("m1", "leader", term=term))
 
 
