@@ -1,12 +1,13 @@
-"""Ways in which bystanders end, stop or cut nodes and helpers: none may convict the target.
+"""Ways in which bystanders end, stop or cut nodes and helpers in processes: none may convict.
 
 Each way is one whole run of a small target that is correct, with a bystander who does one thing in
 the middle of it and knows nothing of the harness. A run may end `valid` (it did not matter),
 `unknown` (it did) or with an error that says why; `invalid` would blame the target.
 
-    python -m bench.outside --env process [--way NAME ...]
+    python -m bench.outside [--way NAME ...]
 
-A way of another environment needs an entry in `WAYS` whose bystander knows that environment.
+Those of Docker are in `tests/docker/ways.py`, and `pytest -m nightly tests/docker/test_ways.py`
+runs them.
 """
 
 from __future__ import annotations
@@ -108,7 +109,6 @@ class Way:
     act: Act
     edit: NodeEdit = lambda spec: spec
     nemesis: str = "none"
-    environments: tuple[str, ...] = ("process",)
     refused: bool = False
     """The run ends with a `TargetError`: the node did what no node may."""
 
@@ -288,22 +288,20 @@ def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0)
     return " | ".join([judged.verdict, *(f"{name}: {why}" for name, why in reasons.items())])
 
 
-def run(environment: str, ways: Sequence[Way] = WAYS) -> Iterator[Claim]:
-    """All ways that this environment has, each in a run of its own."""
-    world = load_plugin("environments", environment)
+def run(ways: Sequence[Way] = WAYS) -> Iterator[Claim]:
+    """All ways, each in a run of its own."""
+    world = load_plugin("environments", "process")
     for way in ways:
-        if environment in way.environments:
-            found = outcome_of(way, world)
-            yield Claim(way.name, "not invalid", found, not found.startswith(Verdict.INVALID))
+        found = outcome_of(way, world)
+        yield Claim(way.name, "not invalid", found, not found.startswith(Verdict.INVALID))
 
 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.outside", description=__doc__)
-    parser.add_argument("--env", default="process", choices=("process", "docker"))
     parser.add_argument("--way", action="append", metavar="NAME", help="default: all")
     given = parser.parse_args()
-    return tell(run(given.env, [w for w in WAYS if not given.way or w.name in given.way]))
+    return tell(run([w for w in WAYS if not given.way or w.name in given.way]))
 
 
 if __name__ == "__main__":
