@@ -83,7 +83,7 @@ class LinkFaults:
         blueprint: Blueprint,
         engine: Engine,
         in_thread: InThread,
-        tell: Callable[[str, str, str | None], None],
+        tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
         """`tell` hears of a node on whose links a fault did not do what was asked, why, and of
@@ -254,23 +254,22 @@ class LinkFaults:
                     healed = wanted & set(fault.links_at(node))
                     fault.touched += sum(counts.get((name, link), 0) for link in healed)
                     laid = healed & fault.laid.get(node, frozenset())
-                    self._find_undone(fault, node, {e for e in laid if (name, e) not in counts})
+                    if lost := sorted(link for link in laid if (name, link) not in counts):
+                        fault.undone = True
+                        self._tell_lost(name, table, lost)
             if not rules.is_served(result.output, table):
                 self._tell(node, _ENDED[table].format(node), _KINDS[table])
 
-    def _find_undone(self, fault: _Fault, node: str, uncounted: set[Link]) -> None:
-        """Note a fault that somebody else ended: neither the driver nor the warden did, since each
-        leaves what the rules had counted.
+    def _tell_lost(self, name: str, table: rules.Table, links: list[Link]) -> None:
+        """Say of which links rules were gone when they were to be healed.
+
+        Neither the driver nor the warden removed them: each leaves what they had counted.
         """
-        if uncounted and not fault.undone:
-            fault.undone = True
-            link = min(uncounted)
-            self._tell(
-                node,
-                f"a fault on the link from {link.source} to {link.destination} was ended, and not "
-                f"by the harness: when it was healed, {node} had no rules of it any more",
-                None,
-            )
+        named = ", ".join(f"{link.source} > {link.destination}" for link in links)
+        what = f"the rules of {name} on {named:.200} had been removed, and not by the harness"
+        for node in sorted({end for link in links for end in (link.source, link.destination)}):
+            if not is_client(node):
+                self._tell(node, what, _KINDS[table])
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Abort the connections between the ends of these links; returns how many."""

@@ -62,7 +62,7 @@ def keyed_history(keys, *, stale=(), giant=None, giant_ops=0):
     )
 
 
-def hopeless(key, count, *, process, values=8, seed=1):
+def hopeless(key, count, *, process, values=8, seed=2):
     """Compare-and-sets that were all open at once: an order of them is a path over all edges."""
     rng = random.Random(seed)
     ops = []
