@@ -39,6 +39,10 @@ CORE_SHOWN_MAX: Final = 12
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
 """Of histories with these no model says what its orders are."""
 
+BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
+"""Kinds of rules that say nothing of how a transaction's reads agree with each other and with its
+own writes (`internal`), since they look at each version by itself."""
+
 BY_EDGES: Final = {
     "append": frozenset({"writes", "reads", "serial"}),
     "w": frozenset({"writes", "reads"}),
@@ -172,7 +176,7 @@ class _Decision:
     def _by_rule(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
         """The verdict on a model that has a rule, where no anomaly refutes it."""
         odd = MALFORMED & result.present
-        if odd and (rule.kind != "writes" or odd != {"internal"}):
+        if odd and (rule.kind not in BLIND_TO_OWN or odd != {"internal"}):
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
