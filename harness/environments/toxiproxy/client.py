@@ -59,7 +59,7 @@ class ProxyInfo(msgspec.Struct, frozen=True):
 
 
 class _Populated(msgspec.Struct, frozen=True):
-    proxies: tuple[ProxyInfo, ...]
+    proxies: tuple[ProxyInfo, ...] | None  # as Go writes an empty one
 
 
 class _WasReset(msgspec.Struct, frozen=True):
@@ -103,7 +103,8 @@ class ToxiproxyClient:
             {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
             for name, listen, upstream in proxies
         ]
-        return self._decode(await self._request("POST", "populate", body=body), _Populated).proxies
+        answer = await self._request("POST", "populate", body=body)
+        return self._decode(answer, _Populated).proxies or ()
 
     async def delete(self, proxy: str) -> None:
         """Remove a proxy; one that is gone already is no error."""
