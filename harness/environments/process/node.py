@@ -359,13 +359,19 @@ class ProcessNode(RealNode):
             on_env=self.spec.entry is not None,
             oom_kills=oom_kills,
         )
-        taken = self._ports.hold_again(self.spec.name)
-        if by == "itself" and code > 0:
-            lack = _lack_of(self._data) or self._port_watch.squatter(None)
-            lack = lack or self._port_watch.unshared(taken)
-            by, note = (by, note) if lack is None else ("host", f"harness: {lack}")
+        lack = self._hold_ports_again()
+        if by == "itself" and code > 0 and (lack := _lack_of(self._data) or lack) is not None:
+            by, note = "host", f"harness: {lack}"
         log += [note] if note else []
         self.exited(code, expected=self._expected, by=by, log=log)
+
+    def _hold_ports_again(self) -> str | None:
+        """Hold its ports while it is down; who else has one of them, as a clause."""
+        try:
+            taken = self._ports.hold_again(self.spec.name)
+            return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
+        except OSError as error:  # no descriptor was left, say
+            return f"who has its ports could not be seen: {error}"
 
     async def stop(self) -> bool:
         """Ask it to end (`NodeSpec.stop_signal`); SIGKILL after a bound."""
