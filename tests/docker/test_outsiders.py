@@ -364,9 +364,8 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
     kind = "calls for clients" if "relay" in name else "keeps the network namespace of n1"
     with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
         environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
-    assert [(event.node, event.data["lasts"]) for event in told] == [
-        ("" if "relay" in name else "n1", True)
-    ]
+    node = "" if "relay" in name else "n1"  # a busy engine may be another fact, which is over
+    assert (node, True) in [(event.node, event.data.get("lasts")) for event in told]
     assert engine.containers(f"harness.run={victim.run_id}") == []
 
 
