@@ -221,11 +221,15 @@ def _committed(run: Execution) -> list[list[int]]:
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
-    """Every read shows a committed version; that of other transactions is enough (`internal`)."""
+    """Every read shows a committed version, with all, some or none of its own writes (`internal`)."""
     return all(
-        versions or (read.own and run.versions(replace(read, own=[])))
+        versions or any(run.versions(replace(read, own=own)) for own in _parts(read.own))
         for read, versions in zip(run.reads, _committed(run), strict=True)
     )
+
+
+def _parts(own: list[Any]) -> list[list[Any]]:
+    return [own[:count] for count in range(len(own))]
 
 
 def _cursor_stable(run: Execution, _seen: Seen) -> bool:
