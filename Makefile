@@ -23,7 +23,7 @@ run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP))
 	$(BIN)/harness run $(RUN_ARGS)
 
 test: $(TEST_STAMP)
-	$(BIN)/pytest -n 2 --dist loadgroup -q
+	$(BIN)/pytest -n 4 --dist loadgroup -q
 
 # What `make test` leaves out; CONTRIBUTING.md has the other commands for a night.
 nightly: $(TEST_STAMP)

@@ -221,7 +221,7 @@ def _committed(run: Execution) -> list[list[int]]:
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
-    """Every read shows a committed version, with all, some or none of its own writes (`internal`)."""
+    """Every read shows a committed version, with any part of its own writes (`internal`)."""
     return all(
         versions or any(run.versions(replace(read, own=own)) for own in _parts(read.own))
         for read, versions in zip(run.reads, _committed(run), strict=True)
