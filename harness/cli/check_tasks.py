@@ -91,7 +91,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
     if not history:
         raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
     try:
-        name = request.model or model_for(source.format, history)
+        name = request.model or model_for(source.format, history, request.settings.independent)
         model: HistoryModel = load_plugin("models", name)
         check = model.prepare(history, request.settings)
     except HistoryError as error:

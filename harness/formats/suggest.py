@@ -43,11 +43,13 @@ def _is_list(value: object) -> bool:
 class _Words:
     """What clients said: names, what they asked, what they were answered."""
 
-    def __init__(self, ops: Iterable[Op]) -> None:
+    def __init__(self, ops: Iterable[Op], independent: bool | None) -> None:
         history = ops if isinstance(ops, History) else History(ops, foreign=True)
         self.ops: Sequence[Op] = [op for op in history if op.is_client]
         self.names = {op.f for op in self.ops}
-        if self._is_keyed(shape_of(history.pairs)):
+        if independent is None:
+            independent = self._is_keyed(shape_of(history.pairs))
+        if independent:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
@@ -83,14 +85,15 @@ class _Words:
         )
 
 
-def model_for(format_: str, ops: Iterable[Op]) -> str:
+def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
     """The model for a history in this format, from its operations.
 
+    `independent` says whether values are `[key value]`, if the user said so; else their shape does.
     Raises `UsageError` where they suggest none, which says what was seen, and what to ask for.
     """
     if format_ in _MODELS:
         return _MODELS[format_]
-    words = _Words(ops)
+    words = _Words(ops, independent)
     for known, suggest in _KINDS:
         if words.names <= known:
             return suggest(words)
