@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final
 
-from harness.errors import UsageError, clipped
+from harness.errors import UsageError, clipped, shown
 from harness.exact import is_scalar
 from harness.independent import Shape, shape_of, without_keys
 from harness.ops import History, Op, OpType
@@ -34,6 +34,7 @@ _MARKS: Final = {
     "read": "multi-register",
     "write": "multi-register",
 }
+_KNOWN: Final = frozenset({*_MARKS, "r"})
 
 
 def _is_list(value: object) -> bool:
@@ -76,6 +77,10 @@ class _Words:
         found = (item for value in values for item in value if _is_list(item))
         return [item for item in found if len(item) == 3 and isinstance(item[0], str)]
 
+    def are_transactions(self) -> bool:
+        """Whether there are micro-operations that a model knows."""
+        return any(f in _KNOWN for f, _, _ in self.micro())
+
     def none(self, why: str) -> UsageError:
         """The error that no model is suggested, and why."""
         names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
@@ -101,7 +106,7 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
         isinstance(value, Mapping) for value in words.asked(*_CATALOG)
     ):
         return "catalog"
-    if words.micro():
+    if words.are_transactions():
         raise words.none("their values are transactions, which --elle judges whatever f says")
     known = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - known):
@@ -110,11 +115,14 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
 
 
 def _register(words: _Words) -> str:
-    if words.micro():
+    if words.are_transactions():
         raise words.none("their values are transactions, which --elle judges whatever f says")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
-            raise words.none(f"{clipped(repr(value), 80)} is a collection, which no register holds")
+            keys = ", but for --independent" if _is_list(value) and len(value) == 2 else ""
+            raise words.none(
+                f"{clipped(repr(value), 80)} is a collection, which no register holds{keys}"
+            )
         if isinstance(value, Mapping) and "value" not in value:
             raise words.none(
                 f"{clipped(repr(value), 80)} is more than a register holds; it may be a bank"
@@ -143,6 +151,10 @@ def _key_value(words: _Words) -> str:
 
 def _transactional(words: _Words) -> str:
     micro = words.micro()
+    for value in (value for op in words.ops if _is_list(value := op.value)):
+        for item in value:
+            if _is_list(item) and item and isinstance(item[0], str) and item[0] not in _KNOWN:
+                raise words.none(f"no model here has micro-operations such as {shown(item)}")
     suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
     if len(suggested) > 1:
         raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")
