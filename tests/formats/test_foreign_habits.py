@@ -92,3 +92,11 @@ def test_the_model_is_suggested_for_what_independent_says(key, tmp_path, capsys)
     assert checked(tmp_path, text, "h.txt", "--independent") in {EXIT_INVALID, EXIT_USAGE}
     err = capsys.readouterr().err
     assert "suggest no model" not in err
+
+
+def test_of_an_import_nothing_is_said_that_it_had_said(tmp_path, capsys):
+    path = tmp_path / "h.edn"
+    path.write_text(edn(""))
+    assert main(["import", str(path), "--store", str(tmp_path / "store")]) == EXIT_VALID
+    assert main(["check", str(tmp_path / "store")]) == EXIT_VALID
+    assert "had said" not in capsys.readouterr().out
