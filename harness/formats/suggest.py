@@ -119,7 +119,8 @@ def _register(words: _Words) -> str:
         raise words.none("their values are transactions, which --elle judges whatever f says")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
-            keys = ", but for --independent" if _is_list(value) and len(value) == 2 else ""
+            pair = _is_list(value) and len(value) == 2
+            keys = "; if values are [key value], say --independent" if pair else ""
             raise words.none(
                 f"{clipped(repr(value), 80)} is a collection, which no register holds{keys}"
             )
