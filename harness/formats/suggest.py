@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Final
 
 from harness.errors import UsageError, clipped, shown
-from harness.exact import is_scalar
+from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of, without_keys
 from harness.ops import History, Op, OpType
 from harness.vocabularies.ddl import MUTATIONS, Get, List
@@ -137,6 +137,9 @@ def _set(words: _Words) -> str:
             raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
         if members(value) is None:
             raise words.none("a read is answered with a map, which is no set")
+    added = [exact(value) for value in words.asked("add")]
+    if not words.answers("read") and len(set(added)) < len(added):
+        raise words.none("no read is answered, and elements are added twice, so 'add' may count")
     return "set"
 
 
