@@ -99,13 +99,13 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         process = form[":process"]
         # Elle looks at values alone, so its histories may leave f out.
         # Records have all fields: an f that was left out is nil, and an index -1.
-        f = form.get(":f") if ":value" in form else form[":f"]
+        f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
         f = _text(f) or "nil"  # of the nemesis, which nobody judges
-    elif f is None and ":value" in form:
+    elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
         raise HistoryError(f"op {position} is malformed: its f is {shown(f)}, not a name")
