@@ -46,16 +46,21 @@ class OneCheck(Protocol):
 
 
 def by_key(
-    name: str, ops: Iterable[Op], settings: ModelSettings, whole: Callable[[History], OneCheck]
+    name: str,
+    ops: Iterable[Op],
+    settings: ModelSettings,
+    whole: Callable[[History], OneCheck],
+    of_key: Callable[[Hashable], Callable[[History], OneCheck]] | None = None,
 ) -> OneCheck:
     """The check of `ops`, key by key where the user says so or their values show it.
 
-    `whole` understands the history of one object. Raises `HistoryError` for what the likelier
-    reading cannot understand: the other one would judge something else.
+    `whole` understands the history of one object. `of_key` says what understands that of a key
+    where keys differ, and the user says that there are some. Raises `HistoryError` for what the
+    likelier reading cannot understand: the other one would judge something else.
     """
     history = ops if isinstance(ops, History) else History(ops)
     if settings.independent and history.pairs:
-        return _keyed(name, history, whole, seen=False)
+        return _keyed(name, history, of_key or (lambda _: whole), seen=False)
     shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
     if shape is Shape.NO:
         return whole(history)
@@ -63,18 +68,18 @@ def by_key(
         # A model whose own values are such pairs finds no value of its own inside of the first.
         first = history.pairs[0]
         ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
-        _keyed(name, History(ops), whole, seen=True)
+        _keyed(name, History(ops), lambda _: whole, seen=True)
     except HistoryError:
         return whole(history)
     if shape is Shape.SURE:
-        return _keyed(name, history, whole, seen=True)
+        return _keyed(name, history, lambda _: whole, seen=True)
     return _either(name, history, whole)
 
 
 def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -> OneCheck:
     """The check of both readings, or of the one that can be understood."""
     try:
-        apart = _keyed(name, history, whole, seen=True)
+        apart = _keyed(name, history, lambda _: whole, seen=True)
     except HistoryError:
         return whole(history)
     try:
@@ -84,9 +89,13 @@ def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -
 
 
 def _keyed(
-    name: str, history: History, whole: Callable[[History], OneCheck], *, seen: bool
+    name: str,
+    history: History,
+    of_key: Callable[[Hashable], Callable[[History], OneCheck]],
+    *,
+    seen: bool,
 ) -> KeyedCheck:
-    parts = {key: whole(part) for key, part in split(history).items()}
+    parts = {key: of_key(key)(part) for key, part in split(history).items()}
     return KeyedCheck(name, parts, seen=seen)
 
 

@@ -21,6 +21,7 @@ from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.ops import ModelSettings, Op, OpType, Pair
+from harness.vocabularies.edn import is_edn_atom
 
 __all__ = ["KvString"]
 
@@ -44,7 +45,7 @@ class KvString(LinearizabilityModel):
             return by_key(self.name, ops, settings, self.understand)
         initial = settings.initial
         values = list(initial.values()) if isinstance(initial, Mapping) else [initial]
-        if not all(isinstance(value, str) for value in values):
+        if not all(isinstance(value, str) and not is_edn_atom(value) for value in values):
             raise UsageError(
                 f"--initial is {initial!r}; the model {self.name} holds strings: give one, or a "
                 "map of a string for each key"

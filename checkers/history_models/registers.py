@@ -48,6 +48,7 @@ from checkers.linearizability.models.register import (
 )
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
+from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Op, OpType, Pair
 
 __all__ = ["CasRegister", "EtcdCasRegister", "MultiRegisterModel", "PlainRegister"]
@@ -152,9 +153,10 @@ class _Register(LinearizabilityModel):
     def _require_initial(self, value: Any) -> None:
         """Raise `UsageError` for what no such register can hold."""
         if not is_scalar(value):
+            apart = "; a map is for [key value] tuples" if isinstance(value, Mapping) else ""
             raise UsageError(
                 f"--initial is {value!r}; the model {self.name} holds one value: a number, a "
-                "string, true, false or nil"
+                f"string, true, false or nil{apart}"
             )
 
     @abc.abstractmethod
@@ -173,6 +175,22 @@ class CasRegister(_Register):
         """With `ours`, values are those of our own vocabulary."""
         super().__init__(initial)
         self._ours = ours
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
+        """See `HistoryModel`; a map of initial values says one for each key of many registers."""
+        history = ops if isinstance(ops, History) else History(ops)
+        initial = settings.initial
+        if not isinstance(initial, Mapping) or not _has_keys(history, settings):
+            return super().prepare(history, settings)
+        refuse_settings(self.name, settings)
+        for value in initial.values():
+            self._require_initial(value)
+
+        def of_key(key: Hashable) -> Callable[[History], OneCheck]:
+            return type(self)(named(initial, key, None)).understand
+
+        keyed = msgspec.structs.replace(settings, independent=True)
+        return by_key(self.name, history, keyed, self.understand, of_key)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
         if _is_ours(history.pairs) or any(
@@ -276,6 +294,13 @@ class PlainRegister(CasRegister):
 
     name = "register"
     doc = "one register with reads and writes; fail: did not happen"
+
+
+def _has_keys(history: History, settings: ModelSettings) -> bool:
+    """Whether values are `[key value]`, or may be."""
+    if settings.independent is None:
+        return shape_of(history.pairs) is not Shape.NO
+    return settings.independent
 
 
 def _speaks_of_nil(pair: Pair) -> bool:

@@ -91,7 +91,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
     if not history:
         raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
     try:
-        name = request.model or model_for(source.format, history)
+        name = request.model or model_for(source.format, history, request.settings.independent)
         model: HistoryModel = load_plugin("models", name)
         check = model.prepare(history, request.settings)
     except HistoryError as error:
@@ -243,10 +243,17 @@ def _report(
             "ops": len(run.history),
             "history_sha256": run.history.digest(),
             "note": run.note,
-            "recorded_verdict": None if run.record is None else run.record.verdict.value,
+            "recorded_verdict": _recorded_verdict(run),
             "checkers": [msgspec.to_builtins(result) for result in results],
         }
     return report
+
+
+def _recorded_verdict(run: StoredRun) -> str | None:
+    """What the run itself said; an import said nothing, though its record has to hold a verdict."""
+    if run.record is None or run.case.target == IMPORTED:
+        return None
+    return run.record.verdict.value
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:

@@ -27,7 +27,7 @@ from harness.errors import EXIT_CRASH, HistoryError, UsageError
 from harness.ops import ModelSettings, Verdict, worst
 from harness.registry import load_plugin, plugin_names
 from harness.store.edn_forms import parse_forms
-from harness.vocabularies.edn import settled, text_of
+from harness.vocabularies.edn import is_edn_atom, settled, text_of
 
 __all__ = ["main", "require_kind"]
 
@@ -194,15 +194,37 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 def _value(text: str) -> object:
     """The value that `text` is in JSON or in EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
-        value = json.loads(text)  # null is a symbol in EDN
+        value = json.loads(text, parse_constant=_no_number)  # null is a symbol in EDN
         return text_of(value) if isinstance(value, str) else value
     with contextlib.suppress(HistoryError):
         values = [settled(form) for form in parse_forms(text)]
         if len(values) == 1:
+            _require_comparable(text, values[0])
             return values[0]
     raise UsageError(
         f"--initial is {text!r}; give one value in EDN or JSON, such as 0, nil or {{:x 1}}"
     )
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _require_comparable(text: str, value: object) -> None:
+    """Raise `UsageError` for symbols, which shells make of strings, and for what equals nothing."""
+    values = [value]
+    if isinstance(value, dict):
+        values += [*value, *value.values()]
+    if "##NaN" in values:
+        raise UsageError(f"--initial is {text!r}, but ##NaN equals nothing, not even itself")
+    for each in values:
+        if isinstance(each, str) and each.startswith("#'") and is_edn_atom(each):
+            name = each[2:]
+            quoted = f"""'"{name}"'"""
+            raise UsageError(
+                f"--initial is {text!r}, in which {name} is a symbol of EDN; a string has quotes "
+                f"that the shell must leave, as in {quoted}, and a keyword is :{name}"
+            )
 
 
 def require_kind(name: str, kind: str) -> None:

@@ -109,7 +109,8 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
         elif entry.is_dir():
             yield from _search(entry)
         elif entry.is_file():
-            yield _file_task(entry) if is_history_file(entry) else entry
+            is_history = entry.name != "results.edn" and is_history_file(entry)
+            yield _file_task(entry) if is_history else entry
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:

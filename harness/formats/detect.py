@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import stat
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def is_history_file(path: Path) -> bool:
         return True
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
     except OSError:
         return True
     if _compression(head):
@@ -88,7 +89,7 @@ def open_history(path: Path) -> Source:
                 "it to a file and check that"
             )
         with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise HistoryError(f"cannot read {str(path)!r}: {error.strerror}") from error
     if _compression(head):

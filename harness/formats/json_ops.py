@@ -2,13 +2,14 @@
 
     {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
 
-The keys are Jepsen's. Strings stay strings: only the names of types, operations and
-micro-operations may begin with a colon.
+The keys are Jepsen's. Strings stay strings: only the keys of ops, and the names of types,
+operations and micro-operations may begin with a colon.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,10 +41,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON; write null, or a number")
-
-
 def _float(text: str) -> float:
     number = float(text)
     if number in {float("inf"), float("-inf")}:
@@ -51,9 +48,7 @@ def _float(text: str) -> float:
     return number
 
 
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_no_number, parse_float=_float
-)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float)
 
 
 class JsonOps:
@@ -137,8 +132,28 @@ def _blanks(text: str, position: int) -> int:
 def _op(form: Any, position: int) -> Op:
     if not isinstance(form, dict):
         raise HistoryError(f"op {position} is {shown(form)}, not an object of an op")
+    fields = {name if name[:1] == ":" else f":{name}": value for name, value in form.items()}
+    if len(fields) < len(form):
+        raise HistoryError(f"op {position} has a key twice, with a colon and without")
     try:
-        json.dumps(form, ensure_ascii=False).encode()
+        json.dumps(form, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise HistoryError(f"op {position} holds half a surrogate pair") from None
-    return op_of({f":{name}": value for name, value in form.items()}, position, without_colons)
+    except ValueError:
+        if type(fields.get(":process")) is int and _named(value := fields.get(":value")) != value:
+            raise HistoryError(
+                f"op {position}: NaN and Infinity are not JSON; write null, or a number"
+            ) from None
+        fields = _named(fields)
+    return op_of(fields, position, without_colons)
+
+
+def _named(value: Any) -> Any:
+    """What nobody compares, with the names of what is no JSON in place of it."""
+    if isinstance(value, dict):
+        return {key: _named(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_named(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

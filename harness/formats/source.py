@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import codecs
 import heapq
 from array import array
 from collections.abc import Iterator
@@ -48,6 +49,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise located(
                         path, number, LINE_BYTES_MAX + 1, "this line is longer than 1 MiB"
                     )
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 try:
                     text = line.decode().rstrip("\r\n")
                 except UnicodeDecodeError as error:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final
 
-from harness.errors import UsageError, clipped
-from harness.exact import is_scalar
+from harness.errors import UsageError, clipped, shown
+from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of, without_keys
 from harness.ops import History, Op, OpType
 from harness.vocabularies.ddl import MUTATIONS, Get, List
@@ -34,6 +34,7 @@ _MARKS: Final = {
     "read": "multi-register",
     "write": "multi-register",
 }
+_KNOWN: Final = frozenset({*_MARKS, "r"})
 
 
 def _is_list(value: object) -> bool:
@@ -43,11 +44,13 @@ def _is_list(value: object) -> bool:
 class _Words:
     """What clients said: names, what they asked, what they were answered."""
 
-    def __init__(self, ops: Iterable[Op]) -> None:
+    def __init__(self, ops: Iterable[Op], independent: bool | None) -> None:
         history = ops if isinstance(ops, History) else History(ops, foreign=True)
         self.ops: Sequence[Op] = [op for op in history if op.is_client]
         self.names = {op.f for op in self.ops}
-        if self._is_keyed(shape_of(history.pairs)):
+        if independent is None:
+            independent = self._is_keyed(shape_of(history.pairs))
+        if independent:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
@@ -74,6 +77,10 @@ class _Words:
         found = (item for value in values for item in value if _is_list(item))
         return [item for item in found if len(item) == 3 and isinstance(item[0], str)]
 
+    def are_transactions(self) -> bool:
+        """Whether there are micro-operations that a model knows."""
+        return any(f in _KNOWN for f, _, _ in self.micro())
+
     def none(self, why: str) -> UsageError:
         """The error that no model is suggested, and why."""
         names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
@@ -83,14 +90,15 @@ class _Words:
         )
 
 
-def model_for(format_: str, ops: Iterable[Op]) -> str:
+def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
     """The model for a history in this format, from its operations.
 
+    `independent` says whether values are `[key value]`, if the user said so; else their shape does.
     Raises `UsageError` where they suggest none, which says what was seen, and what to ask for.
     """
     if format_ in _MODELS:
         return _MODELS[format_]
-    words = _Words(ops)
+    words = _Words(ops, independent)
     for known, suggest in _KINDS:
         if words.names <= known:
             return suggest(words)
@@ -98,7 +106,7 @@ def model_for(format_: str, ops: Iterable[Op]) -> str:
         isinstance(value, Mapping) for value in words.asked(*_CATALOG)
     ):
         return "catalog"
-    if words.micro():
+    if words.are_transactions():
         raise words.none("their values are transactions, which --elle judges whatever f says")
     known = frozenset().union(*(names for names, _ in _KINDS))
     if unknown := sorted(words.names - known):
@@ -107,11 +115,15 @@ def model_for(format_: str, ops: Iterable[Op]) -> str:
 
 
 def _register(words: _Words) -> str:
-    if words.micro():
+    if words.are_transactions():
         raise words.none("their values are transactions, which --elle judges whatever f says")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
-            raise words.none(f"{clipped(repr(value), 80)} is a collection, which no register holds")
+            pair = _is_list(value) and len(value) == 2
+            keys = "; if values are [key value], say --independent" if pair else ""
+            raise words.none(
+                f"{clipped(repr(value), 80)} is a collection, which no register holds{keys}"
+            )
         if isinstance(value, Mapping) and "value" not in value:
             raise words.none(
                 f"{clipped(repr(value), 80)} is more than a register holds; it may be a bank"
@@ -125,6 +137,9 @@ def _set(words: _Words) -> str:
             raise words.none(f"a read is answered with {value!r}, so 'add' counts and fills no set")
         if members(value) is None:
             raise words.none("a read is answered with a map, which is no set")
+    added = [exact(value) for value in words.asked("add")]
+    if not words.answers("read") and len(set(added)) < len(added):
+        raise words.none("no read is answered, and elements are added twice, so 'add' may count")
     return "set"
 
 
@@ -140,6 +155,10 @@ def _key_value(words: _Words) -> str:
 
 def _transactional(words: _Words) -> str:
     micro = words.micro()
+    for value in (value for op in words.ops if _is_list(value := op.value)):
+        for item in value:
+            if _is_list(item) and item and isinstance(item[0], str) and item[0] not in _KNOWN:
+                raise words.none(f"no model here has micro-operations such as {shown(item)}")
     suggested = {_MARKS[f] for f, _, _ in micro if f in _MARKS}
     if len(suggested) > 1:
         raise words.none(f"micro-operations of {' and '.join(sorted(suggested))} are mixed")

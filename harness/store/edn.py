@@ -15,6 +15,7 @@ a pair of key and value.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,10 +98,15 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         kind = _TYPES[form[":type"]]
         process = form[":process"]
         # Elle looks at values alone, so its histories may leave f out.
+        # Records have all fields: an f that was left out is nil, and an index -1.
         f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     f = loose(f)
+    if type(process) is not int and not isinstance(f, str):
+        f = _text(f) or "nil"  # of the nemesis, which nobody judges
+    elif f is None and isinstance(form.get(":value"), list):
+        f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
         raise HistoryError(f"op {position} is malformed: its f is {shown(f)}, not a name")
     value = form.get(":value")
@@ -125,8 +131,8 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
     attempts = form.get(":attempts")
     try:
         return Op(
-            _whole(form.get(":index"), position),
-            _whole(form.get(":time"), position),
+            _whole("index", form.get(":index"), position),
+            _whole("time", form.get(":time"), position),
             process,
             kind,
             f,
@@ -157,11 +163,14 @@ def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
     )
 
 
-def _whole(value: Any, default: int) -> int:
-    if value is None:
+def _whole(name: str, value: Any, default: int) -> int:
+    """An index or a time; no verdict depends on times, so fractions of them may go."""
+    if value is None or (name == "index" and value == -1):
         return default
+    if name == "time" and isinstance(value, float) and math.isfinite(value):
+        return int(value)
     if type(value) is not int:
-        raise TypeError(f"{shown(value)} is not a whole number")
+        raise TypeError(f"its {name} is {shown(value)}, not a whole number")
     return value
 
 

@@ -138,7 +138,7 @@ def test_strange_operations_suggest_none(tmp_path):
         ('{"process": 0, "type": "invoke"}\n', "line 1, column 1: op 0 lacks f"),
         ('[{"process": 0, "process": 1}]', "line 1, column 2: an object with the key 'process' tw"),
         (f'[{JSON % ("invoke", "1")},\n {{"process": }}]', "line 3, column 14: Expecting value"),
-        (JSON % ("invoke", "NaN"), "line 1, column 1: NaN is not JSON"),
+        (JSON % ("invoke", "NaN"), "line 1, column 1: op 0: NaN and Infinity"),
         (JSON % ("invoke", "1e999"), "out of range"),
         (JSON % ("invoke", '"\\ud800"'), "half a surrogate pair"),
         (JSON % ("invoke", "[" * 100_000), "nested too deeply"),

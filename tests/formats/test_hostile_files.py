@@ -120,7 +120,7 @@ def test_a_line_of_a_gigabyte(tmp_path):
         (OP.replace(b"invoke", b"ok"), "line 1, column 1: op 0: process 0 completes 'read'"),
         (OP.replace(b":read", b":fly"), "line 1, column 1: op 0 is 'fly' with the value None"),
         (OP.replace(b"process 0", b"process 0.5"), "line 1, column 1: op 0 is malformed"),
-        (OP.replace(b"{", b"{:index -1, ") * 2, "line 1, column 1: op -1 follows op -1"),
+        (OP.replace(b"{", b"{:index -2, ") * 2, "line 1, column 1: op -2 follows op -1"),
         (OP.replace(b":read", b"nil"), "line 1, column 1: op 0 is malformed: its f is None"),
     ],
 )  # fmt: skip

@@ -149,6 +149,7 @@ JEPSEN = {
         (JEPSEN.keys() - {"history.edn"}, ["history.txt"]),
         ({"jepsen.log", "results.edn", "n1/db.log"}, ["jepsen.log"]),
         ({"history.edn", "n1/db.log"}, ["history.edn"]),
+        ({"results.edn", "independent/0/history.edn"}, ["independent/0/history.edn"]),
         (
             {"history.edn", "independent/0/history.edn"},
             ["history.edn", "independent/0/history.edn"],

@@ -53,7 +53,11 @@ def test_values_and_answers_agree_with_the_model(lines, model):
         ([*did("add", [0, 1]), *did("read", [0, None], [0, 1])], "a read is answered with 1"),
         ([*ADDED * 2_000, *did("read", None, 2_000)], "a read is answered with 2000"),  # at last
         ([*ADDED, *did("read", None, {"a": 1})], "answered with a map"),
+        ([*ADDED, *ADDED, ("1!", "read", None)], "'add' may count"),
         (did("read", None, {"0": 10, "1": 5}), "may be a bank"),
+        (did("txn", [[":send", 1, 2]], [[":send", 1, [0, 2]]]), "micro-operations such as"),
+        (did("read", 4, [4, ["4_0", None, "4_2"]]), "is a collection"),
+        (did("poll", [[":poll", 1, 2]]), "no model here has 'poll'"),
         (
             did("read", None, {"0": 10}) + did("transfer", {"from": 0}),
             "no model here has 'transfer'",

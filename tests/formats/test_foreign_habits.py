@@ -1,0 +1,102 @@
+"""What other harnesses write into ops besides what is judged: it must change no verdict."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID
+from harness.ops import OpType
+
+DONE = [
+    {"process": 0, "type": "invoke", "f": "write", "value": 1},
+    {"process": 0, "type": "ok", "f": "write", "value": 1},
+    {"process": 1, "type": "invoke", "f": "read", "value": None},
+    {"process": 1, "type": "ok", "f": "read", "value": 1},
+]
+
+
+def checked(tmp_path, text, name, *options):
+    path = tmp_path / name
+    path.write_text(text)
+    return main(["check", str(path), *options])
+
+
+def edn(fields):
+    """The ops of DONE, each with these fields before its own."""
+    lines = []
+    for op in DONE:
+        value = "nil" if op["value"] is None else op["value"]
+        own = f":process {op['process']} :type :{op['type']} :f :{op['f']} :value {value}"
+        lines.append(f"{{{fields} {own}}}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("first", ["invoke", "ok"])
+def test_the_first_op_behind_a_byte_order_mark_is_an_op(first, tmp_path, capsys):
+    lines = ["0 :invoke :write 1", "1 :invoke :read nil", "1 :ok :read 1"]
+    if first == "ok":
+        lines.insert(1, "0 :ok :write 1")
+    assert checked(tmp_path, "\ufeff" + "\n".join(lines), "history.txt") == EXIT_VALID
+
+
+@pytest.mark.parametrize("fields", [":index -1", ":index -1 :time -1", ":time 1.5"])
+def test_records_without_indices_and_times_in_seconds_are_read(fields, tmp_path, capsys):
+    assert checked(tmp_path, edn(fields), "h.edn") == EXIT_VALID
+
+
+@pytest.mark.parametrize("f", ["nil", "[:kill 1]", "{:a 1}", "3"])
+def test_the_nemesis_may_do_anything(f, tmp_path, capsys):
+    note = f"\n{{:process :nemesis :type :info :f {f} :value nil}}"
+    assert checked(tmp_path, edn("") + note, "h.edn") == EXIT_VALID
+
+
+def test_a_record_whose_f_is_nil_is_a_transaction(tmp_path, capsys):
+    lines = [
+        f"{{:process 0 :type :{kind.value} :f nil :value [[:append :x 1]]}}"
+        for kind in (OpType.INVOKE, OpType.OK)
+    ]
+    assert checked(tmp_path, "\n".join(lines), "h.edn", "--elle", "list-append") != EXIT_USAGE
+
+
+def test_keys_of_json_may_begin_with_a_colon(tmp_path, capsys):
+    ops = [{f":{name}": value for name, value in op.items()} for op in DONE]
+    assert checked(tmp_path, json.dumps(ops), "h.json") == EXIT_VALID
+    ops[-1][":value"] = 7
+    assert checked(tmp_path, json.dumps(ops), "h.json") == EXIT_INVALID
+    ops[-1]["value"] = 1
+    assert checked(tmp_path, json.dumps(ops), "h.json") == EXIT_USAGE
+    assert "a key twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_are_no_json_spoil_only_what_is_judged(number, tmp_path, capsys):
+    value = float(number)
+    note = {"process": "nemesis", "type": "info", "f": "clock", "value": {"n1": [value]}}
+    error = {**DONE[0], "value": 1, "latency": value}
+    assert checked(tmp_path, json.dumps([note, error, *DONE[1:]]), "h.json") == EXIT_VALID
+    wrong = {**DONE[0], "value": value}
+    assert checked(tmp_path, json.dumps([wrong, *DONE[1:]]), "h.json") == EXIT_USAGE
+    assert "NaN and Infinity are not JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["nil", "[1 2]"])
+def test_the_model_is_suggested_for_what_independent_says(key, tmp_path, capsys):
+    lines = [
+        f"0 :invoke :write [{key} 1]",
+        f"0 :ok :write [{key} 1]",
+        f"1 :invoke :read [{key} nil]",
+        f"1 :ok :read [{key} 2]",
+    ]
+    text = "\n".join(lines)
+    assert checked(tmp_path, text, "h.txt", "--independent") in {EXIT_INVALID, EXIT_USAGE}
+    err = capsys.readouterr().err
+    assert "suggest no model" not in err
+
+
+def test_of_an_import_nothing_is_said_that_it_had_said(tmp_path, capsys):
+    path = tmp_path / "h.edn"
+    path.write_text(edn(""))
+    assert main(["import", str(path), "--store", str(tmp_path / "store")]) == EXIT_VALID
+    assert main(["check", str(tmp_path / "store")]) == EXIT_VALID
+    assert "had said" not in capsys.readouterr().out
