@@ -90,6 +90,7 @@ def decide_rw_register(
         sequential_keys=sequential_keys,
         wfr_keys=wfr_keys,
         every_rule=True,
+        deadline_passed=wanted.deadline_passed,
     )
 
     def infer(columns: Columns, promised: Sequence[str]) -> Inference:
