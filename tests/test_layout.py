@@ -92,7 +92,6 @@ LARGE = {
     "checkers/catalog_passes/passes.py": (480, "one pass after another, on the same zones"),
     "checkers/elle/append.py": (440, "inference for one data type"),
     "checkers/elle/columns.py": (420, "one form of history, and how it is built"),
-    "checkers/elle/versions.py": (460, "one order, from all its sources"),
     "checkers/history_models/engine.py": (420, "proof, reason and drawing of one verdict"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),

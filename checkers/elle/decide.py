@@ -23,6 +23,7 @@ from checkers.elle.append import infer_append
 from checkers.elle.check import ElleResult, Request, check_columns, request
 from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.findings import Case, Inference
+from checkers.elle.known_order import shows_some_of_its_own
 from checkers.elle.models import canonical, existence_type, friendly, impossible_models, prohibited
 from checkers.elle.orders import TRANSACTIONS_MAX, allowed, contradiction
 from checkers.elle.predicate import infer_predicates
@@ -89,6 +90,7 @@ def decide_rw_register(
         sequential_keys=sequential_keys,
         wfr_keys=wfr_keys,
         every_rule=True,
+        deadline_passed=wanted.deadline_passed,
     )
 
     def infer(columns: Columns, promised: Sequence[str]) -> Inference:
@@ -176,11 +178,17 @@ class _Decision:
     def _by_rule(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
         """The verdict on a model that has a rule, where no anomaly refutes it."""
         odd = MALFORMED & result.present
-        if odd and (rule.kind not in BLIND_TO_OWN or odd != {"internal"}):
+        if odd and (
+            rule.kind not in BLIND_TO_OWN
+            or odd != {"internal"}
+            or (rule.kind == "reads" and shows_some_of_its_own(self.columns))
+        ):
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        if rule.kind in BY_EDGES[self.kind]:
+        # Of registers, the graph knows a transaction's first read of a key alone, not the others.
+        read_again = odd and self.kind == "w" and rule.kind == "reads"
+        if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
         holds = allowed(self.columns, rule, self.wanted.deadline_passed) if self.kind else None
         if holds is False:

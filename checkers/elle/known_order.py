@@ -12,7 +12,16 @@ from typing import Final
 
 from checkers.elle.columns import FAIL, NEVER, NIL, OK, Columns
 
-__all__ = ["NOBODY", "Facts", "Pair", "known_pairs", "open_pairs", "ordered", "places"]
+__all__ = [
+    "NOBODY",
+    "Facts",
+    "Pair",
+    "known_pairs",
+    "open_pairs",
+    "ordered",
+    "places",
+    "shows_some_of_its_own",
+]
 
 NOBODY: Final = -1
 """The writer of an initial version."""
@@ -139,3 +148,25 @@ def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple
             following = bisect_right(runs, end[txn])
             if following < len(runs):
                 yield txn, gates[following]
+
+
+def shows_some_of_its_own(columns: Columns) -> bool:
+    """Whether a read shows some of what its transaction had written of the key, but not all of it.
+
+    It is then no version that another transaction left, nor the transaction's own latest. Of
+    registers, all of it is the last value.
+    """
+    lists = columns.writes_are == "append"
+    keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
+    writes, types = columns.write.tolist(), columns.type.tolist()
+    wrote: dict[tuple[int, int], list[int]] = {}
+    for mop, write in enumerate(writes):
+        own = wrote.setdefault((txns[mop], keys[mop]), [])
+        if write:
+            own.append(values[mop])
+        elif own and types[txns[mop]] == OK:
+            shown = columns.read_list(mop).tolist() if lists else [values[mop]]
+            latest = own if lists else own[-1:]
+            if not set(own).isdisjoint(shown) and shown[-len(latest) :] != latest:
+                return True
+    return False

@@ -17,7 +17,7 @@ a writer becomes the initial one; and no `lost-update` of a value that the reade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,9 +37,9 @@ from checkers.elle.versions import (
     commit_edges,
     initial_edges,
     sequential_edges,
-    walked_pairs,
     wfr_edges,
 )
+from checkers.elle.walk import never, walked_pairs
 from checkers.elle.writes import Writers, collisions, intermediate_writes
 
 __all__ = ["RegisterOptions", "infer_register"]
@@ -58,6 +58,7 @@ class RegisterOptions:
     initial_values: Mapping[Any, Any] | None = None
     unknown_writes: bool = False
     every_rule: bool = False
+    deadline_passed: Callable[[], bool] = never
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
@@ -75,7 +76,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
         garbage = _several_initial(columns, unwritten)
         first = np.union1d(first, accesses.version[unwritten[~garbage]])
     order = _order(accesses, first, options)
-    dependencies = _Dependencies(accesses, order, unknown_writes=options.unknown_writes)
+    dependencies = _Dependencies(accesses, order, options)
     builder = dependencies.build(order.nearest_written(dependencies.written))
     texts = RegisterTexts(columns, writers, accesses, order)
     inference = Inference(
@@ -119,17 +120,18 @@ def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> Ve
     if options.sequential_keys:
         order.add("sequential-keys", sequential_edges(accesses))
     if options.linearizable_keys:
-        order.add_realtime()
+        order.add_realtime(options.deadline_passed)
     return order
 
 
 class _Dependencies:
     """Edges between transactions from edges between versions."""
 
-    def __init__(self, accesses: Accesses, order: VersionOrder, *, unknown_writes: bool) -> None:
+    def __init__(self, accesses: Accesses, order: VersionOrder, options: RegisterOptions) -> None:
         self._accesses = accesses
         self._order = order
-        rows = np.flatnonzero((accesses.ok | unknown_writes) & (accesses.wrote >= 0))
+        self._deadline_passed = options.deadline_passed
+        rows = np.flatnonzero((accesses.ok | options.unknown_writes) & (accesses.wrote >= 0))
         self._writer = np.full(accesses.count, NOTHING, np.int32)
         self._writer[accesses.wrote[rows]] = accesses.txn[rows]
         self.written = self._writer >= 0
@@ -172,7 +174,7 @@ class _Dependencies:
         assert order.exact_keys is not None
         among = np.isin(self._accesses.txn, txns)
         keys = np.setdiff1d(np.unique(self._accesses.key[among]), order.exact_keys)
-        walked = walked_pairs(self._accesses, keys.astype(np.int32))
+        walked = walked_pairs(self._accesses, keys.astype(np.int32), self._deadline_passed)
         return None if walked is None else self.build(walked)
 
 

@@ -28,7 +28,7 @@ complete relation is used first, and the exact one (`walked_pairs`) only for key
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,11 +37,11 @@ import numpy.typing as npt
 
 from checkers.elle.columns import FAIL, NEVER, OK, Columns, IntArray, LongArray
 from checkers.elle.kernels import cyclic_components, expand
+from checkers.elle.walk import never, walked_pairs
 
 __all__ = ["Accesses", "RealTime", "VersionOrder", "accesses_of", "realtime_of"]
 
 NOTHING: Final = -1
-WALK_STEPS_MAX: Final = 4_000_000
 _SIDES: Final = ("left", "right")
 NO_EDGES: Final = np.zeros(0, np.int64)
 
@@ -317,7 +317,7 @@ class VersionOrder:
         level[accesses.nil] = 0
         return level
 
-    def add_realtime(self) -> None:
+    def add_realtime(self, deadline_passed: Callable[[], bool] = never) -> None:
         """Accept `linearizable-keys` unless it makes the order cyclic as upstream relates it."""
         accesses = self.accesses
         time = realtime_of(accesses)
@@ -329,7 +329,7 @@ class VersionOrder:
         suspects = np.unique(
             np.concatenate([keys, *(accesses.key_of(members[:1]) for members in bad)])
         ).astype(np.int32)
-        walked = walked_pairs(accesses, suspects)
+        walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
             # Too much to walk: the complete relation stands in, which is as true, and finer.
             if len(suspects):
@@ -362,88 +362,3 @@ class VersionOrder:
         assert self.exact_keys is not None
         key = self.accesses.key_of(np.arange(self.accesses.count))
         return nearest(self.accesses, self.time, written, ~np.isin(key, self.exact_keys))
-
-
-def walked_pairs(accesses: Accesses, keys: IntArray) -> Edges | None:
-    """Pairs of versions that upstream relates by real time; `None` if that is too much work.
-
-    A pair counts if the reduced real-time graph has a path between two transactions that met and
-    left them, without another transaction on that key in between. All transactions of one run have
-    the same predecessors, so one bit set of sources per run is enough.
-    """
-    if not len(keys):
-        return NO_EDGES, NO_EDGES
-    columns = accesses.columns
-    runs = int(columns.start.max(initial=0)) + 1
-    ok = np.flatnonzero(columns.end != NEVER)
-    hidden = np.full(runs + 1, NEVER, np.int64)  # by run t: the first end among those begun after t
-    late = ok[columns.start[ok] > 0]
-    np.minimum.at(hidden, columns.start[late] - 1, columns.end[late])
-    hidden = np.minimum.accumulate(hidden[::-1])[::-1]
-    by_end = ok[np.argsort(columns.end[ok], kind="stable")]
-    bounds = np.searchsorted(columns.end[by_end], np.arange(runs + 1))
-    order = np.argsort(accesses.key, kind="stable")
-    cuts = np.searchsorted(accesses.key[order], np.stack([keys, keys + 1]))
-    sources: list[int] = []
-    targets: list[int] = []
-    work = WALK_STEPS_MAX
-    for low, high in cuts.T.tolist():
-        rows = np.sort(order[low:high])
-        work = _walk_key(accesses, rows, (by_end, bounds, hidden), (sources, targets), work)
-        if work < 0:
-            return None
-    pairs = np.unique(np.stack([np.array(sources, np.int64), np.array(targets, np.int64)]), axis=1)
-    return pairs[0], pairs[1]
-
-
-def _walk_key(
-    accesses: Accesses,
-    rows: LongArray,
-    order: tuple[LongArray, LongArray, LongArray],
-    pairs: tuple[list[int], list[int]],
-    work: int,
-) -> int:
-    """Add the pairs of one key's `rows`; returns what is left of `work`."""
-    columns = accesses.columns
-    by_end, bounds, hidden = order
-    last, found = accesses.last[rows].tolist(), accesses.found[rows].tolist()
-    txns = accesses.txn[rows]
-    place = {txn: i for i, txn in enumerate(txns.tolist())}
-    begin = columns.start[txns].tolist()
-    at_run: dict[int, list[int]] = {}
-    for i, run in enumerate(begin):
-        at_run.setdefault(run, []).append(i)
-    reached: dict[int, int] = {}
-    buffer: list[tuple[int, int]] = []  # (last run that sees it, its bit set)
-    for run in range(min(begin), max(begin) + 1):
-        buffer = [entry for entry in buffer if entry[0] >= run]
-        if run:
-            for txn in by_end[bounds[run - 1] : bounds[run]].tolist():
-                mine = place.get(txn)
-                bits = reached.get(int(columns.start[txn]), 0) if mine is None else 1 << mine
-                if bits:
-                    buffer.append((int(hidden[run - 1]), bits))
-        work -= len(buffer) + 1
-        if work < 0:
-            return work
-        mask = 0
-        for _, bits in buffer:
-            mask |= bits
-        reached[run] = mask
-        for i in at_run.get(run, ()):
-            sources = {last[j] for j in _bits(mask)} - {NOTHING, found[i]}
-            work -= len(sources)
-            if found[i] >= 0:
-                pairs[0].extend(sources)
-                pairs[1].extend([found[i]] * len(sources))
-    return work
-
-
-def _bits(mask: int) -> list[int]:
-    """The positions of the bits that are set."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found

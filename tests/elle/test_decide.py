@@ -190,6 +190,25 @@ def test_weak_models_look_at_each_version_by_itself() -> None:
     assert registers(history, "serializable").verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("model", ["read-committed", "strong-read-committed"])
+def test_a_cycle_by_a_later_read_of_a_key_is_looked_for(model: str) -> None:
+    by_lists = concurrent("r y [], a z 1, r y [2]", "a y 2, r z [1]")
+    by_registers = concurrent("r y nil, w z 1, r y 2", "w y 2, r z 1")
+    assert lists(by_lists, model).verdict is Verdict.INVALID
+    found = registers(by_registers, model)
+    assert (found.verdict, found.not_) == (Verdict.INVALID, (model,))
+    seen_twice = concurrent("r y nil, w z 1, r y 2", "w y 2, r z nil")
+    assert registers(seen_twice, model).verdict is Verdict.VALID
+
+
+def test_a_read_of_half_of_what_its_transaction_wrote_is_no_committed_version() -> None:
+    for texts in (("a y 1, a y 2, r y [1]", "a y 3"), ("a y 1, a y 2, r y [2]", "r y []")):
+        assert lists(concurrent(*texts), "read-committed").verdict is Verdict.UNKNOWN
+    overwritten = concurrent("w y 1, w y 2, r y 1", "r y nil")
+    assert registers(overwritten, "read-committed").verdict is Verdict.UNKNOWN
+    assert registers(overwritten, "read-atomic").verdict is Verdict.INVALID
+
+
 def test_predicates_are_decided_by_their_graph() -> None:
     history = sequence("w x 1", "r x 1")
     for model, verdict in (("serializable", "valid"), ("linearizable", "valid")):

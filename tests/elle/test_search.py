@@ -260,6 +260,6 @@ def test_upstream_relates_less_and_is_followed(monkeypatch: pytest.MonkeyPatch) 
     followed = check_rw_register(history, consistency_models=models, linearizable_keys=True)
     assert "G1c" in followed.anomalies
     assert followed.not_ == ("read-committed",)
-    monkeypatch.setattr("checkers.elle.versions.WALK_STEPS_MAX", 0)
+    monkeypatch.setattr("checkers.elle.walk.WALK_STEPS_MAX", 0)
     finer = check_rw_register(history, consistency_models=models, linearizable_keys=True)
     assert finer.not_ == ("read-uncommitted",)

@@ -152,7 +152,14 @@ def test_walked_pairs_go_around_transactions_on_the_key(drawn: list) -> None:
 
 
 def test_a_limit_on_walking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.elle.versions.WALK_STEPS_MAX", 3)
+    monkeypatch.setattr("checkers.elle.walk.WALK_STEPS_MAX", 3)
     of = accesses([(i, 0, True, [(True, "x", 0)]) for i in range(9)])
 
     assert walked_pairs(of, np.zeros(1, np.int32)) is None
+
+
+def test_walking_keeps_to_the_time() -> None:
+    of = accesses([(i, 0, True, [(True, "x", 0)]) for i in range(9)])
+
+    assert walked_pairs(of, np.zeros(1, np.int32)) is not None
+    assert walked_pairs(of, np.zeros(1, np.int32), lambda: True) is None
