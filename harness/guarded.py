@@ -18,27 +18,37 @@ from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Convergence, Request
 
-__all__ = ["LOOK_BOUND_S", "close_quietly", "invoke_safely", "look", "poll"]
+__all__ = ["LOOK_BOUND_S", "Breach", "close_quietly", "invoke_safely", "look", "poll"]
 
 T = TypeVar("T")
+_ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
 LOOK_BOUND_S: Final = 60.0
 """How long the target's plug-in may take to look into the target once."""
 
 
+class Breach(Completion, frozen=True):
+    """How an operation ended whose client broke its contract: `error` says how."""
+
+
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """How the operation ended. A client that hangs or crashes may have done anything."""
+    """How the operation ended. A client that hangs or crashes may have done anything: `Breach`."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             completion = await client.invoke(request, timeout_s=timeout_s)
     except UserInterrupt:
         raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        wrong: str | None = "client crashed: cancelled from inside"
     except PLUGIN_FAILURES as error:  # becomes a line of the history
         hung = limit.expired() and isinstance(error, TimeoutError)
-        what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
-        text = f"client {what}"[:ERROR_CHARACTERS_MAX]
-        return Completion(OpType.INFO, request.value, error=text)
-    wrong = nonsense(completion)
-    return completion if wrong is None else Completion(OpType.INFO, request.value, error=wrong)
+        what = "hung beyond its timeout" if hung else f"crashed: {shown(error, _ERROR_SHOWN_MAX)}"
+        wrong = f"client {what}"
+    else:
+        wrong = nonsense(completion)
+    return completion if wrong is None else Breach(OpType.INFO, request.value, error=wrong)
 
 
 async def close_quietly(client: Client) -> BaseException | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from harness.errors import HarnessError, TargetError
+from harness.errors import HarnessError, TargetError, described
 
 __all__ = ["PLUGIN_FAILURES", "UserInterrupt", "blaming", "raise_interrupt", "telling_interrupts"]
 
@@ -42,7 +42,7 @@ def blaming(what: str) -> Iterator[None]:
     except PLUGIN_FAILURES as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}, line {frame.lineno}"
-        text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
+        text = described(error, _ERROR_CHARACTERS_MAX)
         raise TargetError(f"{what} raised {text} ({place})") from error
 
 

@@ -262,6 +262,8 @@ class _Run(OpenedTarget):
                 "asked_late": found.asked_late,
                 # What a probe without operations found says nothing (`checkers.liveness`).
                 **({} if found.kinds else {"kinds": []}),
+                # Nor does one whose client broke its contract.
+                **({} if found.breach is None else {"breach": found.breach}),
             },
         )
 

@@ -1,11 +1,13 @@
 """A plug-in that breaks its contract is named with its method; what demanded nothing is unknown."""
 
+import asyncio
+
 import pytest
 
 from harness.checking import judge
 from harness.cli import main
 from harness.errors import EXIT_CRASH, TargetError
-from harness.ops import OpType, Verdict
+from harness.ops import Attempt, OpType, Verdict
 from harness.plugins import Completion, Request
 from harness.registry import load_plugin
 from harness.store import RunFolder
@@ -79,6 +81,13 @@ def test_a_generator_that_fails_while_it_runs_is_the_workloads():
         run(CASE, workload=workload)
 
 
+class UnwritableError(ValueError):
+    def __repr__(self):
+        raise ValueError("boom")
+
+    __str__ = __repr__
+
+
 class Client:
     """Answers whatever `completion` is."""
 
@@ -94,7 +103,16 @@ class Client:
 
 @pytest.mark.parametrize(
     "completion",
-    [None, 7, Completion("ok"), Completion(OpType.INVOKE), Completion(OpType.OK, error=3)],
+    [
+        None,
+        7,
+        UnwritableError(),
+        Completion("ok"),
+        Completion(OpType.INVOKE),
+        Completion(OpType.OK, error=3),
+        Completion(OpType.OK, attempts=None),
+        Completion(OpType.OK, attempts=(Attempt("r1", "soon", 2.5, "ok"),)),
+    ],
 )
 def test_a_client_that_answers_nonsense_says_nothing(completion):
     client = Client()
@@ -112,6 +130,51 @@ def test_a_value_that_is_no_json_names_who_made_it(tmp_path):
     folder = RunFolder(tmp_path, "test", "run")
     with pytest.raises(TargetError, match="which is no plain JSON"):
         run(CASE, folder=folder, target=target)
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        raising,
+        lambda: None,
+        lambda: throw(UnwritableError()),
+        lambda: throw(SystemExit(3)),
+        lambda: throw(asyncio.CancelledError()),
+        lambda: asyncio.Event().wait(),
+    ],
+)
+def test_a_client_that_breaks_its_contract_convicts_nothing(behave):
+    class Careless(Client):
+        async def invoke(self, request, *, timeout_s):
+            answer = behave()
+            return await answer if asyncio.iscoroutine(answer) else answer
+
+    target = toy_target(client=lambda _env, _process: Careless())
+    plan, outcome = run(CASE, target=target)
+    judgement = judge(outcome.history, plan.case, plan.checkers)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "client" in only(outcome.history, "live")["breach"]
+
+
+def throw(error):
+    raise error
+
+
+def test_what_an_honest_client_says_convicts_whatever_another_operation_does():
+    class Client:
+        async def invoke(self, request, *, timeout_s):
+            if request.f == "read":
+                raise ValueError("boom")
+            return Completion(OpType.FAIL, request.value, error="no")
+
+        async def close(self):
+            pass
+
+    result, history = verdict_of(
+        "liveness", target=toy_target(client=lambda _env, _process: Client())
+    )
+    assert "breach" not in only(history, "live")
+    assert result.verdict is Verdict.INVALID
 
 
 def verdict_of(checker, **replaced):
