@@ -15,7 +15,7 @@ from harness.driver import POLL_S
 from harness.errors import TargetError
 from harness.faults.conductor import FaultConductor
 from harness.generator import GeneratorLike
-from harness.guarded import look, poll
+from harness.guarded import look_at_groups, poll
 from harness.interpreter import interpret
 from harness.interrupts import blaming
 from harness.permits import fact_of
@@ -64,6 +64,7 @@ class OpenedTarget:
             recorder=recorder,
             observe_roles=self.scribe.observe_roles,
             damage=plan.case.damage,
+            target=plan.case.target,
         )
 
     def client(self, process: int) -> Client:
@@ -89,7 +90,7 @@ class OpenedTarget:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        groups = await look(self.system.groups, self.plan.case.target)
+        groups = await look_at_groups(self.system.groups, self.plan.case.target)
         return first_roles(groups)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:

@@ -7,8 +7,9 @@ import pytest
 from harness.checking import judge
 from harness.cli import main
 from harness.errors import EXIT_CRASH, TargetError
+from harness.faults.kinds import Aim, Cut, Kill
 from harness.ops import Attempt, OpType, Verdict
-from harness.plugins import Completion, Request
+from harness.plugins import Completion, Convergence, Request, Roles
 from harness.registry import load_plugin
 from harness.store import RunFolder
 from harness.vocabularies.register import Read
@@ -43,6 +44,16 @@ async def raising_later():
         ("ready", answering(True), "returned True, not a Convergence"),
         ("ready", raising, "raised ValueError: boom"),
         ("groups", raising_later, "raised ValueError: boom"),
+        ("groups", answering(None), "returned None, which maps no name of a group"),
+        ("groups", answering({"g": ["r1"]}), "returned ['r1'] for the group 'g'"),
+        ("groups", answering({"g": Roles({"r1": "leader"}, ("r1",))}), "for the group 'g'"),
+        ("core", lambda _rng: [["r1"]], "core() names ['r1'], which is no node"),
+        ("core", lambda _rng: "r1", "core() raised TypeError: 'r1' is one text"),
+        ("converged", answering(Convergence("no")), "returned ok='no'"),
+        ("converged", answering(Convergence(ok=None)), "returned ok=None"),
+        ("converged", answering(Convergence(ok=False, pending=(1,))), "returned pending=(1,)"),
+        ("converged", answering(Convergence(ok=True, at=object())), "which is not plain JSON"),
+        ("ready", answering(Convergence(ok=False, pending=None)), "returned pending=None"),
         (
             "snapshot",
             answering({"n": {1, 2}, "o": object()}),
@@ -79,6 +90,32 @@ def test_a_generator_that_fails_while_it_runs_is_the_workloads():
     workload = Behaving(load_plugin("workloads", "register"), generator=lambda _case: raising)
     with pytest.raises(TargetError, match="the generator of the workload raised ValueError: boom"):
         run(CASE, workload=workload)
+
+
+@pytest.mark.parametrize(
+    ("method", "mistake", "words"),
+    [
+        ("aim", lambda *_: None, "aim() returned None, which is not an Aim"),
+        ("aim", lambda *_: Aim(what=None, targets=("r1",)), "not an Aim with a fault"),
+        (
+            "aim",
+            lambda *_: Aim(what=Kill(), targets=("zz",)),
+            "aim() names 'zz', which is no node; it has r1",
+        ),
+        ("aim", lambda *_: Aim(what=Kill(), targets="r1"), "must be tuples"),
+        ("aim", lambda *_: Aim(what=Cut(), targets=("r1",), links="r1"), "must be tuples"),
+        ("aim", lambda *_: Aim(what=Cut(), targets=("r1",)), "hits links and names none"),
+        ("trigger_of", lambda _fault: 7, "trigger_of() raised TypeError: 7 is not a Trigger"),
+        ("needs_leader_for", raising, "needs_leader_for() raised ValueError: boom"),
+    ],
+)
+def test_a_nemesis_mistake_names_it_and_the_method(method, mistake, words):
+    case = toy(12, "kill-leader", time_limit_s=6.0, interval_s=2.0, duration_s=1.0)
+    nemesis = Behaving(load_plugin("nemeses", "kill-leader"), **{method: mistake})
+    with pytest.raises(TargetError) as caught:
+        run(case, nemeses={"kill-leader": nemesis})
+    assert "the nemesis 'kill-leader': " in str(caught.value)
+    assert words in str(caught.value)
 
 
 class UnwritableError(ValueError):
