@@ -191,9 +191,13 @@ class _Driver:
         while self.landed:
             index, op = self.landed.popleft()
             self.ctx = self.ctx.freed(index, op.time)
-            self.generator = self.generator.update(self.ctx, op)
+            self._update(op)
             if op.type is OpType.INFO and op.f != SLEEP:
                 self.ctx = self.ctx.retired(index)
+
+    def _update(self, op: Op) -> None:
+        with blaming("the generator of the workload"):
+            self.generator = self.generator.update(self.ctx, op)
 
     # --- one operation -----------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class _Driver:
             return
         op = self.recorder.record(process, OpType.INVOKE, draft.f, draft.value)
         self.ctx = self.ctx.busy(index, op.time)
-        self.generator = self.generator.update(self.ctx, op)
+        self._update(op)
         flight = _Flight(index, process, draft)
         self.flights[index] = flight
         flight.guard = self.loop.call_later(self.op_timeout_s + GUARD_MARGIN_S, self._guard, flight)

@@ -56,6 +56,8 @@ class OpenedTarget:
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
         with blaming(f"the target {plan.case.target!r}: open()"):
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
+            if self.system is None:
+                raise TypeError("it returned None, not a System")
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,

@@ -36,7 +36,7 @@ from harness.drawing import (
     out_of_reach,
     why_no_faulty_disks,
 )
-from harness.errors import UsageError
+from harness.errors import TargetError, UsageError, shown
 from harness.faults.aimed import load_nemesis
 from harness.interrupts import blaming
 from harness.options import with_defaults
@@ -168,7 +168,14 @@ def _check_behaviour(case: Case, target: Target) -> None:
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
     """What the target does not promise as it is set up; a target need not say."""
     permits = getattr(target, "permits", None)
-    return permits(settings) if permits is not None else ()
+    if permits is None:
+        return ()
+    with blaming(f"the target {target.name!r}: permits()"):
+        found = list(permits(settings))
+        for permit in found:
+            if not isinstance(permit, Permit):
+                raise TypeError(f"{shown(permit)} is not a Permit")
+    return found
 
 
 def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
@@ -195,7 +202,12 @@ def _declared(
         options=case.target_options,
         environment=None if environment is None else environment.name,
     )
-    return settings, _checked_nodes(target.nodes(settings), environment)
+    with blaming(f"the target {case.target!r}: nodes()"):
+        nodes = list(target.nodes(settings))
+        for node in nodes:
+            if not isinstance(node, NodeSpec):
+                raise TypeError(f"{shown(node)} is not a NodeSpec")
+    return settings, _checked_nodes(nodes, environment)
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
@@ -207,7 +219,8 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
     if check is None:
         return
     try:
-        check(fault.args)
+        with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
+            check(fault.args)
     except UsageError as error:
         raise UsageError(f"the fault {fault.id!r}: {error}") from error
 
@@ -267,7 +280,8 @@ def refuse_nodes(
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
-        check_target(specs, target)
+        with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
+            check_target(specs, target)
     hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
     why = why_no_faulty_disks(environment) if hit else None
     if why is not None:
@@ -359,17 +373,48 @@ def _plan_beside(
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):
         with blaming(f"the nemesis {name!r}: plan()"):
-            planned = nemesis.plan(
-                stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
-                horizon_ns=int(case.time_limit_s * NS_PER_S),
-                interval_ns=int(case.interval_s * NS_PER_S),
-                duration_ns=int(case.duration_s * NS_PER_S),
+            planned = list(
+                nemesis.plan(
+                    stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
+                    horizon_ns=int(case.time_limit_s * NS_PER_S),
+                    interval_ns=int(case.interval_s * NS_PER_S),
+                    duration_ns=int(case.duration_s * NS_PER_S),
+                )
             )
+        planned = _planned_faults(name, nemesis, planned)
         plans = [*others, planned]
         if all(_begins_in_calm(plan, plans) for plan in plans):
             return planned
         first = first or planned
     return first
+
+
+def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
+    """What a nemesis planned, under the name that it was asked by, which may be PACKAGE:NAME.
+
+    Raises `TargetError` for a plan that cannot be carried out.
+    """
+    what = f"the nemesis {name!r}: plan()"
+    faults: list[Fault] = []
+    for fault in planned:
+        if not isinstance(fault, Fault) or not isinstance(fault.id, str):
+            raise TargetError(f"{what} returned {shown(fault)}, which is not a Fault with an id")
+        if fault.nemesis not in (name, nemesis.name):
+            raise TargetError(f"{what} planned a fault of another nemesis, {shown(fault.nemesis)}")
+        if not all(type(time_ns) is int for time_ns in (fault.at_ns, fault.duration_ns)):
+            raise TargetError(f"{what} returned {shown(fault)}; its times must be whole numbers")
+        try:
+            msgspec.json.encode(fault.args)
+        except Exception as error:
+            raise TargetError(
+                f"{what} returned args={shown(fault.args)}, which is not plain JSON: {error}"
+            ) from error
+        faults.append(msgspec.structs.replace(fault, nemesis=name))
+    try:
+        _check_faults(faults)
+    except UsageError as error:
+        raise TargetError(f"{what} returned a schedule that cannot be: {error}") from error
+    return faults
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:

@@ -2,13 +2,16 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
+from harness.case import Fault
 from harness.checking import judge
 from harness.cli import main
 from harness.errors import EXIT_CRASH, TargetError
 from harness.faults.kinds import Aim, Cut, Kill
 from harness.ops import Attempt, OpType, Verdict
+from harness.planning import plan_case
 from harness.plugins import Completion, Convergence, Request, Roles
 from harness.registry import load_plugin
 from harness.store import RunFolder
@@ -116,6 +119,41 @@ def test_a_nemesis_mistake_names_it_and_the_method(method, mistake, words):
         run(case, nemeses={"kill-leader": nemesis})
     assert "the nemesis 'kill-leader': " in str(caught.value)
     assert words in str(caught.value)
+
+
+def faults(**fields):
+    fault = Fault("f1", "kill-leader", 10**9, 10**9)
+    return lambda *_args, **_sizes: [msgspec.structs.replace(fault, **fields)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (lambda *_args, **_sizes: None, "plan() raised TypeError"),
+        (lambda *_args, **_sizes: [7], "plan() returned 7, which is not a Fault"),
+        (lambda *_args, **_sizes: 2 * faults()(), "plan() returned a schedule that cannot be"),
+        (faults(at_ns=-1), "plan() returned a schedule that cannot be"),
+        (faults(at_ns=1.5), "its times must be whole numbers"),
+        (faults(nemesis="pause-leader"), "a fault of another nemesis, 'pause-leader'"),
+        (faults(args={"x": object()}), "which is not plain JSON"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_names_the_nemesis(monkeypatch, mistake, words):
+    nemesis = Behaving(load_plugin("nemeses", "kill-leader"), plan=mistake)
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    with pytest.raises(TargetError) as caught:
+        run(toy(12, "kill-leader", time_limit_s=6.0))
+    assert "the nemesis 'kill-leader': plan()" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_faults_of_a_nemesis_have_the_name_that_it_was_asked_by(monkeypatch):
+    nemesis = load_plugin("nemeses", "kill-leader")
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    plan = plan_case(
+        toy(12, "theirs:kill-leader", time_limit_s=6.0), load_plugin("environments", "sim")
+    )
+    assert {fault.nemesis for fault in plan.case.faults} == {"theirs:kill-leader"}
 
 
 class UnwritableError(ValueError):
@@ -312,7 +350,7 @@ no-nodes = mistaken_plugins:Target
     [
         (["--target", "toy-register", "--nemesis", "plans"], "the nemesis 'plans': plan() raised"),
         (["--target", "toy-register", "--nemesis", "aims"], "the nemesis 'aims': aim() raised"),
-        (["--target", "no-nodes", "--nemesis", "none"], "plug-in package 'mistaken_plugins'"),
+        (["--target", "no-nodes", "--nemesis", "none"], "the target 'no-nodes': nodes() raised"),
     ],
 )
 def test_a_mistake_of_a_package_is_none_of_ours(tmp_path, monkeypatch, capsys, asked, words):
