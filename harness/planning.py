@@ -356,7 +356,9 @@ def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
         return case
     plans: list[Sequence[Fault]] = []
     for name, nemesis in nemeses.items():
-        plans.append(_plan_beside(plans, case, name, nemesis))
+        planned = _plan_beside(plans, case, name, nemesis)
+        others = {fault.id for plan in plans for fault in plan}
+        plans.append([_with_own_id(fault, others) for fault in planned])
     faults = [fault for planned in plans for fault in planned]
     faults.sort(key=lambda fault: (fault.at_ns, fault.id))
     return msgspec.structs.replace(case, faults=tuple(faults))
@@ -415,6 +417,13 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
     except UsageError as error:
         raise TargetError(f"{what} returned a schedule that cannot be: {error}") from error
     return faults
+
+
+def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
+    """`fault`, called after its nemesis where another plan has its id: ids say which to heal."""
+    if fault.id not in others:
+        return fault
+    return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:

@@ -156,6 +156,17 @@ def test_faults_of_a_nemesis_have_the_name_that_it_was_asked_by(monkeypatch):
     assert {fault.nemesis for fault in plan.case.faults} == {"theirs:kill-leader"}
 
 
+def test_faults_of_two_nemeses_have_ids_of_their_own(monkeypatch):
+    nemesis = load_plugin("nemeses", "kill-leader")
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    sim = load_plugin("environments", "sim")
+    case = toy(12, "kill-leader", "theirs:kill-leader", time_limit_s=30.0)
+    planned = plan_case(case, sim).case
+    ids = [fault.id for fault in planned.faults]
+    assert len(ids) == len(set(ids)) > 2
+    assert plan_case(planned, sim).case.faults == planned.faults
+
+
 class UnwritableError(ValueError):
     def __repr__(self):
         raise ValueError("boom")
