@@ -19,10 +19,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from harness.errors import UsageError
+from harness.cluster import Capability
+from harness.errors import UsageError, shown
 from harness.importing import hidden_by, import_module
 from harness.plugins import (
     API_VERSION,
@@ -33,6 +35,7 @@ from harness.plugins import (
     Environment,
     HistoryModel,
     Nemesis,
+    Option,
     Reporter,
     SealedExtra,
     SoakExecutor,
@@ -67,6 +70,33 @@ GROUPS: Final[Mapping[str, type]] = {
 }
 """Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see
 `load_verb`."""
+
+
+_Rule = tuple[type | tuple[type, ...], type | None, str]
+"""What a declaration must be, what each of its elements must be, and both in words."""
+_SEQUENCE: Final = (tuple, list)
+_TEXT: Final[_Rule] = (str, None, "text")
+_TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
+_OPTIONS: Final[_Rule] = (_SEQUENCE, Option, "a tuple of Options")
+_DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
+    "targets": {
+        "name": _TEXT,
+        "vocabularies": ((AbstractSet, *_SEQUENCE), str, "a set of texts"),
+        "profiles": _TEXTS,
+        "bugs": (Mapping, str, "a mapping of texts"),
+        "options": _OPTIONS,
+    },
+    "nemeses": {
+        "name": _TEXT,
+        "requires": ((AbstractSet, *_SEQUENCE), Capability, "a set of Capabilities"),
+    },
+    "workloads": {
+        "name": _TEXT,
+        "vocabulary": _TEXT,
+        "options": _OPTIONS,
+        "checkers": _TEXTS,
+    },
+}
 
 
 class _Points(NamedTuple):
@@ -188,6 +218,8 @@ def load_plugin(group: str, name: str) -> Any:
             f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(missing)}; "
             "see the protocol in harness.plugins"
         )
+    if (wrong := _wrong_declaration(plugin, group)) is not None:
+        raise UsageError(f"the plug-in {name!r} of {group} ({point.value}) has {wrong}")
     return plugin
 
 
@@ -229,3 +261,13 @@ def _missing(plugin: Any, group: str) -> list[str]:
     protocol = GROUPS[group]
     members = [*protocol.__annotations__, *vars(protocol)]
     return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]
+
+
+def _wrong_declaration(plugin: Any, group: str) -> str | None:
+    """The first declaration of another type than it must have, and the rule."""
+    for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
+        value = getattr(plugin, name)
+        right = isinstance(value, kind)
+        if not right or (element is not None and not all(isinstance(x, element) for x in value)):
+            return f"{name}={shown(value)}; it must be {words}"
+    return None
