@@ -105,6 +105,8 @@ class _Points(NamedTuple):
     by_name: Mapping[str, importlib.metadata.EntryPoint]
     taken: Mapping[str, tuple[str, ...]]
     """The other names (`PACKAGE:NAME`) of plug-ins whose own name another one has or claims."""
+    qualified: Mapping[str, importlib.metadata.EntryPoint]
+    """All plug-ins as `PACKAGE:NAME`: a case that names one so outlives the clash."""
 
 
 def _entry_points(group: str) -> _Points:
@@ -136,15 +138,17 @@ def _read_entry_points(
                 named.setdefault(owner, point)
     found: dict[str, importlib.metadata.EntryPoint] = {}
     taken: dict[str, tuple[str, ...]] = {}
+    qualified: dict[str, importlib.metadata.EntryPoint] = {}
     for name, named in claims.items():
         winner = _OURS if _OURS in named else next(iter(named)) if len(named) == 1 else None
         others = {f"{owner}:{name}": point for owner, point in named.items() if owner != winner}
         found |= others
+        qualified |= {f"{owner}:{name}": point for owner, point in named.items()}
         if winner is not None:
             found[name] = named[winner]
         if others:
             taken[name] = tuple(sorted(others))
-    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())))
+    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())), qualified)
 
 
 def plugin_names(group: str) -> list[str]:
@@ -171,6 +175,8 @@ def _find(group: str, name: str, what: str) -> importlib.metadata.EntryPoint:
         if others:
             _warn_of_others(group, name, others)
         return points.by_name[name]
+    if name in points.qualified:
+        return points.qualified[name]
     if others:
         raise UsageError(
             f"several packages have a plug-in {name!r} in harness.{group}; say which one: "

@@ -126,6 +126,14 @@ def test_a_name_that_only_others_claim_is_ambiguous():
         load_plugin("nemeses", "everything")
 
 
+@pytest.mark.usefixtures("strange_plugins")
+def test_a_plugin_can_be_asked_for_with_its_package_also_without_a_clash():
+    with pytest.raises(UsageError, match="'strange:old' of nemeses has api_version 0"):
+        load_plugin("nemeses", "strange:old")
+    assert load_plugin("nemeses", "catalog-harness:kill-all").name == "kill-all"
+    assert "strange:old" not in plugin_names("nemeses")
+
+
 @pytest.mark.usefixtures("clashing_plugins")
 def test_doctor_names_who_claims_a_name(capsys):
     main(["doctor"])
