@@ -45,7 +45,15 @@ from harness.plugins import (
     Workload,
 )
 
-__all__ = ["GROUPS", "load_all", "load_plugin", "load_verb", "plugin_names", "taken_names"]
+__all__ = [
+    "GROUPS",
+    "load_all",
+    "load_plugin",
+    "load_verb",
+    "plugin_names",
+    "qualified_names",
+    "taken_names",
+]
 
 VERBS: Final = "verbs"
 _OURS: Final = "catalog-harness"
@@ -158,6 +166,16 @@ def plugin_names(group: str) -> list[str]:
     without a built-in one all are.
     """
     return list(_entry_points(group).by_name)
+
+
+def qualified_names(group: str, name: str) -> list[str]:
+    """The plug-ins of this name as `PACKAGE:NAME`, but for a built-in one."""
+    names = _entry_points(group).qualified
+    return [
+        each
+        for each in names
+        if each.partition(":")[2] == name and not each.startswith(f"{_OURS}:")
+    ]
 
 
 def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:

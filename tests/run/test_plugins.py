@@ -142,6 +142,22 @@ def test_doctor_names_who_claims_a_name(capsys):
     assert all(f"{name}:" in line for line in lines for name in ("odd", "old"))
 
 
+VERB = """
+def main(arguments):
+    print("theirs")
+    return 0
+"""
+
+
+def test_no_package_takes_a_verb_of_ours(tmp_path, monkeypatch, capsys):
+    points = "[harness.verbs]\nlist = verbs_plugins\n"
+    with installed(tmp_path, monkeypatch, "verbs", VERB, points):
+        assert main(["list"]) == 0
+        assert "theirs" not in capsys.readouterr().out
+        assert main(["verbs:list"]) == 0
+        assert capsys.readouterr().out == "theirs\n"
+
+
 LOOK = """
 import harness.registry as registry
 from harness.env import load_entry
