@@ -66,7 +66,7 @@ class OpenedTarget:
             recorder=recorder,
             observe_roles=self.scribe.observe_roles,
             damage=plan.case.damage,
-            target=plan.case.target,
+            groups=self._groups,
         )
 
     def client(self, process: int) -> Client:
@@ -92,8 +92,10 @@ class OpenedTarget:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        groups = await look_at_groups(self.system.groups, self.plan.case.target)
-        return first_roles(groups)
+        return first_roles(await self._groups())
+
+    async def _groups(self) -> Mapping[str, Roles]:
+        return await look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target serves; raises `TargetError` with what is pending, and logs."""

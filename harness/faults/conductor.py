@@ -7,7 +7,7 @@ when the chaos phase ends stay so, until the run heals them in its own order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -20,7 +20,6 @@ from harness.faults.kinds import Aim, FaultKind, LinkFault, Operate
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
-from harness.guarded import look_at_groups
 from harness.interrupts import blaming
 from harness.ops import NEMESIS, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
@@ -59,9 +58,12 @@ class FaultConductor:
         recorder: Recorder,
         observe_roles: Callable[[Roles], None],
         damage: Damage = "minority",
-        target: str = "?",
+        groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
+        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw.
+
+        `groups` asks the system for them, where more than its own method is needed.
+        """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
         self._env = env
@@ -69,7 +71,7 @@ class FaultConductor:
         self._nemeses = nemeses
         self._recorder = recorder
         self._observe_roles = observe_roles
-        self._target = target
+        self._groups = system.groups if groups is None else groups
         self._over = asyncio.Event()
         self._active: dict[str, _Active] = {}
 
@@ -249,7 +251,7 @@ class FaultConductor:
         """What is there now, and who leads; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
-            groups = await look_at_groups(self._system.groups, self._target)
+            groups = await self._groups()
             scene = Scene(self._cluster.nodes, groups, clients=self._cluster.clients)
             led = scene.roles(group).leader is not None
             if led or self._recorder.now_ns() >= deadline_ns:
