@@ -31,7 +31,7 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Have whatever the plug-in and method `what` raises end the run as a `TargetError` of its own.
+    """Turn what the plug-in and method `what` raises into a `TargetError` that names them.
 
     Errors that the harness raises on purpose pass as they are.
     """

@@ -273,7 +273,7 @@ def load_verb(name: str) -> Verb:
 
 
 def _load(point: importlib.metadata.EntryPoint) -> Any:
-    """What an entry point names; raises whatever its module does."""
+    """The object that an entry point names; raises what its module raises."""
     found: Any = import_module(point.module)
     for attribute in point.attr.split(".") if point.attr else ():
         found = getattr(found, attribute)
