@@ -88,7 +88,7 @@ class Probed(msgspec.Struct, frozen=True):
     asked: list[str]
     asked_late: list[str]  # of these, by operations that began after the bound
     breach: str | None = None
-    """What the client did instead of answering, where all that failed after the bound was that."""
+    """The client's breach of its contract, where nothing else failed after the bound."""
 
 
 async def probe(

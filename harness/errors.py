@@ -108,7 +108,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """`value` as Python writes it, short enough for a line; its class where it cannot be written.
+    """`value` as Python writes it, short enough for a line; its class if that raises.
 
     A plug-in's own `__repr__` may raise, too.
     """

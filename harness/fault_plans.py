@@ -47,7 +47,7 @@ def plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """What a nemesis planned, under the name that it was asked by, which may be PACKAGE:NAME.
+    """The faults that a nemesis planned, renamed to its requested name (maybe PACKAGE:NAME).
 
     Raises `TargetError` for a plan that cannot be carried out.
     """

@@ -37,7 +37,7 @@ LOOK_BOUND_S: Final = 60.0
 
 
 class Breach(Completion, frozen=True):
-    """How an operation ended whose client broke its contract: `error` says how."""
+    """The outcome of an operation whose client broke its contract: `error` says how."""
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:

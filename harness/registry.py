@@ -81,7 +81,7 @@ GROUPS: Final[Mapping[str, type]] = {
 
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
-"""What a declaration must be, what each of its elements must be, and both in words."""
+"""The type of a declaration, the type of its elements, and both in words."""
 _SEQUENCE: Final = (tuple, list)
 _TEXT: Final[_Rule] = (str, None, "text")
 _TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
