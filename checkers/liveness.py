@@ -203,6 +203,9 @@ def _unasked(value: Mapping[str, Any]) -> str | None:
     Where all nodes were in the core, it does not matter who was.
     """
     asked, core = value.get("asked_late"), value.get("core")
+    breach = value.get("breach")
+    if isinstance(breach, str) and breach:
+        return f"The target's client broke its contract and said nothing of the core: {breach}."
     if not isinstance(asked, list) or not isinstance(core, list) or not value.get("rest"):
         return None
     if any(node in core for node in asked):

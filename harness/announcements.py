@@ -1,4 +1,4 @@
-"""Who may announce what: kinds of events that only the driver says, and fields of those of nodes.
+"""Permissions to announce events: kinds that only the driver says, and fields of those of nodes.
 
 A verdict rests on who ended a node, what failed of the host and whether an administrator overruled
 votes. A target must neither convict nor acquit itself by its own word for it, so these kinds are

@@ -16,10 +16,11 @@ import msgspec
 
 from harness.case import Case, stream
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity, NodeSpec
-from harness.errors import UsageError
+from harness.errors import UsageError, shown
+from harness.interrupts import blaming
 from harness.options import with_defaults
 from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
-from harness.registry import load_plugin, plugin_names
+from harness.registry import load_all, load_plugin
 
 __all__ = [
     "ANY",
@@ -83,7 +84,14 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     target: Target = load_plugin("targets", case.target)
     names = getattr(target, "nemeses", None)
     if names is None:
-        names = [name for name in plugin_names("nemeses") if _suits_all(name)]
+        # One that does not load breaks nothing; `harness doctor` says why.
+        names = [
+            name
+            for name, nemesis in load_all("nemeses")
+            if name != NONE
+            and not isinstance(nemesis, UsageError)
+            and getattr(nemesis, "suits_all", True)
+        ]
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(
         profile=case.profile,
@@ -91,7 +99,8 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
         options=options,
         environment=None if environment is None else environment.name,
     )
-    nodes = target.nodes(settings)
+    with blaming(f"the target {case.target!r}: nodes()"):
+        nodes = target.nodes(settings)
     able = tuple(
         name for name in names if _can_hit_all(load_plugin("nemeses", name), nodes, environment)
     )
@@ -122,7 +131,11 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
         draw_options = getattr(plugin, "draw_options", None)
         if draw_options is not None:
             given = getattr(case, field)
-            fields[field] = draw_options(stream(case.seed, f"draw/{field}"), dict(given))
+            with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
+                drawn = draw_options(stream(case.seed, f"draw/{field}"), dict(given))
+                if not isinstance(drawn, dict):
+                    raise TypeError(f"{shown(drawn)} is not a dict")
+            fields[field] = drawn
     asked = {name: getattr(case, name) for name in fields}
     return msgspec.structs.replace(case, **fields, drawn={**asked, "nemeses": list(case.nemeses)})
 
@@ -137,10 +150,6 @@ def undrawn(case: Case) -> Case:
 
 def _is_given(case: Case, name: str) -> bool:
     return name in case.given or getattr(case, name) != getattr(_DEFAULTS, name)
-
-
-def _suits_all(name: str) -> bool:
-    return name != NONE and bool(getattr(load_plugin("nemeses", name), "suits_all", True))
 
 
 def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from harness.guarded import close_quietly, invoke_safely
+from harness.guarded import Breach, close_quietly, invoke_safely
 from harness.interpreter import LOG
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Request
@@ -87,6 +87,8 @@ class Probed(msgspec.Struct, frozen=True):
     missing: list[str]
     asked: list[str]
     asked_late: list[str]  # of these, by operations that began after the bound
+    breach: str | None = None
+    """The client's breach of its contract, where nothing else failed after the bound."""
 
 
 async def probe(
@@ -106,6 +108,8 @@ async def probe(
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))
     asked: dict[str, bool] = {}
+    answered: set[int] = set()  # positions of what the client itself said to have failed, late
+    breach: str | None = None
     attempt = retry = position = late_tries = 0
     while position < len(kinds):
         late = now_ns() >= deadline_ns
@@ -117,6 +121,10 @@ async def probe(
             position, retry = position + 1, 0
             continue
         late_tries += late
+        if late and isinstance(completion, Breach):
+            breach = completion.error
+        elif late:
+            answered.add(position)
         for node in (*(tried.node for tried in completion.attempts), completion.node):
             if node is not None:
                 asked[node] = asked.get(node, False) or late
@@ -130,4 +138,5 @@ async def probe(
         missing=list(dict.fromkeys(kinds[position] for position in sorted(missing))),
         asked=sorted(asked),
         asked_late=sorted(node for node, late in asked.items() if late),
+        breach=None if answered & missing else breach,
     )

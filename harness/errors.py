@@ -28,6 +28,7 @@ __all__ = [
     "TargetError",
     "UsageError",
     "counted",
+    "described",
     "listed",
     "located",
     "measured",
@@ -107,8 +108,26 @@ def clipped(text: str, most: int) -> str:
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """`value` as Python writes it, short enough for a line."""
-    return clipped(repr(value), characters_max)
+    """`value` as Python writes it, short enough for a line; its class if that raises.
+
+    A plug-in's own `__repr__` may raise, too.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - anything may be in there
+        text = f"a {type(value).__name__}"
+    return clipped(text, characters_max)
+
+
+def described(error: BaseException, characters_max: int) -> str:
+    """`ValueError: its text`, short enough for a line, even where the error cannot be written."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a plug-in's own `__str__`
+        text = ""
+    return ": ".join([type(error).__name__, text] if text else [type(error).__name__])[
+        :characters_max
+    ]
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

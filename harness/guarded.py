@@ -8,37 +8,57 @@ to judge.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from harness.case import NS_PER_S
 from harness.errors import TargetError, shown
 from harness.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, nonsense
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 from harness.ops import OpType
-from harness.plugins import Client, Completion, Convergence, Request
+from harness.plugins import Client, Completion, Convergence, NodeRole, Request, Roles
 
-__all__ = ["LOOK_BOUND_S", "close_quietly", "invoke_safely", "look", "poll"]
+__all__ = [
+    "LOOK_BOUND_S",
+    "Breach",
+    "close_quietly",
+    "invoke_safely",
+    "look",
+    "look_at_groups",
+    "poll",
+]
 
 T = TypeVar("T")
+_ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
 LOOK_BOUND_S: Final = 60.0
 """How long the target's plug-in may take to look into the target once."""
 
 
+class Breach(Completion, frozen=True):
+    """The outcome of an operation whose client broke its contract: `error` says how."""
+
+
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """How the operation ended. A client that hangs or crashes may have done anything."""
+    """How the operation ended. A client that hangs or crashes may have done anything: `Breach`."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             completion = await client.invoke(request, timeout_s=timeout_s)
     except UserInterrupt:
         raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        wrong: str | None = "client crashed: cancelled from inside"
     except PLUGIN_FAILURES as error:  # becomes a line of the history
         hung = limit.expired() and isinstance(error, TimeoutError)
-        what = "hung beyond its timeout" if hung else f"crashed: {error!r}"
-        text = f"client {what}"[:ERROR_CHARACTERS_MAX]
-        return Completion(OpType.INFO, request.value, error=text)
-    wrong = nonsense(completion)
-    return completion if wrong is None else Completion(OpType.INFO, request.value, error=wrong)
+        what = "hung beyond its timeout" if hung else f"crashed: {shown(error, _ERROR_SHOWN_MAX)}"
+        wrong = f"client {what}"
+    else:
+        wrong = nonsense(completion)
+    return completion if wrong is None else Breach(OpType.INFO, request.value, error=wrong)
 
 
 async def close_quietly(client: Client) -> BaseException | None:
@@ -55,7 +75,7 @@ async def close_quietly(client: Client) -> BaseException | None:
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
     """Have the plug-in of `target` look; raises `TargetError` when it says nothing, or fails."""
-    what = f"the target {target!r}: {getattr(looking, '__name__', 'a look')}()"
+    what = _called(looking, target)
     try:
         async with asyncio.timeout(LOOK_BOUND_S):
             with blaming(what):
@@ -64,6 +84,59 @@ async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
         raise TargetError(
             f"{what} did not answer within {LOOK_BOUND_S:g} s; the plug-in must put a time limit "
             "on every call"
+        ) from error
+
+
+async def look_at_groups(
+    looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
+) -> Mapping[str, Roles]:
+    """The groups of replicas as the plug-in of `target` sees them; raises `TargetError`."""
+    groups = await look(looking, target)
+    if not isinstance(groups, Mapping):
+        raise TargetError(
+            f"{_called(looking, target)} returned {shown(groups)}, which maps no name of a group "
+            "to Roles"
+        )
+    for name, roles in groups.items():
+        if not isinstance(name, str) or not _are_roles(roles):
+            raise TargetError(
+                f"{_called(looking, target)} returned {shown(roles)} for the group {shown(name)}; "
+                "it must be Roles of NodeRoles, with names that are text and whole terms"
+            )
+    return groups
+
+
+def _are_roles(roles: object) -> bool:
+    return (
+        isinstance(roles, Roles)
+        and isinstance(roles.by_node, Mapping)
+        and isinstance(roles.candidates, tuple | list)
+        and all(isinstance(name, str) for name in (*roles.by_node, *roles.candidates))
+        and all(
+            isinstance(each, NodeRole) and isinstance(each.role, str) and type(each.term) is int
+            for each in roles.by_node.values()
+        )
+    )
+
+
+def _called(looking: Callable[[], object], target: str) -> str:
+    return f"the target {target!r}: {getattr(looking, '__name__', 'a look')}()"
+
+
+def _check_convergence(state: object, what: str) -> None:
+    """Raise `TargetError` for what is not a `Convergence`, or has fields of other types."""
+    if not isinstance(state, Convergence):
+        raise TargetError(f"{what} returned {shown(state)}, not a Convergence")
+    if not isinstance(state.ok, bool):
+        raise TargetError(f"{what} returned ok={shown(state.ok)}; it must be true or false")
+    lines = state.pending
+    if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in lines):
+        raise TargetError(f"{what} returned pending={shown(lines)}; it must be a tuple of texts")
+    try:
+        msgspec.json.encode(state.at)
+    except Exception as error:
+        raise TargetError(
+            f"{what} returned at={shown(state.at)}, which is not plain JSON: {error}"
         ) from error
 
 
@@ -83,11 +156,7 @@ async def poll(
     while True:
         late = now_ns() >= deadline_ns
         state = await look(looking, target)
-        if not isinstance(state, Convergence):
-            raise TargetError(
-                f"the target {target!r}: {getattr(looking, '__name__', 'a look')}() returned "
-                f"{shown(state)}, not a Convergence"
-            )
+        _check_convergence(state, _called(looking, target))
         if state.ok or late:
             return state
         await asyncio.sleep(every_s)

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from harness.ends import call_as
 from harness.env import ClientEnv
-from harness.errors import InternalError, UsageError
+from harness.errors import InternalError, UsageError, described, shown
 from harness.generator.core import (
     NS_PER_S,
     SLEEP,
@@ -191,9 +191,13 @@ class _Driver:
         while self.landed:
             index, op = self.landed.popleft()
             self.ctx = self.ctx.freed(index, op.time)
-            self.generator = self.generator.update(self.ctx, op)
+            self._update(op)
             if op.type is OpType.INFO and op.f != SLEEP:
                 self.ctx = self.ctx.retired(index)
+
+    def _update(self, op: Op) -> None:
+        with blaming("the generator of the workload"):
+            self.generator = self.generator.update(self.ctx, op)
 
     # --- one operation -----------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class _Driver:
             return
         op = self.recorder.record(process, OpType.INVOKE, draft.f, draft.value)
         self.ctx = self.ctx.busy(index, op.time)
-        self.generator = self.generator.update(self.ctx, op)
+        self._update(op)
         flight = _Flight(index, process, draft)
         self.flights[index] = flight
         flight.guard = self.loop.call_later(self.op_timeout_s + GUARD_MARGIN_S, self._guard, flight)
@@ -374,15 +378,25 @@ def nonsense(completion: object) -> str | None:
         and isinstance(completion.type, OpType)
         and completion.type is not OpType.INVOKE
         and all(isinstance(text, str | None) for text in (completion.error, completion.node))
-        and all(isinstance(attempt, Attempt) for attempt in completion.attempts)
+        and isinstance(completion.attempts, tuple | list)
+        and all(map(_is_attempt, completion.attempts))
     ):
         return None
-    return f"client crashed: it returned {completion!r}"[:ERROR_CHARACTERS_MAX]
+    return f"client crashed: it returned {shown(completion, ERROR_CHARACTERS_MAX)}"[
+        :ERROR_CHARACTERS_MAX
+    ]
+
+
+def _is_attempt(attempt: object) -> bool:
+    return (
+        isinstance(attempt, Attempt)
+        and all(isinstance(text, str) for text in (attempt.node, attempt.outcome))
+        and all(type(time_ns) is int for time_ns in (attempt.start, attempt.end))
+    )
 
 
 def _described(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text[:ERROR_CHARACTERS_MAX]
+    return described(error, ERROR_CHARACTERS_MAX)
 
 
 async def interpret(

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from harness.errors import HarnessError, TargetError
+from harness.errors import HarnessError, TargetError, described
 
 __all__ = ["PLUGIN_FAILURES", "UserInterrupt", "blaming", "raise_interrupt", "telling_interrupts"]
 
@@ -31,7 +31,7 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Have whatever the plug-in and method `what` raises end the run as a `TargetError` of its own.
+    """Turn what the plug-in and method `what` raises into a `TargetError` that names them.
 
     Errors that the harness raises on purpose pass as they are.
     """
@@ -42,7 +42,7 @@ def blaming(what: str) -> Iterator[None]:
     except PLUGIN_FAILURES as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}, line {frame.lineno}"
-        text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
+        text = described(error, _ERROR_CHARACTERS_MAX)
         raise TargetError(f"{what} raised {text} ({place})") from error
 
 

@@ -15,7 +15,7 @@ from harness.driver import POLL_S
 from harness.errors import TargetError
 from harness.faults.conductor import FaultConductor
 from harness.generator import GeneratorLike
-from harness.guarded import look, poll
+from harness.guarded import look_at_groups, poll
 from harness.interpreter import interpret
 from harness.interrupts import blaming
 from harness.permits import fact_of
@@ -56,6 +56,8 @@ class OpenedTarget:
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
         with blaming(f"the target {plan.case.target!r}: open()"):
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
+            if self.system is None:
+                raise TypeError("it returned None, not a System")
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,
@@ -64,6 +66,7 @@ class OpenedTarget:
             recorder=recorder,
             observe_roles=self.scribe.observe_roles,
             damage=plan.case.damage,
+            groups=self._groups,
         )
 
     def client(self, process: int) -> Client:
@@ -89,8 +92,10 @@ class OpenedTarget:
 
     async def roles(self) -> Roles:
         """Who leads and who follows, as the nodes say now."""
-        groups = await look(self.system.groups, self.plan.case.target)
-        return first_roles(groups)
+        return first_roles(await self._groups())
+
+    async def _groups(self) -> Mapping[str, Roles]:
+        return await look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target serves; raises `TargetError` with what is pending, and logs."""

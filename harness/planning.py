@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import NS_PER_S, Case, Fault, stream
+from harness.case import NS_PER_S, Case, Fault
 from harness.checking import checkers_of
 from harness.cluster import (
     CLIENT,
@@ -36,7 +36,8 @@ from harness.drawing import (
     out_of_reach,
     why_no_faulty_disks,
 )
-from harness.errors import UsageError
+from harness.errors import UsageError, shown
+from harness.fault_plans import check_faults, plan_beside, with_own_id
 from harness.faults.aimed import load_nemesis
 from harness.interrupts import blaming
 from harness.options import with_defaults
@@ -62,9 +63,6 @@ __all__ = [
 ]
 
 CONCURRENCY_MAX: Final = 10_000
-FAULTS_MAX: Final = 100_000
-PLAN_TRIES: Final = 20
-"""How often a nemesis plans anew where its schedule and those before it hide one another."""
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +166,14 @@ def _check_behaviour(case: Case, target: Target) -> None:
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
     """What the target does not promise as it is set up; a target need not say."""
     permits = getattr(target, "permits", None)
-    return permits(settings) if permits is not None else ()
+    if permits is None:
+        return ()
+    with blaming(f"the target {target.name!r}: permits()"):
+        found = list(permits(settings))
+        for permit in found:
+            if not isinstance(permit, Permit):
+                raise TypeError(f"{shown(permit)} is not a Permit")
+    return found
 
 
 def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
@@ -195,7 +200,12 @@ def _declared(
         options=case.target_options,
         environment=None if environment is None else environment.name,
     )
-    return settings, _checked_nodes(target.nodes(settings), environment)
+    with blaming(f"the target {case.target!r}: nodes()"):
+        nodes = list(target.nodes(settings))
+        for node in nodes:
+            if not isinstance(node, NodeSpec):
+                raise TypeError(f"{shown(node)} is not a NodeSpec")
+    return settings, _checked_nodes(nodes, environment)
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
@@ -207,7 +217,8 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
     if check is None:
         return
     try:
-        check(fault.args)
+        with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
+            check(fault.args)
     except UsageError as error:
         raise UsageError(f"the fault {fault.id!r}: {error}") from error
 
@@ -267,7 +278,8 @@ def refuse_nodes(
         raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
     check_target = getattr(nemesis, "check_target", None)
     if check_target is not None:
-        check_target(specs, target)
+        with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
+            check_target(specs, target)
     hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
     why = why_no_faulty_disks(environment) if hit else None
     if why is not None:
@@ -336,71 +348,18 @@ def _able(capability: Capability) -> list[str]:
 
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
     if case.faults is not None:
-        _check_faults(case.faults)
+        check_faults(case.faults)
         for fault in case.faults:
             check_fault_args(fault, nemeses[fault.nemesis])
         return case
     plans: list[Sequence[Fault]] = []
     for name, nemesis in nemeses.items():
-        plans.append(_plan_beside(plans, case, name, nemesis))
+        planned = plan_beside(plans, case, name, nemesis)
+        others = {fault.id for plan in plans for fault in plan}
+        plans.append([with_own_id(fault, others) for fault in planned])
     faults = [fault for planned in plans for fault in planned]
     faults.sort(key=lambda fault: (fault.at_ns, fault.id))
     return msgspec.structs.replace(case, faults=tuple(faults))
-
-
-def _plan_beside(
-    others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
-) -> Sequence[Fault]:
-    """A schedule that hides no other's and is hidden by none, as far as `PLAN_TRIES` can find it.
-
-    Where every fault of a nemesis begins under one of another, it may never hit anybody: a kill of
-    all nodes leaves nothing to kill. Without others the first try counts.
-    """
-    first: Sequence[Fault] = ()
-    for number in range(PLAN_TRIES):
-        with blaming(f"the nemesis {name!r}: plan()"):
-            planned = nemesis.plan(
-                stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
-                horizon_ns=int(case.time_limit_s * NS_PER_S),
-                interval_ns=int(case.interval_s * NS_PER_S),
-                duration_ns=int(case.duration_s * NS_PER_S),
-            )
-        plans = [*others, planned]
-        if all(_begins_in_calm(plan, plans) for plan in plans):
-            return planned
-        first = first or planned
-    return first
-
-
-def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while none of the other plans is on; true without faults."""
-    spans = [
-        (fault.at_ns, fault.at_ns + fault.duration_ns)
-        for other in plans
-        if other is not plan
-        for fault in other
-    ]
-    return not plan or any(
-        all(not begin <= fault.at_ns < end for begin, end in spans) for fault in plan
-    )
-
-
-def _check_faults(faults: Sequence[Fault]) -> None:
-    """Refuse a schedule, written by hand or shrunk, that cannot be carried out as it says."""
-    if len(faults) > FAULTS_MAX:
-        raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
-    seen: dict[str, Fault] = {}
-    for fault in faults:
-        if seen.setdefault(fault.id, fault) is not fault:
-            raise UsageError(f"two faults of the case have the id {fault.id!r}; rename one")
-        for name, value, least in (
-            ("at_ns", fault.at_ns, 0),
-            ("duration_ns", fault.duration_ns, 1),
-        ):
-            if not least <= value < 10**9 * NS_PER_S:
-                raise UsageError(
-                    f"the fault {fault.id!r} has {name} {value}; it must be in {least} .. 10**18-1"
-                )
 
 
 def _checked_nodes(

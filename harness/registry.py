@@ -19,10 +19,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from harness.errors import UsageError
+from harness.cluster import Capability
+from harness.errors import UsageError, shown
 from harness.importing import hidden_by, import_module
 from harness.plugins import (
     API_VERSION,
@@ -33,6 +35,7 @@ from harness.plugins import (
     Environment,
     HistoryModel,
     Nemesis,
+    Option,
     Reporter,
     SealedExtra,
     SoakExecutor,
@@ -42,7 +45,15 @@ from harness.plugins import (
     Workload,
 )
 
-__all__ = ["GROUPS", "load_all", "load_plugin", "load_verb", "plugin_names", "taken_names"]
+__all__ = [
+    "GROUPS",
+    "load_all",
+    "load_plugin",
+    "load_verb",
+    "plugin_names",
+    "qualified_names",
+    "taken_names",
+]
 
 VERBS: Final = "verbs"
 _OURS: Final = "catalog-harness"
@@ -69,12 +80,41 @@ GROUPS: Final[Mapping[str, type]] = {
 `load_verb`."""
 
 
+_Rule = tuple[type | tuple[type, ...], type | None, str]
+"""The type of a declaration, the type of its elements, and both in words."""
+_SEQUENCE: Final = (tuple, list)
+_TEXT: Final[_Rule] = (str, None, "text")
+_TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
+_OPTIONS: Final[_Rule] = (_SEQUENCE, Option, "a tuple of Options")
+_DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
+    "targets": {
+        "name": _TEXT,
+        "vocabularies": ((AbstractSet, *_SEQUENCE), str, "a set of texts"),
+        "profiles": _TEXTS,
+        "bugs": (Mapping, str, "a mapping of texts"),
+        "options": _OPTIONS,
+    },
+    "nemeses": {
+        "name": _TEXT,
+        "requires": ((AbstractSet, *_SEQUENCE), Capability, "a set of Capabilities"),
+    },
+    "workloads": {
+        "name": _TEXT,
+        "vocabulary": _TEXT,
+        "options": _OPTIONS,
+        "checkers": _TEXTS,
+    },
+}
+
+
 class _Points(NamedTuple):
     """The plug-ins of one group by name, and which share a name."""
 
     by_name: Mapping[str, importlib.metadata.EntryPoint]
     taken: Mapping[str, tuple[str, ...]]
     """The other names (`PACKAGE:NAME`) of plug-ins whose own name another one has or claims."""
+    qualified: Mapping[str, importlib.metadata.EntryPoint]
+    """All plug-ins as `PACKAGE:NAME`: a case that names one so outlives the clash."""
 
 
 def _entry_points(group: str) -> _Points:
@@ -106,15 +146,17 @@ def _read_entry_points(
                 named.setdefault(owner, point)
     found: dict[str, importlib.metadata.EntryPoint] = {}
     taken: dict[str, tuple[str, ...]] = {}
+    qualified: dict[str, importlib.metadata.EntryPoint] = {}
     for name, named in claims.items():
         winner = _OURS if _OURS in named else next(iter(named)) if len(named) == 1 else None
         others = {f"{owner}:{name}": point for owner, point in named.items() if owner != winner}
         found |= others
+        qualified |= {f"{owner}:{name}": point for owner, point in named.items()}
         if winner is not None:
             found[name] = named[winner]
         if others:
             taken[name] = tuple(sorted(others))
-    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())))
+    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())), qualified)
 
 
 def plugin_names(group: str) -> list[str]:
@@ -124,6 +166,16 @@ def plugin_names(group: str) -> list[str]:
     without a built-in one all are.
     """
     return list(_entry_points(group).by_name)
+
+
+def qualified_names(group: str, name: str) -> list[str]:
+    """The plug-ins of this name as `PACKAGE:NAME`, but for a built-in one."""
+    names = _entry_points(group).qualified
+    return [
+        each
+        for each in names
+        if each.partition(":")[2] == name and not each.startswith(f"{_OURS}:")
+    ]
 
 
 def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
@@ -141,6 +193,8 @@ def _find(group: str, name: str, what: str) -> importlib.metadata.EntryPoint:
         if others:
             _warn_of_others(group, name, others)
         return points.by_name[name]
+    if name in points.qualified:
+        return points.qualified[name]
     if others:
         raise UsageError(
             f"several packages have a plug-in {name!r} in harness.{group}; say which one: "
@@ -188,6 +242,8 @@ def load_plugin(group: str, name: str) -> Any:
             f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(missing)}; "
             "see the protocol in harness.plugins"
         )
+    if (wrong := _wrong_declaration(plugin, group)) is not None:
+        raise UsageError(f"the plug-in {name!r} of {group} ({point.value}) has {wrong}")
     return plugin
 
 
@@ -217,7 +273,7 @@ def load_verb(name: str) -> Verb:
 
 
 def _load(point: importlib.metadata.EntryPoint) -> Any:
-    """What an entry point names; raises whatever its module does."""
+    """The object that an entry point names; raises what its module raises."""
     found: Any = import_module(point.module)
     for attribute in point.attr.split(".") if point.attr else ():
         found = getattr(found, attribute)
@@ -229,3 +285,13 @@ def _missing(plugin: Any, group: str) -> list[str]:
     protocol = GROUPS[group]
     members = [*protocol.__annotations__, *vars(protocol)]
     return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]
+
+
+def _wrong_declaration(plugin: Any, group: str) -> str | None:
+    """The first declaration of another type than it must have, and the rule."""
+    for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
+        value = getattr(plugin, name)
+        right = isinstance(value, kind)
+        if not right or (element is not None and not all(isinstance(x, element) for x in value)):
+            return f"{name}={shown(value)}; it must be {words}"
+    return None

@@ -262,6 +262,8 @@ class _Run(OpenedTarget):
                 "asked_late": found.asked_late,
                 # What a probe without operations found says nothing (`checkers.liveness`).
                 **({} if found.kinds else {"kinds": []}),
+                # Nor does one whose client broke its contract.
+                **({} if found.breach is None else {"breach": found.breach}),
             },
         )
 
@@ -269,8 +271,12 @@ class _Run(OpenedTarget):
         """Nodes that must serve on their own now; raises `TargetError` for an unknown name."""
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
-            core = list(self.system.core(stream(self.case.seed, "core")))
-        unknown = [name for name in core if name not in self.cluster.nodes]
+            found = self.system.core(stream(self.case.seed, "core"))
+            if isinstance(found, str):
+                raise TypeError(f"{shown(found)} is one text; give a list of names")
+            core = list(found)
+        nodes = self.cluster.nodes
+        unknown = [name for name in core if not isinstance(name, str) or name not in nodes]
         if unknown:
             known = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
             raise TargetError(f"{what} names {shown(unknown[0])}, which is no node; it has {known}")

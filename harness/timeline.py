@@ -161,7 +161,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def bitten(self) -> bool | None:
-        """Whether it did anything; `None` where nobody could measure it, or it was `undone`."""
+        """Whether it did anything; `None` where that was not measured, or it was `undone`."""
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -169,7 +169,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def undone(self) -> bool:
-        """Whether somebody else ended or changed it before it was healed."""
+        """Whether another program ended or changed it before it was healed."""
         return self.heal is not None and _get(self.heal.value, "undone") is True
 
     def is_on(self, start: int, end: int) -> bool:

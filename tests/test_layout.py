@@ -101,7 +101,6 @@ LARGE = {
     "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
     "harness/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (440, "the ground floor: operations, histories, verdicts"),
-    "harness/planning.py": (420, "all that is refused before the first node starts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
     "results/facts.py": (440, "one table of facts after another"),
     "results/lake/lake.py": (520, "opening, appending and reading, which share what is visible"),

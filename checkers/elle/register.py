@@ -8,7 +8,7 @@ write.
 
 Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; writes of transactions whose answer
 was lost take part in version orders and in nothing else, as there, unless `unknown_writes` asks for
-more: a write that somebody read did happen. New here: declared initial values.
+more: a write that was read did happen. New here: declared initial values.
 
 With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
 `garbage-read` where a key would need two initial values, nil included, while a single value without

@@ -1,4 +1,4 @@
-"""Pairs of ops as operations: what is asked for, what is answered, and what is refused."""
+"""Pairs of ops as operations: their questions, their answers, and those that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def failed(pair: Pair) -> bool:
 
 
 def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
-    """The operation that `pair` records; without an `answer` nobody knows whether it happened."""
+    """The operation that `pair` records; without an `answer` its outcome is unknown."""
     call, done = pair.invoke, pair.completion
     assert isinstance(call.process, int), "pairs are of clients only"
     returned = None if done is None or answer is UNKNOWN else done.index

@@ -189,7 +189,7 @@ def _confirmed(
     limits: Limits,
     clock: Clock,
 ) -> tuple[Sequence[int], bool, str]:
-    """The core, or all that returned; whether it is minimal; and who says so, `""` if nobody."""
+    """The core, or all that returned; whether it is minimal; and its source, `""` unproven."""
     if len(core) <= VERIFIER_CORE_MAX and verify_core(
         part.model,
         part.operations,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.checking import checkers_of, judge, result_of_check
+from harness.checking import checker_name, checkers_of, judge, result_of_check
 from harness.cli.counterexample_page import render_page
 from harness.cli.find_tasks import Failed, Task
 from harness.counterexample import counterexample_of
@@ -110,7 +110,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
                 f"{task.path} is a run, which its own checkers judge; settings of models need "
                 "--model or --elle"
             )
-        names = ",".join(checker.name for checker in checkers_of(run.case))
+        names = ",".join(map(checker_name, checkers_of(run.case)))
         return Prepared(run.history, names, "run", run=run)
     model: HistoryModel = load_plugin("models", name)
     try:

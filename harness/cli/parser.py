@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
 from harness.errors import UsageError
 from harness.plugins import Verb
-from harness.registry import load_verb, plugin_names
+from harness.registry import load_verb, plugin_names, qualified_names
 
 __all__ = [
     "VERBS",
@@ -110,14 +111,28 @@ def add_store(parser: Parser) -> None:
 
 def verb_module(verb: str) -> Verb:
     """Import the module of one verb: our own, or one that a package brings by entry point."""
-    if verb in plugin_names("verbs"):
-        return load_verb(verb)
-    return cast("Verb", importlib.import_module(f"harness.cli.{verb.replace('-', '_')}_verb"))
+    if _is_module(verb):
+        return cast("Verb", importlib.import_module(_module_name(verb)))
+    return load_verb(verb)
+
+
+def _is_module(verb: str) -> bool:
+    """Whether a verb is a module of this package, which no entry point of another one replaces."""
+    return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
+
+
+def _module_name(verb: str) -> str:
+    return f"harness.cli.{verb.replace('-', '_')}_verb"
 
 
 def known_verbs() -> dict[str, str]:
     """Every verb with a line on what it does: ours, then those of other packages."""
-    foreign = [name for name in plugin_names("verbs") if name not in VERBS]
+    foreign: list[str] = []
+    for name in plugin_names("verbs"):
+        if _is_module(name):
+            foreign += qualified_names("verbs", name)
+        elif name not in VERBS:
+            foreign.append(name)
     return {**VERBS, **dict.fromkeys(foreign, "(from an installed package)")}
 
 

@@ -316,6 +316,6 @@ def oom_kills() -> int | None:
 
 
 def _count_of(name: str, file: Path) -> int:
-    """The number beside this name in a file of lines; raises `StopIteration` without one."""
+    """The number after this name in a file of lines; raises `StopIteration` without one."""
     lines = file.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

@@ -34,6 +34,7 @@ SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
 """Of folders with disks for containers, which are cleaned away like scratch folders."""
 OWNER_FILE: Final = "owner.json"
+_SIGNATURE_BYTES_MAX: Final = 64 * 1024
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
                 continue
             if about.st_uid != os.geteuid() != 0:
                 continue  # another user's, who cleans it
-            owner = msgspec.json.decode((folder / OWNER_FILE).read_bytes(), type=Owner)
+            owner = msgspec.json.decode(_signature(folder), type=Owner)
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
             continue  # it is being made or removed at this moment
@@ -75,6 +76,24 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
             case Life.UNKNOWN:
                 why = f"its run {owner.run_id} is of another PID namespace"
                 yield folder, f"{why}, and whether that lives cannot be seen from here"
+
+
+def _signature(folder: Path) -> bytes:
+    """The bytes of a signature; raises `OSError`, `ValueError` for anything but a small file.
+
+    Opening a FIFO would wait for its writer, and a link may lead to a device without an end.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder / OWNER_FILE, flags)
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise ValueError("it is not a file")
+        if about.st_size > _SIGNATURE_BYTES_MAX:
+            raise ValueError(f"it has {about.st_size} bytes; the limit is {_SIGNATURE_BYTES_MAX}")
+        return os.read(descriptor, _SIGNATURE_BYTES_MAX)
+    finally:
+        os.close(descriptor)
 
 
 def remove_signed(folder: Path) -> None:

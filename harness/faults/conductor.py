@@ -7,15 +7,16 @@ when the chaos phase ends stay so, until the run heals them in its own order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, cast
 
 import msgspec
 
 from harness.case import NS_PER_S, Damage, Fault
-from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent, is_client
+from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent, Link, is_client
 from harness.env import ClientEnv
-from harness.faults.kinds import Aim, Operate
+from harness.errors import TargetError, listed, shown
+from harness.faults.kinds import Aim, FaultKind, LinkFault, Operate
 from harness.faults.ledger import Injection, Ledger
 from harness.faults.operations import do_operation
 from harness.faults.schedules import Trigger
@@ -34,6 +35,7 @@ AIM_TIMEOUT_S: Final = 5.0
 """How long a fault waits for a leader at least; a planned one does until its time is over."""
 AIM_POLL_S: Final = 0.2
 NS_PER_MS: Final = 1_000_000
+_NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
 """The kind of a fault that never took aim."""
 
@@ -56,8 +58,12 @@ class FaultConductor:
         recorder: Recorder,
         observe_roles: Callable[[Roles], None],
         damage: Damage = "minority",
+        groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw."""
+        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw.
+
+        `groups` asks the system for them, where more than its own method is needed.
+        """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
         self._env = env
@@ -65,6 +71,7 @@ class FaultConductor:
         self._nemeses = nemeses
         self._recorder = recorder
         self._observe_roles = observe_roles
+        self._groups = system.groups if groups is None else groups
         self._over = asyncio.Event()
         self._active: dict[str, _Active] = {}
 
@@ -100,7 +107,8 @@ class FaultConductor:
         chaos phase ended while it took aim.
         """
         nemesis = self._nemeses[fault.nemesis]
-        needs, group = _needs_leader(nemesis, fault)
+        with blaming(f"the nemesis {fault.nemesis!r}: needs_leader_for()"):
+            needs, group = _needs_leader(nemesis, fault)
         scene = await self._look(aim_s if needs else 0.0, group)
         if self._over.is_set():
             return Injection(targets=(), note="missed: the chaos phase ended")
@@ -110,8 +118,10 @@ class FaultConductor:
         self, fault: Fault, scene: Scene, event: ClusterEvent | None = None
     ) -> Injection:
         lease_s = fault.duration_ns / NS_PER_S + LEASE_GRACE_S
-        with blaming(f"the nemesis {fault.nemesis!r}: aim()"):
+        what = f"the nemesis {fault.nemesis!r}: aim()"
+        with blaming(what):
             aim = self._nemeses[fault.nemesis].aim(scene, fault)
+        self._check_aim(what, aim)
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
         groups = {name: roles.candidates for name, roles in scene.groups.items()}
@@ -133,6 +143,23 @@ class FaultConductor:
         if injection.targets:
             self._active[fault.id] = _Active(fault, injection)
         return injection
+
+    def _check_aim(self, what: str, aim: object) -> None:
+        """Raise `TargetError` where `what` returned no aim, or one at nodes that are not there."""
+        if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
+            raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
+        if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
+            raise TargetError(f"{what} returned {shown(aim)}; targets and links must be tuples")
+        if not isinstance(aim.note, str) or not all(isinstance(each, Link) for each in aim.links):
+            raise TargetError(f"{what} returned {shown(aim)}; the note must be text, links Links")
+        nodes = self._cluster.nodes
+        ends = [end for link in aim.links for end in (link.source, link.destination)]
+        for name in (*aim.targets, *ends):
+            if not isinstance(name, str) or (name not in nodes and not is_client(name)):
+                known = listed(list(nodes), limit=_NODES_SHOWN_MAX)
+                raise TargetError(f"{what} names {shown(name)}, which is no node; it has {known}")
+        if aim.targets and isinstance(aim.what, LinkFault) and not aim.links:
+            raise TargetError(f"{what} returned {shown(aim)}, which hits links and names none")
 
     async def _operate(
         self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
@@ -165,7 +192,8 @@ class FaultConductor:
         await self._until(begin_ns + fault.at_ns)
         if self._over.is_set():
             return
-        trigger = trigger_of(self._nemeses[fault.nemesis], fault)
+        with blaming(f"the nemesis {fault.nemesis!r}: trigger_of()"):
+            trigger = trigger_of(self._nemeses[fault.nemesis], fault)
         if trigger is not None:
             injection = await self._ambush(fault, trigger)
         else:
@@ -223,7 +251,7 @@ class FaultConductor:
         """What is there now, and who leads; waits so long for somebody to."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
-            groups = await self._system.groups()
+            groups = await self._groups()
             scene = Scene(self._cluster.nodes, groups, clients=self._cluster.clients)
             led = scene.roles(group).leader is not None
             if led or self._recorder.now_ns() >= deadline_ns:
@@ -259,7 +287,10 @@ class FaultConductor:
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
     """The event of a node that the fault waits for, if it does."""
     asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
-    return None if asks is None else asks(fault)
+    trigger = None if asks is None else asks(fault)
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise TypeError(f"{shown(trigger)} is not a Trigger")
+    return trigger
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:

@@ -53,7 +53,7 @@ def begins_log(head: bytes) -> bool:
 
 
 def has_op_lines(path: Path) -> bool:
-    """Whether an op stands in any line of the file's first 64 MiB."""
+    """Whether any line of the file's first 64 MiB holds an op."""
     size = 0
     try:
         for _, text in numbered_lines(path):
@@ -108,7 +108,7 @@ class OpLines:
             yield op
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Where the op with this index stands."""
+        """The place of the op with this index."""
         if index >= len(self._lines):
             return None
         return self._lines[index], self._columns[index]

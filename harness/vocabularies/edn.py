@@ -49,7 +49,7 @@ __all__ = [
 SET: Final = "#{}"
 """The one key of a map that is a set."""
 SET_MARK: Final = "\x1e"
-"""What stands for `SET` until a value is settled."""
+"""The placeholder of `SET` until a value is settled."""
 OTHER_KEY: Final = "\x1f"
 """What a key begins with that is no string, keyword or the like, until a value is settled."""
 STRING_KEY: Final = "\x1d"
@@ -128,7 +128,7 @@ def _decimal(digits: str) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def is_edn_atom(text: str) -> bool:
-    """Whether a string of a value stands for something else of EDN: a keyword, a decimal..."""
+    """Whether a string of a value encodes another EDN form: a keyword, a decimal..."""
     if text.startswith(":"):
         return _KEYWORD.fullmatch(text) is not None
     if not text.startswith("#"):
@@ -146,7 +146,7 @@ def is_edn_atom(text: str) -> bool:
 
 
 def text_of(string: str) -> str:
-    """How a string of EDN stands in a value."""
+    """A string of EDN as a value holds it."""
     return f'#"{string}' if string[:1] in {":", "#"} and is_edn_atom(string) else string
 
 
@@ -170,7 +170,7 @@ def _json_key(key: str) -> tuple[Any] | None:
 
 @functools.lru_cache(maxsize=10_000)
 def _key(raw: str) -> str:
-    """How a key that was read stands in a value."""
+    """A key of EDN as a value holds it."""
     if raw.startswith((OTHER_KEY, STRING_KEY)):
         return raw[1:]
     if raw.startswith(":") and _KEYWORD.fullmatch(raw):

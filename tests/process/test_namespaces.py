@@ -11,7 +11,7 @@ import pytest
 
 from harness.environments.controller import this_controller
 from harness.environments.process import ProcessEnvironment
-from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX, remove_signed
+from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX, left_folders, remove_signed
 from harness.errors import CleaningError
 from tests.cleaning import only_cleaner
 from tests.process.conftest import REPOSITORY, controller
@@ -118,6 +118,26 @@ def test_a_damaged_or_hostile_entry_stops_nothing_else(temporary, monkeypatch):
     assert [line.split()[0] for line in mine] == ["left"] * 5 + ["removed"]
     assert ["g-resists" in failed.value.failures[0], goes.exists()] == [True, False]
     assert len(list(temporary.iterdir())) == 8
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to(path),
+        lambda path: path.write_bytes(b"[" * 100_000),
+    ],
+)
+def test_a_signature_that_is_no_small_file_is_not_read(temporary, make):
+    folder = temporary / f"{SCRATCH_PREFIX}hostile"
+    folder.mkdir()
+    make(folder / OWNER_FILE)
+    dead_folder(temporary, "later")
+    found = dict(left_folders())
+    assert found[folder].startswith(f"its {OWNER_FILE} cannot be read")
+    assert len(found) == 2
 
 
 def test_a_removal_that_is_killed_leaves_the_signature(tmp_path, monkeypatch):

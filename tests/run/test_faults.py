@@ -13,7 +13,7 @@ from harness.plugins import NodeRole, Roles
 from harness.recorder import Recorder
 from tests.faults.cluster import FakeCluster, FakeEnv
 
-SEEN = Roles({"n2": NodeRole("leader", term=7)}, ("n1", "n2"))
+SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 
     async def groups(self):
         self.now_ns += NS_PER_S
-        return {"g": SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("n1", "n2"))}
+        return {"g": SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("m1", "m2"))}
 
 
 class System:
@@ -51,7 +51,7 @@ def test_the_roles_that_a_fault_saw_are_told():
 
     injection = asyncio.run(conductor.strike(Fault("f", "x", at_ns=0, duration_ns=1)))
 
-    assert injection.targets == ("n2",)
+    assert injection.targets == ("m2",)
     assert observed == [SEEN]
 
 
@@ -87,5 +87,5 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     (time_ns,) = struck_ns
     assert time_ns <= (limit_s + 1) * NS_PER_S
     (op,) = recorder.history()
-    assert op.value["targets"] == (["n2"] if hits else [])
+    assert op.value["targets"] == (["m2"] if hits else [])
     assert op.time == time_ns  # the history says when it struck

@@ -1,12 +1,18 @@
 """A plug-in that breaks its contract is named with its method; what demanded nothing is unknown."""
 
+import asyncio
+
+import msgspec
 import pytest
 
+from harness.case import Fault
 from harness.checking import judge
 from harness.cli import main
 from harness.errors import EXIT_CRASH, TargetError
-from harness.ops import OpType, Verdict
-from harness.plugins import Completion, Request
+from harness.faults.kinds import Aim, Cut, Kill
+from harness.ops import Attempt, OpType, Verdict
+from harness.planning import plan_case
+from harness.plugins import Completion, Convergence, Request, Roles
 from harness.registry import load_plugin
 from harness.store import RunFolder
 from harness.vocabularies.register import Read
@@ -41,6 +47,16 @@ async def raising_later():
         ("ready", answering(True), "returned True, not a Convergence"),
         ("ready", raising, "raised ValueError: boom"),
         ("groups", raising_later, "raised ValueError: boom"),
+        ("groups", answering(None), "returned None, which maps no name of a group"),
+        ("groups", answering({"g": ["r1"]}), "returned ['r1'] for the group 'g'"),
+        ("groups", answering({"g": Roles({"r1": "leader"}, ("r1",))}), "for the group 'g'"),
+        ("core", lambda _rng: [["r1"]], "core() names ['r1'], which is no node"),
+        ("core", lambda _rng: "r1", "core() raised TypeError: 'r1' is one text"),
+        ("converged", answering(Convergence("no")), "returned ok='no'"),
+        ("converged", answering(Convergence(ok=None)), "returned ok=None"),
+        ("converged", answering(Convergence(ok=False, pending=(1,))), "returned pending=(1,)"),
+        ("converged", answering(Convergence(ok=True, at=object())), "which is not plain JSON"),
+        ("ready", answering(Convergence(ok=False, pending=None)), "returned pending=None"),
         (
             "snapshot",
             answering({"n": {1, 2}, "o": object()}),
@@ -79,6 +95,85 @@ def test_a_generator_that_fails_while_it_runs_is_the_workloads():
         run(CASE, workload=workload)
 
 
+@pytest.mark.parametrize(
+    ("method", "mistake", "words"),
+    [
+        ("aim", lambda *_: None, "aim() returned None, which is not an Aim"),
+        ("aim", lambda *_: Aim(what=None, targets=("r1",)), "not an Aim with a fault"),
+        (
+            "aim",
+            lambda *_: Aim(what=Kill(), targets=("zz",)),
+            "aim() names 'zz', which is no node; it has r1",
+        ),
+        ("aim", lambda *_: Aim(what=Kill(), targets="r1"), "must be tuples"),
+        ("aim", lambda *_: Aim(what=Cut(), targets=("r1",), links="r1"), "must be tuples"),
+        ("aim", lambda *_: Aim(what=Cut(), targets=("r1",)), "hits links and names none"),
+        ("trigger_of", lambda _fault: 7, "trigger_of() raised TypeError: 7 is not a Trigger"),
+        ("needs_leader_for", raising, "needs_leader_for() raised ValueError: boom"),
+    ],
+)
+def test_a_nemesis_mistake_names_it_and_the_method(method, mistake, words):
+    case = toy(12, "kill-leader", time_limit_s=6.0, interval_s=2.0, duration_s=1.0)
+    nemesis = Behaving(load_plugin("nemeses", "kill-leader"), **{method: mistake})
+    with pytest.raises(TargetError) as caught:
+        run(case, nemeses={"kill-leader": nemesis})
+    assert "the nemesis 'kill-leader': " in str(caught.value)
+    assert words in str(caught.value)
+
+
+def faults(**fields):
+    fault = Fault("f1", "kill-leader", 10**9, 10**9)
+    return lambda *_args, **_sizes: [msgspec.structs.replace(fault, **fields)]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        (lambda *_args, **_sizes: None, "plan() raised TypeError"),
+        (lambda *_args, **_sizes: [7], "plan() returned 7, which is not a Fault"),
+        (lambda *_args, **_sizes: 2 * faults()(), "plan() returned a schedule that cannot be"),
+        (faults(at_ns=-1), "plan() returned a schedule that cannot be"),
+        (faults(at_ns=1.5), "its times must be whole numbers"),
+        (faults(nemesis="pause-leader"), "a fault of another nemesis, 'pause-leader'"),
+        (faults(args={"x": object()}), "which is not plain JSON"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_names_the_nemesis(monkeypatch, mistake, words):
+    nemesis = Behaving(load_plugin("nemeses", "kill-leader"), plan=mistake)
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    with pytest.raises(TargetError) as caught:
+        run(toy(12, "kill-leader", time_limit_s=6.0))
+    assert "the nemesis 'kill-leader': plan()" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_faults_of_a_nemesis_have_the_name_that_it_was_asked_by(monkeypatch):
+    nemesis = load_plugin("nemeses", "kill-leader")
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    plan = plan_case(
+        toy(12, "theirs:kill-leader", time_limit_s=6.0), load_plugin("environments", "sim")
+    )
+    assert {fault.nemesis for fault in plan.case.faults} == {"theirs:kill-leader"}
+
+
+def test_faults_of_two_nemeses_have_ids_of_their_own(monkeypatch):
+    nemesis = load_plugin("nemeses", "kill-leader")
+    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    sim = load_plugin("environments", "sim")
+    case = toy(12, "kill-leader", "theirs:kill-leader", time_limit_s=30.0)
+    planned = plan_case(case, sim).case
+    ids = [fault.id for fault in planned.faults]
+    assert len(ids) == len(set(ids)) > 2
+    assert plan_case(planned, sim).case.faults == planned.faults
+
+
+class UnwritableError(ValueError):
+    def __repr__(self):
+        raise ValueError("boom")
+
+    __str__ = __repr__
+
+
 class Client:
     """Answers whatever `completion` is."""
 
@@ -94,7 +189,16 @@ class Client:
 
 @pytest.mark.parametrize(
     "completion",
-    [None, 7, Completion("ok"), Completion(OpType.INVOKE), Completion(OpType.OK, error=3)],
+    [
+        None,
+        7,
+        UnwritableError(),
+        Completion("ok"),
+        Completion(OpType.INVOKE),
+        Completion(OpType.OK, error=3),
+        Completion(OpType.OK, attempts=None),
+        Completion(OpType.OK, attempts=(Attempt("r1", "soon", 2.5, "ok"),)),
+    ],
 )
 def test_a_client_that_answers_nonsense_says_nothing(completion):
     client = Client()
@@ -112,6 +216,51 @@ def test_a_value_that_is_no_json_names_who_made_it(tmp_path):
     folder = RunFolder(tmp_path, "test", "run")
     with pytest.raises(TargetError, match="which is no plain JSON"):
         run(CASE, folder=folder, target=target)
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        raising,
+        lambda: None,
+        lambda: throw(UnwritableError()),
+        lambda: throw(SystemExit(3)),
+        lambda: throw(asyncio.CancelledError()),
+        lambda: asyncio.Event().wait(),
+    ],
+)
+def test_a_client_that_breaks_its_contract_convicts_nothing(behave):
+    class Careless(Client):
+        async def invoke(self, request, *, timeout_s):
+            answer = behave()
+            return await answer if asyncio.iscoroutine(answer) else answer
+
+    target = toy_target(client=lambda _env, _process: Careless())
+    plan, outcome = run(CASE, target=target)
+    judgement = judge(outcome.history, plan.case, plan.checkers)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "client" in only(outcome.history, "live")["breach"]
+
+
+def throw(error):
+    raise error
+
+
+def test_what_an_honest_client_says_convicts_whatever_another_operation_does():
+    class Client:
+        async def invoke(self, request, *, timeout_s):
+            if request.f == "read":
+                raise ValueError("boom")
+            return Completion(OpType.FAIL, request.value, error="no")
+
+        async def close(self):
+            pass
+
+    result, history = verdict_of(
+        "liveness", target=toy_target(client=lambda _env, _process: Client())
+    )
+    assert "breach" not in only(history, "live")
+    assert result.verdict is Verdict.INVALID
 
 
 def verdict_of(checker, **replaced):
@@ -212,7 +361,7 @@ no-nodes = mistaken_plugins:Target
     [
         (["--target", "toy-register", "--nemesis", "plans"], "the nemesis 'plans': plan() raised"),
         (["--target", "toy-register", "--nemesis", "aims"], "the nemesis 'aims': aim() raised"),
-        (["--target", "no-nodes", "--nemesis", "none"], "plug-in package 'mistaken_plugins'"),
+        (["--target", "no-nodes", "--nemesis", "none"], "the target 'no-nodes': nodes() raised"),
     ],
 )
 def test_a_mistake_of_a_package_is_none_of_ours(tmp_path, monkeypatch, capsys, asked, words):

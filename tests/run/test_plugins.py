@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from harness.case import Case
 from harness.cli import main
+from harness.drawing import expand_any
 from harness.errors import UsageError
 from harness.registry import load_plugin, plugin_names
 from tests.distributions import installed
@@ -17,6 +19,9 @@ class Old:
 class Hollow:
     api_version = 2
     name = "hollow"
+class Loose:
+    api_version, name, doc, requires = 2, "loose", "", None
+    plan = aim = lambda *_: None
 def Raises():
     raise ValueError("boom")
 def Exits():
@@ -25,6 +30,7 @@ def Exits():
 POINTS = """[harness.nemeses]
 old = strange_plugins:Old
 hollow = strange_plugins:Hollow
+loose = strange_plugins:Loose
 raises = strange_plugins:Raises
 exits = strange_plugins:Exits
 absent = no_such_module:X
@@ -46,6 +52,7 @@ def strange_plugins(tmp_path, monkeypatch):
     [
         ("old", "has api_version 0"),
         ("hollow", "lacks doc, requires, plan, aim"),
+        ("loose", "has requires=None; it must be a set of Capabilities"),
         ("raises", "does not load: ValueError"),
         ("exits", "does not load: SystemExit"),
         ("absent", "does not load: ModuleNotFoundError"),
@@ -59,7 +66,15 @@ def test_a_broken_plugin_is_named_with_the_reason(name, words):
 @pytest.mark.usefixtures("strange_plugins")
 def test_broken_plugins_are_lines_of_the_list(capsys):
     assert main(["list"]) == 0
-    assert capsys.readouterr().out.count("BROKEN") == 6
+    assert capsys.readouterr().out.count("BROKEN") == 7
+
+
+@pytest.mark.usefixtures("strange_plugins")
+def test_any_nemesis_is_drawn_from_those_that_load():
+    toy = Case(seed=1, target="toy-register", workload="register", nemeses=("any",))
+    drawn = expand_any(toy, load_plugin("environments", "sim"))
+    assert "kill-leader" in drawn.nemeses
+    assert "raises" not in drawn.nemeses
 
 
 @pytest.mark.usefixtures("strange_plugins")
@@ -111,12 +126,36 @@ def test_a_name_that_only_others_claim_is_ambiguous():
         load_plugin("nemeses", "everything")
 
 
+@pytest.mark.usefixtures("strange_plugins")
+def test_a_plugin_can_be_asked_for_with_its_package_also_without_a_clash():
+    with pytest.raises(UsageError, match="'strange:old' of nemeses has api_version 0"):
+        load_plugin("nemeses", "strange:old")
+    assert load_plugin("nemeses", "catalog-harness:kill-all").name == "kill-all"
+    assert "strange:old" not in plugin_names("nemeses")
+
+
 @pytest.mark.usefixtures("clashing_plugins")
 def test_doctor_names_who_claims_a_name(capsys):
     main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note")]
     assert len(lines) == 3
     assert all(f"{name}:" in line for line in lines for name in ("odd", "old"))
+
+
+VERB = """
+def main(arguments):
+    print("theirs")
+    return 0
+"""
+
+
+def test_no_package_takes_a_verb_of_ours(tmp_path, monkeypatch, capsys):
+    points = "[harness.verbs]\nlist = verbs_plugins\n"
+    with installed(tmp_path, monkeypatch, "verbs", VERB, points):
+        assert main(["list"]) == 0
+        assert "theirs" not in capsys.readouterr().out
+        assert main(["verbs:list"]) == 0
+        assert capsys.readouterr().out == "theirs\n"
 
 
 LOOK = """

@@ -38,7 +38,7 @@ METHOD: Final = "the violations of a queue"
 
 
 class Move(NamedTuple):
-    """Putting an element in or taking one out; `end` is infinite where nobody saw it return."""
+    """One enqueue or dequeue of an element; `end` is infinite without a return."""
 
     id: int
     call: float

@@ -26,7 +26,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """Adding an element; `end` is infinite where nobody saw it return; `is_new` if it said so."""
+    """One addition of an element; `end` is infinite without a return; `is_new` if it said so."""
 
     id: int
     call: float
@@ -81,7 +81,7 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
 
 
 def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decision | None:
-    """A read that shows an element that nothing can have added by then; whatever is removed."""
+    """A read of an element that nothing can have added by then, regardless of removals."""
     called: dict[Hashable, float] = {}
     for addition in additions:
         called[addition.element] = min(addition.call, called.get(addition.element, math.inf))

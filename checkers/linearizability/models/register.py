@@ -187,7 +187,7 @@ def _told_apart(
     """The values that the core names, and those from which compare-and-sets make them.
 
     Beyond `ORIGINS_MAX` of the latter, a value made by a compare-and-set may come from anything:
-    then more is legal than before, so whatever is refuted so is refuted without, too.
+    then more is legal than before, so what is refuted so is refuted without, too.
     """
     seen: set[Scalar] = set()
     for operation in core:

@@ -147,7 +147,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """By the chain of reads, where nothing is removed; a read of what nobody added, always."""
+        """By the chain of reads, without removals; a read of what was never added, always."""
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True

@@ -68,7 +68,7 @@ class _Fault:
         self.bit = bit  # what the packets of a shaped link wear
         self.touched = 0
         self.laid: dict[str, frozenset[Link]] = {}  # what counts where, once it is in force
-        self.undone = False  # by somebody who is neither the harness nor its warden
+        self.undone = False  # by another program than the harness and its warden
 
     def links_at(self, node: str) -> list[Link]:
         """Those for which it has rules in the node's namespace."""

@@ -115,7 +115,7 @@ def _attribute(body: bytes, wanted: int) -> str:
 
 
 def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
-    """What is gone and what is new."""
+    """The removed and the added entries."""
     old, new = set(before), set(now)
     return {"gone": sorted(old - new), "new": sorted(new - old)}
 

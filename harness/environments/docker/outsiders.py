@@ -130,7 +130,7 @@ class Watched(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one look saw, by node; "" stands for what all need."""
+    """What one look saw, by node; "" is what all nodes share."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]

@@ -118,7 +118,7 @@ class FuseDisk:
 
     @property
     def stopped(self) -> bool:
-        """Whether its server stands still, which only another program can have caused."""
+        """Whether its server is stopped, which only another program can have caused."""
         return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property

@@ -1,4 +1,4 @@
-"""An address of its own from which a node calls, so that nobody has to ask who called.
+"""A source address per node, which says who called.
 
 All nodes of a run are processes of one machine and would call from 127.0.0.1. Who has the other end
 of a connection, the kernel says only while that end is open (`harness.environments.callers`), and
@@ -98,7 +98,7 @@ class CallingAddress:
                 fcntl.ioctl(listener, _RECEIVE, request)
                 ident = _REQUEST.unpack(request)[0]
                 try:
-                    with contextlib.suppress(Exception):  # whatever it is, the call must go on
+                    with contextlib.suppress(Exception):  # a failure here must not stop the call
                         self._bind(listener, request)
                 finally:
                     fcntl.ioctl(listener, _ANSWER, _RESPONSE.pack(ident, 0, 0, _GO_ON))

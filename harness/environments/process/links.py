@@ -104,7 +104,7 @@ class LinkFaults:
         ours: bool,
         tell: Callable[[str], None],
     ) -> None:
-        """`tell` hears of a fault that somebody else ended."""
+        """`tell` is called for a fault that another program ended."""
         self._tell = tell
         self._next_look_s = 0.0
         self._seen: Interference | None = None
@@ -188,7 +188,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
             except BaseException:
-                fault.undone = True  # it never was there as a whole, and nobody is to be told so
+                fault.undone = True  # it was never complete, which needs no report
                 await self._remove(fault, fault.toxics)
                 raise
             return fault.id

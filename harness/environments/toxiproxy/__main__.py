@@ -29,7 +29,7 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle)
     bound_host, bound_port = await server.start(host, port)
-    # The first line on standard output: where the API is, for whoever asked for port 0.
+    # The first line on standard output: where the API is, for callers that asked for port 0.
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()
@@ -42,7 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m harness.environments.toxiproxy",
         epilog=f"With {TOKEN_VARIABLE} in its environment it serves only requests that have the "
-        "header `Authorization: Bearer TOKEN`; without, whoever reaches the port.",
+        "header `Authorization: Bearer TOKEN`; without it, to every caller that reaches the port.",
     )
     parser.add_argument(
         "--listen", default="127.0.0.1:8474", metavar="HOST:PORT", help="default: %(default)s"

@@ -65,7 +65,7 @@ def _proxy_json(proxy: Proxy) -> dict[str, Any]:
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
         "toxics": in_chain_order,
-        "Logger": {},  # a field of upstream's struct that nobody meant to show
+        "Logger": {},  # a field of upstream's struct that is shown by accident
     }
 
 

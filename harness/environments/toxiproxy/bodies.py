@@ -43,7 +43,7 @@ class ProxyInput(msgspec.Struct):
 
 
 class ProxyChange(msgspec.Struct):
-    """What is to be different about a proxy; its name stays, whatever is given."""
+    """Changes to a proxy; its name never changes."""
 
     name: str = ""
     listen: str | None = None

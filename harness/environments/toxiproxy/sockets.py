@@ -54,7 +54,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     def _take_the_rest(self, transport: asyncio.BaseTransport) -> None:
-        """Read what the kernel still has; its receive buffer, which nobody fills now, is finite."""
+        """Read what the kernel still has; its receive buffer gets nothing more, so it is finite."""
         descriptor = transport.get_extra_info("socket").fileno()
         try:
             while data := os.read(descriptor, READ_BUFFER_BYTES):
@@ -100,7 +100,7 @@ def unsent_bytes(writer: asyncio.StreamWriter) -> int:
 
 
 def reset_at_once(writer: asyncio.StreamWriter) -> None:
-    """Send RST, and drop what is unsent."""
+    """Send RST, and drop unsent data."""
     try:
         end = writer.get_extra_info("socket")
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
