@@ -23,7 +23,7 @@ from checkers.elle.append import infer_append
 from checkers.elle.check import ElleResult, Request, check_columns, request
 from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.findings import Case, Inference
-from checkers.elle.known_order import shows_some_of_its_own
+from checkers.elle.known_order import shows_own_overwritten
 from checkers.elle.models import canonical, existence_type, friendly, impossible_models, prohibited
 from checkers.elle.orders import TRANSACTIONS_MAX, allowed, contradiction
 from checkers.elle.predicate import infer_predicates
@@ -181,7 +181,7 @@ class _Decision:
         if odd and (
             rule.kind not in BLIND_TO_OWN
             or odd != {"internal"}
-            or (rule.kind == "reads" and shows_some_of_its_own(self.columns))
+            or (rule.kind == "reads" and self.kind == "w" and shows_own_overwritten(self.columns))
         ):
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"

@@ -20,7 +20,7 @@ __all__ = [
     "open_pairs",
     "ordered",
     "places",
-    "shows_some_of_its_own",
+    "shows_own_overwritten",
 ]
 
 NOBODY: Final = -1
@@ -150,13 +150,12 @@ def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple
                 yield txn, gates[following]
 
 
-def shows_some_of_its_own(columns: Columns) -> bool:
-    """Whether a read shows some of what its transaction had written of the key, but not all of it.
+def shows_own_overwritten(columns: Columns) -> bool:
+    """Whether a read of a register shows what its own transaction had overwritten by then.
 
-    It is then no version that another transaction left, nor the transaction's own latest. Of
-    registers, all of it is the last value.
+    It is then no version that another transaction left, nor the transaction's own latest. Of lists,
+    such a read shows a part of the transaction's appends, which Elle's read-committed allows.
     """
-    lists = columns.writes_are == "append"
     keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
     writes, types = columns.write.tolist(), columns.type.tolist()
     wrote: dict[tuple[int, int], list[int]] = {}
@@ -164,9 +163,6 @@ def shows_some_of_its_own(columns: Columns) -> bool:
         own = wrote.setdefault((txns[mop], keys[mop]), [])
         if write:
             own.append(values[mop])
-        elif own and types[txns[mop]] == OK:
-            shown = columns.read_list(mop).tolist() if lists else [values[mop]]
-            latest = own if lists else own[-1:]
-            if not set(own).isdisjoint(shown) and shown[-len(latest) :] != latest:
-                return True
+        elif types[txns[mop]] == OK and values[mop] in own[:-1]:
+            return True
     return False

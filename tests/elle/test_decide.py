@@ -201,9 +201,9 @@ def test_a_cycle_by_a_later_read_of_a_key_is_looked_for(model: str) -> None:
     assert registers(seen_twice, model).verdict is Verdict.VALID
 
 
-def test_a_read_of_half_of_what_its_transaction_wrote_is_no_committed_version() -> None:
-    for texts in (("a y 1, a y 2, r y [1]", "a y 3"), ("a y 1, a y 2, r y [2]", "r y []")):
-        assert lists(concurrent(*texts), "read-committed").verdict is Verdict.UNKNOWN
+def test_a_read_of_what_its_transaction_had_overwritten_is_no_committed_version() -> None:
+    part = concurrent("a y 1, a y 2, r y [1]", "a y 3")
+    assert lists(part, "read-committed").verdict is Verdict.VALID  # as Elle has it
     overwritten = concurrent("w y 1, w y 2, r y 1", "r y nil")
     assert registers(overwritten, "read-committed").verdict is Verdict.UNKNOWN
     assert registers(overwritten, "read-atomic").verdict is Verdict.INVALID
