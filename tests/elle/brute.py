@@ -9,7 +9,7 @@ relates to others.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Any
@@ -212,20 +212,18 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
 # --- less than atomic visibility -----------------------------------------------------------------
 
 
-def _committed(run: Execution) -> list[list[int]]:
+def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[list[int]]:
     """Per read the versions it can have returned that are arbitrated before its transaction."""
     return [
         [v for v in run.versions(read) if v < 0 or run.place[v] < run.place[read.reader]]
-        for read in run.reads
+        for read in (run.reads if reads is None else reads)
     ]
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
     """Every read shows a committed version; that of other transactions is enough (`internal`)."""
-    return all(
-        versions or (read.own and run.versions(replace(read, own=[])))
-        for read, versions in zip(run.reads, _committed(run), strict=True)
-    )
+    others = _committed(run, [replace(read, own=[]) for read in run.reads])
+    return all(own or other for own, other in zip(_committed(run), others, strict=True))
 
 
 def _cursor_stable(run: Execution, _seen: Seen) -> bool:
