@@ -9,7 +9,7 @@ relates to others.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Any
@@ -212,24 +212,22 @@ ATOMIC: Mapping[str, tuple[Judge, str]] = {
 # --- less than atomic visibility -----------------------------------------------------------------
 
 
-def _committed(run: Execution) -> list[list[int]]:
+def _committed(run: Execution, reads: Iterable[_Read] | None = None) -> list[list[int]]:
     """Per read the versions it can have returned that are arbitrated before its transaction."""
     return [
         [v for v in run.versions(read) if v < 0 or run.place[v] < run.place[read.reader]]
-        for read in run.reads
+        for read in (run.reads if reads is None else reads)
     ]
 
 
 def _read_committed(run: Execution, _seen: Seen) -> bool:
     """Every read shows a committed version, with any part of its own writes (`internal`)."""
-    return all(
-        versions or any(run.versions(replace(read, own=own)) for own in _parts(read.own))
-        for read, versions in zip(run.reads, _committed(run), strict=True)
-    )
-
-
-def _parts(own: list[Any]) -> list[list[Any]]:
-    return [own[:count] for count in range(len(own))]
+    longest = max((len(read.own) for read in run.reads), default=0)
+    parts = [
+        _committed(run, [replace(read, own=read.own[:count]) for read in run.reads])
+        for count in range(longest + 1)
+    ]
+    return all(any(choices) for choices in zip(*parts, strict=True))
 
 
 def _cursor_stable(run: Execution, _seen: Seen) -> bool:
