@@ -1,57 +1,114 @@
-# The two commands: `make run` and `make test`. Each sets up what it needs, and is quick the
-# second time. Everything else is for developers.
+# `make` prints what there is to do. Each target sets up what it needs, and is quick the second time.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# uv on the PATH, or one that is brought from PyPI into the environment.
+UV ?= $(or $(shell command -v uv),$(BIN)/uv)
+export UV_PROJECT_ENVIRONMENT := $(abspath $(VENV))
+# Hashes are checked; what is installed besides (examples, a native core, other groups) stays.
+SYNC := $(UV) sync --quiet --frozen --inexact --no-default-groups
+IN_PLACE := $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation
 EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/postgres \
 	examples/zookeeper
-IN_PLACE := -e . $(addprefix -e ./,$(EXAMPLES))
 CARGO ?= cargo
+NO_CARGO := CARGO=/nonexistent/cargo
 DISK := native/fusedisk
-RUN_ARGS ?= --nemesis partition-leader
+RUN_ARGS ?= --env process --nemesis partition-leader --time-limit 15
+# Tests wait more than they compute: twice as many workers as processors.
+WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup -q
 
-# What runs and reports need; the native core; what tests and checks need besides.
+# What runs and reports need; what the quick tier needs besides; what everything else needs.
 STAMP := $(VENV)/.setup-stamp
-NATIVE_STAMP := $(VENV)/.native-stamp
 TEST_STAMP := $(VENV)/.test-stamp
+DEV_STAMP := $(VENV)/.dev-stamp
+DOCS_STAMP := $(VENV)/.docs-stamp
+DIST_STAMP := $(VENV)/.dist-stamp
+NATIVE_STAMP := $(VENV)/.native-stamp
 
-.PHONY: run test nightly check setup native lock bench clean-venv
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all nightly check docs dist dist-check setup native lock bench clean-venv
+
+# Runs a step quietly and prints its time; where it fails, its output.
+define step
+	@printf '%-46s' '$(1)'; started=$$(date +%s%N); \
+	if $(2) > $(VENV)/step.log 2>&1; then \
+		awk "BEGIN { printf \"%6.1f s\n\", ($$(date +%s%N) - $$started) / 1e9 }"; \
+	else echo ' failed'; cat $(VENV)/step.log >&2; exit 1; fi
+endef
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # A native core that was built once is kept in step with its sources.
-run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP))
-	$(BIN)/harness run $(RUN_ARGS)
+run: $(STAMP) $(if $(wildcard checkers/_native*),$(NATIVE_STAMP)) ## run Kudu's masters as processes for 30 s (RUN_ARGS="--env docker ..." for others)
+	@echo '3/3 harness run $(RUN_ARGS)'
+	@$(BIN)/harness run $(RUN_ARGS)
 
-test: $(TEST_STAMP)
-	$(BIN)/pytest -n 4 --dist loadgroup -q
+test: $(TEST_STAMP) ## run the quick tier of the tests
+	$(PYTEST) -m quick
 
-# What `make test` leaves out; CONTRIBUTING.md has the other commands for a night.
-nightly: $(TEST_STAMP)
+test-all: $(DEV_STAMP) $(NATIVE_STAMP) ## run both tiers
+	$(PYTEST)
+
+nightly: $(DEV_STAMP) $(NATIVE_STAMP) ## run the expensive variants (CONTRIBUTING.md has more for a night)
 	$(BIN)/pytest -m nightly -n 2 --dist loadgroup -q
 
-check: $(TEST_STAMP)
+check: $(DEV_STAMP) ## run linters, mypy, and the rules of layout and determinism
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layout.py
 	$(BIN)/python -m harness.determinism targets
 
+docs: $(DOCS_STAMP) ## build the site of the documentation, strictly
+	$(BIN)/mkdocs build --strict
+
+dist: $(DIST_STAMP) ## build the wheel and the sdist (dist/)
+	$(BIN)/python .ci/dist.py
+
+dist-check: dist ## install wheel and sdist in empty environments, run, soak and report there
+	UV=$(UV) $(BIN)/python .ci/dist_check.py
+
 setup: $(STAMP)
 
-native: $(NATIVE_STAMP)
+native: $(NATIVE_STAMP) ## build the native core (needs cargo)
 
-# The lock files pin every package with its hashes; the project and its example plug-ins are
-# installed in place. No cargo here: compiling takes longer than all the rest.
-$(STAMP): requirements.lock pyproject.toml $(EXAMPLES:=/pyproject.toml)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes -r requirements.lock
-	CARGO=/nonexistent/cargo $(PIP) install --no-deps --no-build-isolation $(IN_PLACE)
-	touch $(STAMP)
+# --- environments ----------------------------------------------------------------------------
+
+$(BIN)/uv: .ci/uv.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .ci/uv.txt
+	@touch $@
+
+# No cargo here: compiling takes longer than all the rest.
+$(STAMP): uv.lock pyproject.toml $(EXAMPLES:=/pyproject.toml) | $(filter $(BIN)/uv,$(UV))
+	@mkdir -p $(VENV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --allow-existing $(VENV)
+	$(call step,1/3 Python packages,$(NO_CARGO) $(SYNC) --extra docker --extra hive --extra report --group build)
+	$(call step,2/3 example plug-ins,$(IN_PLACE) $(addprefix -e ./,$(EXAMPLES)))
+	@touch $@
+
+$(TEST_STAMP): $(STAMP)
+	@$(NO_CARGO) $(SYNC) --group build --group test
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
+	@$(NO_CARGO) $(SYNC) $(patsubst %,--extra %,docker hive lake report spark) --group dev
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	@$(NO_CARGO) $(SYNC) --group build --group docs
+	@touch $@
+
+$(DIST_STAMP): $(STAMP)
+	@$(NO_CARGO) $(SYNC) --group build --group dist
+	@touch $@
 
 # Builds the core and the disk for foreign programs where there is a Rust toolchain (which fetches
 # its crates); says whether it did.
 $(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs $(DISK)/Cargo.* $(DISK)/src/*.rs)
-	$(PIP) install --no-deps --no-build-isolation -e .
+	@$(IN_PLACE) --reinstall-package catalog-harness -e .
 	@$(BIN)/python -c "from checkers.linearizability import native; print(native.native_status())"
 	@if ! command -v $(CARGO) > /dev/null; then \
 		echo "faulty disks for foreign programs: not built, there is no cargo"; \
@@ -60,29 +117,16 @@ $(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs $(DISK)/Carg
 	else \
 		echo "faulty disks for foreign programs: not built, see above"; \
 	fi
-	touch $(NATIVE_STAMP)
+	@touch $@
 
-$(TEST_STAMP): $(NATIVE_STAMP) requirements-test.lock
-	$(PIP) install --require-hashes -r requirements-test.lock
-	touch $(TEST_STAMP)
-
-# A package that stands in several locks has the same version in all. The extra `kerberos` has a
-# lock of its own: gssapi is built from source, against headers that not everybody has.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
-
-lock: pyproject.toml
-	$(PIP) install uv
-	$(COMPILE) $(patsubst %,--extra %,docker hive lake report spark) --group dev \
-		-o requirements-test.lock pyproject.toml
-	$(COMPILE) --extra docker --extra hive --extra report --group build -c requirements-test.lock \
-		-o requirements.lock pyproject.toml
-	$(COMPILE) --extra kerberos -c requirements-test.lock -o requirements-kerberos.lock pyproject.toml
+lock: $(STAMP) ## bring uv.lock in step with pyproject.toml
+	$(UV) lock
 
 # All but `report_masters`, which wants a store to report on.
 BENCHES := checkers edn elle fuzz generator kudu_simulation page raft_schedules report serve simulation soak
 
-bench: $(TEST_STAMP)
+bench: $(DEV_STAMP) $(NATIVE_STAMP) ## run the benchmarks
 	for name in $(BENCHES); do $(BIN)/python -m bench.$$name || exit 1; done
 
-clean-venv:
+clean-venv: ## remove the environment
 	rm -rf $(VENV)

@@ -6,8 +6,9 @@ verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks`
 keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diagnoses` (what
 `harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
 modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command line
-shows. Only the chosen plug-in is imported. The built-in ones register in the same way; `harness`
-imports none. A name that several packages claim is the built-in plug-in's; any of the others is
+shows. Only the chosen plug-in is imported. A value that is a module alone has many plug-ins: every
+public object in it with a `name` and an `api_version`; that module is imported when the names of
+its group are asked for. The built-in ones register in the same way; `harness` imports none. A name that several packages claim is the built-in plug-in's; any of the others is
 `PACKAGE:NAME`, so that a name which is taken costs nothing but itself.
 """
 
@@ -47,9 +48,11 @@ from harness.plugins import (
 
 __all__ = [
     "GROUPS",
+    "PlugInPoint",
     "load_all",
     "load_plugin",
     "load_verb",
+    "plug_in_point",
     "plugin_names",
     "qualified_names",
     "taken_names",
@@ -107,13 +110,31 @@ _DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
 }
 
 
+class PlugInPoint(NamedTuple):
+    """Where a plug-in is: an entry point, or one object of a module that an entry point names."""
+
+    value: str
+    """`module:OBJECT`, or a module."""
+    dist: importlib.metadata.Distribution | None
+
+    @property
+    def module(self) -> str:
+        """The dotted name of its module."""
+        return self.value.partition(":")[0]
+
+    @property
+    def owner(self) -> str:
+        """The name of the package that brings it."""
+        return self.dist.name if self.dist is not None else "?"
+
+
 class _Points(NamedTuple):
     """The plug-ins of one group by name, and which share a name."""
 
-    by_name: Mapping[str, importlib.metadata.EntryPoint]
+    by_name: Mapping[str, PlugInPoint]
     taken: Mapping[str, tuple[str, ...]]
     """The other names (`PACKAGE:NAME`) of plug-ins whose own name another one has or claims."""
-    qualified: Mapping[str, importlib.metadata.EntryPoint]
+    qualified: Mapping[str, PlugInPoint]
     """All plug-ins as `PACKAGE:NAME`: a case that names one so outlives the clash."""
 
 
@@ -137,16 +158,19 @@ def _search_path() -> tuple[tuple[str, int, int], ...]:
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:
-    claims: dict[str, dict[str, importlib.metadata.EntryPoint]] = {}
-    for point in importlib.metadata.entry_points(group=f"harness.{group}"):
-        owner = point.dist.name if point.dist is not None else "?"
-        if owner == _OURS or not only_builtin:
-            named = claims.setdefault(point.name, {})
+    claims: dict[str, dict[str, PlugInPoint]] = {}
+    for entry in importlib.metadata.entry_points(group=f"harness.{group}"):
+        whole = PlugInPoint(entry.value.partition("[")[0].strip(), entry.dist)
+        if only_builtin and whole.owner != _OURS:
+            continue
+        many = ":" not in whole.value and group != VERBS
+        for name, point in _members(whole, entry.name) if many else ((entry.name, whole),):
+            named = claims.setdefault(name, {})
             if all(other.value != point.value for other in named.values()):
-                named.setdefault(owner, point)
-    found: dict[str, importlib.metadata.EntryPoint] = {}
+                named.setdefault(point.owner, point)
+    found: dict[str, PlugInPoint] = {}
     taken: dict[str, tuple[str, ...]] = {}
-    qualified: dict[str, importlib.metadata.EntryPoint] = {}
+    qualified: dict[str, PlugInPoint] = {}
     for name, named in claims.items():
         winner = _OURS if _OURS in named else next(iter(named)) if len(named) == 1 else None
         others = {f"{owner}:{name}": point for owner, point in named.items() if owner != winner}
@@ -159,8 +183,32 @@ def _read_entry_points(
     return _Points(dict(sorted(found.items())), dict(sorted(taken.items())), qualified)
 
 
+def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]:
+    """Name and place of each plug-in of a module; of one that does not load, its own.
+
+    That one has the entry point's `name`, so that it is listed, and loading it says why it fails.
+    """
+    try:
+        module = import_module(whole.module)
+    except (Exception, SystemExit):  # a script that exits when it is imported
+        yield name, whole
+        return
+    for attribute, value in vars(module).items():
+        if attribute.startswith("_") or not hasattr(value, "api_version"):
+            continue
+        imported = isinstance(value, type) and value.__module__ != module.__name__
+        if isinstance(own := getattr(value, "name", None), str) and not imported:
+            yield own, PlugInPoint(f"{whole.module}:{attribute}", whole.dist)
+
+
+def plug_in_point(group: str, name: str) -> PlugInPoint | None:
+    """Where the plug-in of this name is, without importing more than its name needs."""
+    points = _entry_points(group)
+    return points.by_name.get(name) or points.qualified.get(name)
+
+
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted, without importing any plug-in.
+    """The names in one of `GROUPS`, sorted, importing only modules that have many plug-ins.
 
     Of several plug-ins with one name the built-in one has it, and the others are `PACKAGE:NAME`;
     without a built-in one all are.
@@ -186,7 +234,7 @@ def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
             yield group, name, name in points.by_name, others
 
 
-def _find(group: str, name: str, what: str) -> importlib.metadata.EntryPoint:
+def _find(group: str, name: str, what: str) -> PlugInPoint:
     points = _entry_points(group)
     others = points.taken.get(name, ())
     if name in points.by_name:
@@ -272,11 +320,12 @@ def load_verb(name: str) -> Verb:
     return verb  # type: ignore[no-any-return]
 
 
-def _load(point: importlib.metadata.EntryPoint) -> Any:
+def _load(point: PlugInPoint) -> Any:
     """The object that an entry point names; raises what its module raises."""
     found: Any = import_module(point.module)
-    for attribute in point.attr.split(".") if point.attr else ():
-        found = getattr(found, attribute)
+    for attribute in point.value.split(":")[1:]:
+        for part in attribute.split("."):
+            found = getattr(found, part)
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from harness.faults.aimed import AimedNemesis
 from harness.faults.schedules import Schedule
 
-__all__: list[str] = []  # entry points name what is here
+__all__: list[str] = []  # the entry point names the module: every public nemesis in it is one
 
 FLAPPING = Schedule(times=4)
 ONE_BY_ONE = Schedule(nodes=3)

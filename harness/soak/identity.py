@@ -24,6 +24,7 @@ from harness.case import Case
 from harness.checking import checker_names
 from harness.faults.words import are_words
 from harness.installed import OWN, package_files, packages_of
+from harness.registry import plug_in_point
 
 __all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
 
@@ -62,11 +63,13 @@ def code_digest(case: Case, environment: str) -> str:
     packages = {"harness"}
     versions: dict[str, str] = {}
     for group, name in _taking_part(case, environment):
-        for point in importlib.metadata.entry_points(group=f"harness.{group}", name=name):
-            packages.add(point.module.split(".")[0])
-            if point.dist is not None and point.dist.name != OWN:
-                versions[point.dist.name] = point.dist.version
-                packages.update(packages_of(point.dist))
+        point = plug_in_point(group, name)
+        if point is None:
+            continue
+        packages.add(point.module.split(".")[0])
+        if point.dist is not None and point.dist.name != OWN:
+            versions[point.dist.name] = point.dist.version
+            packages.update(packages_of(point.dist))
     for library in LIBRARIES:
         versions[library] = importlib.metadata.version(library)
     versions["python"] = f"{platform.python_implementation()} {platform.python_version()}"

@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.cli import main
 from harness.drawing import expand_any
 from harness.errors import UsageError
-from harness.registry import load_plugin, plugin_names
+from harness.registry import load_plugin, plug_in_point, plugin_names
 from tests.distributions import installed
 
 MODULE = """
@@ -89,6 +89,35 @@ def test_the_plugins_of_others_can_be_left_out(monkeypatch):
     monkeypatch.setenv("HARNESS_NO_PLUGINS", "1")
     assert "old" not in plugin_names("nemeses")
     assert "kill-leader" in plugin_names("nemeses")
+
+
+MANY = """
+from harness.faults.aimed import AimedNemesis
+from nemesis.none import NoNemesis
+_HIDDEN = AimedNemesis("hidden", "", "kill one")
+CUT = AimedNemesis("cut-node", "", "cut one from client")
+ALL = AimedNemesis("kill-all", "", "kill all")
+class Own(NoNemesis):
+    name = "own"
+"""
+MODULES = """[harness.nemeses]
+mine = many_plugins
+broken = no_such_module
+"""
+
+
+def test_a_module_is_as_many_nemeses_as_it_has(tmp_path, monkeypatch):
+    before = set(plugin_names("nemeses"))
+    with installed(tmp_path, monkeypatch, "many", MANY, MODULES):
+        assert set(plugin_names("nemeses")) - before == {
+            "broken", "cut-node", "many:kill-all", "own",
+        }  # fmt: skip
+        assert load_plugin("nemeses", "cut-node").name == "cut-node"
+        assert load_plugin("nemeses", "own").name == "own"
+        assert plug_in_point("nemeses", "many:kill-all").value == "many_plugins:ALL"
+        assert plug_in_point("nemeses", "kill-all").value == "nemesis.families:KILL_ALL"
+        with pytest.raises(UsageError, match="does not load: ModuleNotFoundError"):
+            load_plugin("nemeses", "broken")
 
 
 CLASHES = """[harness.nemeses]
