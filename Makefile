@@ -27,7 +27,7 @@ DIST_STAMP := $(VENV)/.dist-stamp
 NATIVE_STAMP := $(VENV)/.native-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all nightly check docs dist dist-check setup native lock bench clean-venv
+.PHONY: help run test test-all test-heavy nightly check docs dist dist-check setup dev kerberos native lock bench clean-venv
 
 # Runs a step quietly and prints its time; where it fails, its output.
 define step
@@ -51,6 +51,9 @@ test: $(TEST_STAMP) ## run the quick tier of the tests
 test-all: $(DEV_STAMP) $(NATIVE_STAMP) ## run both tiers
 	$(PYTEST)
 
+test-heavy: $(DEV_STAMP) $(NATIVE_STAMP) ## run the tests that are not in the quick tier
+	$(PYTEST) -m 'not quick and not nightly'
+
 nightly: $(DEV_STAMP) $(NATIVE_STAMP) ## run the expensive variants (CONTRIBUTING.md has more for a night)
 	$(BIN)/pytest -m nightly -n 2 --dist loadgroup -q
 
@@ -68,9 +71,15 @@ dist: $(DIST_STAMP) ## build the wheel and the sdist (dist/)
 	$(BIN)/python .ci/dist.py
 
 dist-check: dist ## install wheel and sdist in empty environments, run, soak and report there
-	UV=$(UV) $(BIN)/python .ci/dist_check.py
+	UV=$(UV) $(BIN)/python .ci/dist.py check
 
 setup: $(STAMP)
+
+dev: $(DEV_STAMP) $(NATIVE_STAMP) ## set up everything that test-all and check need
+
+# gssapi is built from source, against Debian's libkrb5-dev.
+kerberos: $(STAMP)
+	$(NO_CARGO) $(SYNC) --extra kerberos
 
 native: $(NATIVE_STAMP) ## build the native core (needs cargo)
 
