@@ -110,7 +110,7 @@ def add_store(parser: Parser) -> None:
     )
 
 
-def add_verbose(parser: Parser) -> None:
+def add_verbose(parser: argparse._ActionsContainer) -> None:
     """Give `parser` the option `--verbose`."""
     parser.add_argument("-v", "--verbose", action="store_true", help="print all that is known")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERDICT_STYLES",
+    "bar",
     "console_on",
     "drawn",
     "indented",
@@ -40,6 +41,7 @@ VERDICT_STYLES: Final[Mapping[str, str]] = {
     "unknown": "yellow",
     "crash": "bold magenta",
 }
+BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000
 """Elsewhere than on a terminal nothing is wrapped."""
@@ -149,3 +151,15 @@ def table(
         cells = [styled(cell) if isinstance(cell, str) else cell for cell in row]
         found.add_row(*[""] * bool(indent), *cells)
     return found
+
+
+def bar(done: float, total: float, text: Text) -> Table:
+    """A bar of progress, and beside it what is done."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    grid.add_row(ProgressBar(total=total or 1, completed=done, width=BAR_WIDTH), text)
+    return grid
