@@ -146,7 +146,7 @@ def test_results_of_a_store_that_may_not_be_written(shell, place, part):
     with refusing(folder / part, READ_ONLY):
         assert "may not be written to" in refused(shell.harness(*words))
     assert not (place / "out").exists()
-    assert "UNKNOWN: 3 runs: 0 valid, 0 permitted, 3 unknown" in shell.harness(*words).out
+    assert "UNKNOWN  3 runs: 0 valid, 0 permitted, 3 unknown" in shell.harness(*words).out
 
 
 def test_a_store_whose_results_nobody_can_read(shell, place):
