@@ -351,7 +351,8 @@ class _Progress:
             self._status.show(self._text)
 
     def __call__(self, found: Progress) -> None:
-        named_first = bool(found.left) and not (self._found and self._found.left)
+        begun = None if self._found is None else self._found.stage
+        named_first = found.stage == "again" != begun
         self._found, self._text = found, self._pace.line(found)
         if not self._status.terminal and (named_first or self._status.due_s() is not None):
             self._status.show(self._text)

@@ -103,7 +103,7 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     assert "B1: found in 2 of 2 runs, 100 % (34.2 % … 100 %); first in run 1, after 310 ms" in out
     assert "reg/bad-1" in out
     folder = small / ".report"
-    assert f"page    {folder / 'report.html'}" in out
+    assert f"page: {folder / 'report.html'}" in out
     assert {path.stem for path in (folder / "tables").iterdir()} == set(COLUMNS)
     assert {path.stem for path in (folder / "sql").iterdir()} == set(query_names())
     answers = {path.stem for path in (folder / "answers").iterdir()}
@@ -327,7 +327,7 @@ def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
     (folder / "history.parquet").unlink()
     code, out, _ = report(capsys, tmp_path)
     assert code == 255
-    assert out.startswith("CRASH: 1 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 crashed")
+    assert "\nCRASH  1 run: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 crashed" in out
 
 
 # --- a run ---------------------------------------------------------------------------------------
