@@ -78,7 +78,10 @@ def main(arguments: Sequence[str]) -> int:
             listener=None if parsed.quiet else progress,
         )
     except BaseException:
-        note(f"harness: nothing to judge; the partial run is in {folder.path}")
+        note(
+            f"harness: no verdict; the partial run is kept in {folder.path}, and "
+            f"`harness check {folder.path}` judges what is there"
+        )
         raise
     finally:
         progress.finish()
