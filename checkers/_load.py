@@ -8,11 +8,12 @@ one that could not keep up even in its best seconds: it was not the load that wa
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers._disturbances import disturbances_of, starved_ns
-from harness.ops import History, Pair
+from harness.ops import History, OpType, Pair
 
 if TYPE_CHECKING:
     from harness.case import Case
@@ -52,6 +53,7 @@ class Load:
         self.operations = len(chaos)
         self._starved_s = starved_ns(disturbances_of(history), 0, end_ns) / NS_PER_S
         self.overlapping, self.overlap_most = _overlaps(chaos, end_ns)
+        self._outage = _longest_outage(history)
 
     @property
     def requested_rate(self) -> float | None:
@@ -74,14 +76,18 @@ class Load:
             return {}
         asked = self.requested_rate
         starved = {"too_few_processors": f"for {self._starved_s:.1f} s"} if self._starved_s else {}
-        return starved | {
-            "requested_rate": "as listed in the case" if asked is None else f"{asked:g} /s",
-            "achieved_rate": f"{self.achieved_rate:.1f} /s, at best {self.peak_rate:.1f} /s",
-            "overlap_on_a_name": (
-                f"{self.overlapping} of {self.operations} operations, "
-                f"at most {self.overlap_most} at once"
-            ),
-        }
+        return (
+            self._outage
+            | starved
+            | {
+                "requested_rate": "as listed in the case" if asked is None else f"{asked:g} /s",
+                "achieved_rate": f"{self.achieved_rate:.1f} /s, at best {self.peak_rate:.1f} /s",
+                "overlap_on_a_name": (
+                    f"{self.overlapping} of {self.operations} operations, "
+                    f"at most {self.overlap_most} at once"
+                ),
+            }
+        )
 
     def doubts(self) -> list[tuple[str, str]]:
         """Why this load proves too little: rules and reasons."""
@@ -169,3 +175,15 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
             heapq.heappush(open_, (end, number))
             most = max(most, len(open_))
     return len(met), most
+
+
+def _longest_outage(history: History) -> dict[str, str]:
+    """The longest time without a success from the first one to the end of chaos."""
+    phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
+    end = phases.get("heal-core")
+    done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)
+    times = sorted(op.time for op in done if op is not None and end is not None and op.time < end)
+    if end is None or not times:  # the history of others, or a run that was cut short
+        return {}
+    longest_ns = max(after - before for before, after in itertools.pairwise([*times, end]))
+    return {"longest_outage": f"{longest_ns / NS_PER_S:.1f} s"}

@@ -241,7 +241,8 @@ class BoundsChecker:
             details["rule"] = "incomplete"
             reason = judged.gaps[0] if judged.gaps else "no limit could be looked at"
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
-        reason = f"{len(judged.looked)} limits hold in {sum(judged.looked.values())} places"
+        checks = f"{sum(judged.looked.values()):,} check{'s' * (sum(judged.looked.values()) != 1)}"
+        reason = f"{len(judged.looked)} limit{'s' * (len(judged.looked) != 1)} held in {checks}"
         if exempt:
             reason += f"; {exempt} were not judged: the run did not settle, or nobody measured"
         if judged.unmeasured:

@@ -76,7 +76,7 @@ class CrashChecker:
                 held, permits, Counter(allowed.values()), list(allowed), details
             )
         if not unexpected:
-            reason = f"no node ended by itself; the nemesis ended {len(exits) - excused.count}"
+            reason = f"no unexpected exits ({len(exits) - excused.count} by nemeses)"
             if excused.count:
                 reason += f"; {excused.count} ended over their disks or clocks, as they may"
             return CheckResult(self.name, Verdict.VALID, reason, details=details)

@@ -277,8 +277,8 @@ def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
 def _about_leaders(leaders: Sequence[Mapping[str, Any]]) -> str:
     changes = _leader_changes(leaders)
     if changes == "not observed":
-        return "changes of leader not observed"
-    return f"{changes} {'change' if len(leaders) == 2 else 'changes'} of leader"
+        return "leader changes not observed"
+    return f"{changes} leader {'change' if len(leaders) == 2 else 'changes'}"
 
 
 def _summary(faults: Sequence[Fault]) -> str:

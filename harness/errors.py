@@ -27,6 +27,7 @@ __all__ = [
     "InternalError",
     "TargetError",
     "UsageError",
+    "clipped",
     "counted",
     "described",
     "listed",

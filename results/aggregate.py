@@ -73,17 +73,21 @@ def aggregate(
     label: str | None,
     most: int | None = None,
     stored: Stored | None = None,
+    asking: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Answers:
     """Answer everything; `engine` has what it answers from already.
 
     Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
-    compared by. `stored` are the bytes that runs take, where that is known. Raises `UsageError` for
+    compared by. `stored` are the bytes that runs take, where that is known. `asking` hears before
+    each question how many of how many are answered. Raises `UsageError` for
     a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
     with contextlib.closing(DuckEngine()) as driver:
-        for name in extent.names():
+        names = list(extent.names())
+        for number, name in enumerate(names):
+            asking(number, len(names))
             of_cells = kind_of(name) == "of cells"
             found = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
             if found is not None:

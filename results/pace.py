@@ -26,6 +26,8 @@ __all__ = ["Pace", "Schedule"]
 SAID_FROM: Final = 0.05
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
+_DONE: Final = {"check": "checked", "again": "tried again", "answer": "answered"}
+_STEPS: Final = {"gather": "gathering the results", "write": "writing the report"}
 
 
 class Schedule:
@@ -76,8 +78,12 @@ class Pace:
         gone = part if found.time_part is None else found.time_part
         if stage != self._stage:
             self._stage, self._begin_s, self._begin = stage, now_s, (found.done, gone)
-        what = "checked" if found.stage == "check" else "tried again"
-        text = f"{found.done}/{found.units} {found.noun} {what}, about {part:.0%} of the work"
+        if found.stage in _STEPS:
+            return _STEPS[found.stage]
+        text = f"{found.done}/{found.units} {found.noun} {_DONE[found.stage]}"
+        if found.left:  # of one task that takes long, no pace tells the end
+            return f"{text}, {len(found.left)} left: {'; '.join(found.left)}"
+        text += f", about {part:.0%} of the work"
         passed_s = now_s - self._begin_s
         done, gained = found.done - self._begin[0], gone - self._begin[1]
         if passed_s <= 0 or gained < SAID_FROM:

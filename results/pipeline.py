@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,13 +39,18 @@ SMALL_COST_NS: Final = 2_000_000_000
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a report is; costs are estimates, and only their proportion means anything."""
 
-    stage: str  # "check", or "again" with a larger budget
+    stage: str  # "check", "again" with a larger budget, "gather", "answer" questions, "write"
     done: int
     units: int
     cost_done: int
     cost: int
     noun: str = "units"  # what is counted
     time_part: float | None = None  # of the time, by `results.pace.Schedule`; else that of the cost
+    left: tuple[str, ...] = ()  # what is not done, in words, once it is little
+    kept: int = 0  # results that an interrupt leaves
+
+
+LEFT_NAMED_MAX: Final = 3
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +217,7 @@ class _Job:
     wanted: int = 0
     units: int = 0
     away_ns: int = 0  # CPU time of other processes
+    kept: int = 0  # results that are stored
 
     def run(self, choice: _Choice) -> Gathered:
         """Rounds of plan and work until nothing is left that can be done."""
@@ -221,10 +227,11 @@ class _Job:
             plan = self.source.plan()
             self.wanted = plan.wanted
             if number == 0:
-                self.known = plan.known
+                self.known = self.kept = plan.known
             if plan.units:
                 self._round(choice, plan.units)
                 continue
+            self.progress(_step("gather", self.kept))
             gathered = self.source.gather()
             if not gathered.damaged:
                 return gathered
@@ -244,30 +251,63 @@ class _Job:
         config = self.source.begin(limit_memory=executor.name != "inline")
         left = dict(by_id)
         parts = dict.fromkeys(by_id, 0.0)
+        memory: dict[str, int] = {}
+        self._say(by_id, left, parts, memory)
         try:
             with contextlib.closing(executor.run(bins, config)) as ended:
                 for done in ended:
                     unit = left.get(done.unit)
                     if unit is None:
                         continue
-                    parts[done.unit] = done.part
+                    parts[done.unit] = max(parts[done.unit], done.part)
+                    memory[done.unit] = done.memory_bytes or memory.get(done.unit, 0)
                     if done.part >= 1.0:
                         del left[done.unit]
                         raise_if_refused(done.problems)
                         for problem in done.problems:
                             self.source.problems.add(problem)
                         self.units += 1
+                        self.kept += len(unit.checks) + (unit.facts_id is not None)
                         self.away_ns += done.cpu_ns if executor.name != "inline" else 0
-                    self.progress(
-                        Progress(
-                            stage="again" if again else "check",
-                            done=len(by_id) - len(left),
-                            units=len(by_id),
-                            cost_done=round(sum(by_id[key].cost * parts[key] for key in parts)),
-                            cost=sum(unit.cost for unit in units),
-                        )
-                    )
+                    self._say(by_id, left, parts, memory)
         finally:
             self.source.end(units, config)
         for unit in left.values():
             self.source.lose(unit)
+
+    def _say(
+        self,
+        units: Mapping[str, AnyUnit],
+        left: Mapping[str, AnyUnit],
+        parts: Mapping[str, float],
+        memory: Mapping[str, int],
+    ) -> None:
+        """Say how far a round is, and what is left where that is little."""
+        named = list(left.values()) if len(left) <= LEFT_NAMED_MAX else []
+        self.progress(
+            Progress(
+                stage="again" if all(unit.budget.level > 1 for unit in units.values()) else "check",
+                done=len(units) - len(left),
+                units=len(units),
+                cost_done=round(sum(units[key].cost * parts[key] for key in parts)),
+                cost=sum(unit.cost for unit in units.values()),
+                left=tuple(_in_words(unit, memory.get(unit.unit_id, 0)) for unit in named),
+                kept=self.kept,
+            )
+        )
+
+
+def _step(stage: str, kept: int) -> Progress:
+    """The beginning of a stage that nobody can count."""
+    return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
+
+
+def _in_words(unit: AnyUnit, memory_bytes: int) -> str:
+    """A unit, its checkers, its retry and the memory of its worker."""
+    checkers = " and ".join(check.checker for check in unit.checks)
+    parts = [unit.key, checkers or "facts"]
+    if unit.budget.level > 1:
+        parts.append(f"retry with a larger budget ({unit.budget.cpu_s:g} s of CPU)")
+    if memory_bytes:
+        parts.append(f"{memory_bytes / 1e9:.1f} GB")
+    return ", ".join(parts)

@@ -142,7 +142,7 @@ def report_lake(
             stack.enter_context(readable(uri))
             opened = duckdb = DuckEngine(source.spill())
             register(duckdb, found)
-        return make_report(found, asked, places, crashed=0, opened=opened)
+        return make_report(found, asked, places, crashed=0, opened=opened, progress=progress)
 
 
 def _with_runs(uri: str) -> tuple[Lake, Snapshot]:

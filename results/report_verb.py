@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,7 +25,9 @@ from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
 from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.errors import EXIT_UNKNOWN, UsageError
+from harness.cli.status_line import StatusLine
+from harness.cli.styles import VERDICT_STYLES, bar, indented, styled
+from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
 from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
@@ -39,6 +40,8 @@ from results.report_lake import default_output, is_lake, report_lake
 from results.store_scan import SEED_WITHOUT_RUN, is_seen
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from results.aggregate import Answers
     from results.pipeline import Checked, Progress
     from results.report.summary import Summary
@@ -48,7 +51,7 @@ __all__ = ["main", "report_store"]
 
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
-PROGRESS_INTERVAL_S: Final = 2.0
+PIPE_INTERVAL_S: Final = 2.0
 
 EPILOG: Final = """examples:
   harness report store
@@ -69,13 +72,24 @@ def main(arguments: Sequence[str]) -> int:
     if not lake and (parsed.path / "case.json").exists():
         return _report_run(parsed)
     _validate(parsed, lake=lake)
-    summary, answers, page = _report_lake(place, parsed) if lake else _report_store(parsed)
+    progress = _Progress()
+    try:
+        report = _report_lake(place, parsed, progress) if lake else _report_store(parsed, progress)
+    except KeyboardInterrupt:
+        progress.finish()
+        note(f"harness: interrupted; {progress.kept}, and the same command continues from there")
+        return EXIT_INTERRUPTED
+    finally:
+        progress.finish()
+    summary, answers, page = report
     if parsed.json:
         say(_json(summary, answers, page))
     else:
         from results.report.summary import text_of
 
-        say("\n".join(text_of(summary, answers, str(page))))
+        *lines, verdict = text_of(summary, answers, str(page))
+        style = VERDICT_STYLES[summary.verdict]
+        say(*lines, styled(verdict, f"bold {style.removeprefix('bold ')}"))
     if "spark" in (summary.engine, summary.executor):
         _archive_classes()
     return summary.exit_code
@@ -91,7 +105,9 @@ def _archive_classes() -> None:
         make_soon(java)
 
 
-def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
+def _report_lake(
+    uri: str, parsed: argparse.Namespace, progress: _Progress
+) -> tuple[Summary, Answers, Path]:
     return report_lake(
         uri,
         output=parsed.output or default_output(uri),
@@ -103,11 +119,11 @@ def _report_lake(uri: str, parsed: argparse.Namespace) -> tuple[Summary, Answers
         label=parsed.label,
         check_time_limit_s=parsed.check_time_limit,
         again=parsed.again,
-        progress=_Progress(),
+        progress=progress,
     )
 
 
-def _report_store(parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
+def _report_store(parsed: argparse.Namespace, progress: _Progress) -> tuple[Summary, Answers, Path]:
     return report_store(
         parsed.path,
         output=parsed.output or parsed.path / REPORT_FOLDER,
@@ -119,7 +135,7 @@ def _report_store(parsed: argparse.Namespace) -> tuple[Summary, Answers, Path]:
         label=parsed.label,
         check_time_limit_s=parsed.check_time_limit,
         again=parsed.again,
-        progress=_Progress(),
+        progress=progress,
     )
 
 
@@ -269,6 +285,7 @@ def report_store(
         asked,
         Places(store, output),
         crashed=len({problem.run for problem in crashed}),
+        progress=progress,
     )
 
 
@@ -323,15 +340,38 @@ def _json(summary: Summary, answers: Answers, page: Path) -> str:
 
 
 class _Progress:
-    """A line on stderr now and then."""
+    """A bar and what is left on a terminal, a line on stderr now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._shown_s = time.monotonic()
+        self._status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S, draw=self._drawn)
         self._pace = Pace()
+        self._found: Progress | None = None
+        self._text = "looking for runs"
+        if self._status.terminal:
+            self._status.show(self._text)
 
     def __call__(self, found: Progress) -> None:
-        text = self._pace.line(found)
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= PROGRESS_INTERVAL_S:
-            self._shown_s = now_s
-            note(text)
+        begun = None if self._found is None else self._found.stage
+        named_first = found.stage == "again" != begun
+        self._found, self._text = found, self._pace.line(found)
+        if not self._status.terminal and (named_first or self._status.due_s() is not None):
+            self._status.show(self._text)
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+
+        found = self._found
+        done, cost = (0, 1) if found is None else (found.cost_done, found.cost)
+        # What is left is named in lines of its own, so that its name is not cut.
+        head, *left = self._text.split(" left: ")
+        text = styled(f"{head} left:" if left else head)
+        return Group(bar(done, cost, text), *map(indented, "".join(left).split("; ")))
+
+    @property
+    def kept(self) -> str:
+        """What an interrupt leaves, in words."""
+        count = 0 if self._found is None else self._found.kept
+        return f"{counted(count, 'result')} {'is' if count == 1 else 'are'} kept"
+
+    def finish(self) -> None:
+        self._status.finish()

@@ -114,6 +114,7 @@ class Done(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
     part: float = 1.0
     limited: bool = False  # of a lake: whether a budget may have cut something short
+    memory_bytes: int = 0  # of its worker, while it is under way
 
 
 def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:

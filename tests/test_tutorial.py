@@ -65,7 +65,7 @@ def test_the_tutorial_does_what_it_says(tmp_path, monkeypatch, capsys):
         code = main(arguments_of(command))
         printed = capsys.readouterr().out.splitlines()
         assert shown_in_order(wanted, printed) == [], command
-        said = {line.split(":")[0] for line in wanted}
+        said = {line.split("  ")[0] for line in wanted}
         # A smaller soak may find the bug or not; any verdict will do, but no error.
         assert code in ({1} if "INVALID" in said else {0, 1, 2} if "soak" in command else {0})
     # One number for an operation, in every sentence and list: the index of its invocation.

@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import json
 import multiprocessing
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import UNSET
@@ -21,13 +22,18 @@ from harness.cli.check_limit import add_check_limit
 from harness.cli.check_tasks import CheckRequest, Outcome, judge_task
 from harness.cli.find_tasks import Failed, Task, find_tasks
 from harness.cli.output import note, say
-from harness.cli.parser import Parser
-from harness.cli.verdict_text import describe
-from harness.errors import EXIT_CRASH, HistoryError, UsageError
+from harness.cli.parser import Parser, add_verbose
+from harness.cli.styles import VERDICT_STYLES, joined, styled
+from harness.cli.verdict_text import described
+from harness.errors import EXIT_CRASH, HistoryError, UsageError, counted
 from harness.ops import ModelSettings, Verdict, worst
 from harness.registry import load_plugin, plugin_names
 from harness.store.edn_forms import parse_forms
 from harness.vocabularies.edn import is_edn_atom, settled, text_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 __all__ = ["main", "require_kind"]
 
@@ -74,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         if parsed.json:
             say(msgspec.json.encode(outcome.report).decode())
         else:
-            say("\n".join(_text(outcome)))
+            say(*[""] * (len(verdicts) > 1), *_text(outcome, full=parsed.verbose))
         if outcome.warning is not None:
             note(f"harness: {outcome.warning}")
         if outcome.report.get("recorded_verdict") == "invalid" != outcome.verdict.value:
@@ -83,7 +89,23 @@ def main(arguments: Sequence[str]) -> int:
         note(f"harness: {failure.reason}")
     if len(failures) > FAILURES_SHOWN_MAX:
         note(f"harness: and {len(failures) - FAILURES_SHOWN_MAX} more have no verdict")
+    if len(verdicts) > 1 and not parsed.json:
+        say("", _all_in_all(verdicts, failures))
     return _exit_code(verdicts, failures)
+
+
+def _all_in_all(verdicts: list[Verdict], failures: list[Failed]) -> Text:
+    """The worst verdict, and how many histories have which."""
+    of_each = Counter(verdicts)
+    counts = ", ".join(f"{of_each[each]} {each.value}" for each in Verdict if of_each[each])
+    unread = f", {len(failures)} without a verdict" if failures else ""
+    histories = f"{len(verdicts) + len(failures)} histories"
+    return _headline(worst(verdicts), f"{histories}: {counts}{unread}")
+
+
+def _headline(verdict: Verdict, about: str) -> Text:
+    style = f"bold {VERDICT_STYLES[verdict.value].removeprefix('bold ')}"
+    return joined(styled(verdict.value.upper(), style), f"  {about}")
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
@@ -155,6 +177,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_check_limit(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
+    add_verbose(parser)
     return parser.parse_args(list(arguments))
 
 
@@ -276,36 +299,38 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
             return Failed(reason, EXIT_CRASH)
 
 
-def _text(outcome: Outcome) -> list[str]:
+def _text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
+    """What people read of one history; the last line is its verdict."""
     report = outcome.report
     if "checkers" in report:
-        return _run_text(outcome)
-    took = f"{report['operations']} operations, {report['model']}, {report['seconds']:.3f} s"
-    lines = [f"{outcome.verdict.value.upper()}: {report['path']} ({took})", f"  {report['reason']}"]
-    if report["not"]:
-        lines.append(f"  not: {', '.join(report['not'])}")
+        return _run_text(outcome, full=full)
+    lines = [f"  not: {', '.join(report['not'])}"] if report["not"] else []
     sentences = [line for result in outcome.results for line in result.explanation]
     if outcome.verdict is Verdict.VALID:
         sentences = [f"note: {line}" for line in sentences]
     lines += [f"  {line}" for line in sentences[:SENTENCES_MAX]]
     if len(sentences) > SENTENCES_MAX:
-        lines.append(f"  ... and {len(sentences) - SENTENCES_MAX} more sentences")
+        lines.append(f"  ... and {counted(len(sentences) - SENTENCES_MAX, 'more sentence')}")
+    lines.append(f"  {report['reason']}")
     if outcome.page is not None:
         lines.append(f"  picture: {outcome.page}")
-    return lines
+    operations = counted(report["operations"], "operation")
+    took = f"{operations}, {report['model']}, {report['seconds']:.3f} s"
+    return [*lines, _headline(outcome.verdict, f"{report['path']} ({took})")]
 
 
-def _run_text(outcome: Outcome) -> list[str]:
+def _run_text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
     report = outcome.report
-    lines = [f"{outcome.verdict.value.upper()}: {report['run']} ({report['ops']} ops)"]
+    parts = [*described(Judgement(outcome.results), full=full), ""]
     if report["note"] is not None:
-        lines.append(f"  note: {report['note']}")
+        parts.append(f"  note: {report['note']}")
     recorded = report["recorded_verdict"]
     if recorded is not None and recorded != outcome.verdict.value:
-        lines.append(
+        parts.append(
             f"  note: the run itself had said {recorded}; checkers have changed since, or had "
             "another time limit"
         )
     if outcome.page is not None:
-        lines.append(f"  picture: {outcome.page}")
-    return [*lines, *describe(Judgement(outcome.results)), ""]
+        parts.append(f"  picture: {outcome.page}")
+    operations = counted(report["operations"], "operation")
+    return [*parts, _headline(outcome.verdict, f"{report['run']} ({operations})")]

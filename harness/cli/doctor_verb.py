@@ -9,15 +9,19 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from harness import __version__
 from harness.cli.output import say
 from harness.cli.parser import Parser
+from harness.cli.styles import styled, table
 from harness.errors import UsageError
 from harness.registry import GROUPS, load_all, plugin_names, taken_names
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 __all__ = ["main"]
 
@@ -46,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(msgspec.json.encode({"schema_version": 1, "findings": findings}).decode())
     else:
-        for finding in findings:
-            say(f"{_mark(finding)}  {finding.what:24} {finding.detail}")
+        rows = [(_mark(finding), finding.what, finding.detail) for finding in findings]
+        say(table(rows))
     usable = [item for item in findings if item.what.startswith("environment ") and item.ok]
     broken = [
         item
@@ -57,10 +61,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if len(usable) > 1 and not broken else 1
 
 
-def _mark(finding: Finding) -> str:
+def _mark(finding: Finding) -> Text:
     if finding.ok:
-        return "note" if finding.note else "ok  "
-    return "none" if finding.optional else "FIX "
+        return styled("note", "cyan") if finding.note else styled("ok", "green")
+    return styled("none", "yellow") if finding.optional else styled("FIX", "bold red")
 
 
 def _python() -> Finding:
@@ -128,6 +132,6 @@ def _plugins() -> list[Finding]:
     for group in GROUPS:
         names = plugin_names(group)
         broken = [str(found) for _, found in load_all(group) if isinstance(found, UsageError)]
-        detail = "; ".join(broken) or f"{len(names)} found: {', '.join(names)}"
+        detail = "; ".join(broken) or f"{len(names)} found"
         findings.append(Finding(bool(names) and not broken, f"plug-ins {group}", detail))
     return findings

@@ -1,6 +1,7 @@
 """Where results go: stdout, which may be closed, full, or a pipe whose reader went away.
 
-Whatever is printed is text: what a terminal would obey is shown escaped.
+Whatever is printed is text: what a terminal would obey is shown escaped. Colours and tables come
+from rich (`harness.cli.styles`), and are plain text where the stream is no terminal.
 
 What a verb found out is in its exit code, and the exit code must not depend on whether somebody
 still listens: `harness run | head -1` of an invalid run exits with 1, not with a crash.
@@ -12,7 +13,10 @@ import contextlib
 import os
 import select
 import sys
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 __all__ = ["ensure_standard_streams", "flush_output", "harmless", "note", "reader_went_away", "say"]
 
@@ -31,15 +35,25 @@ def harmless(text: str) -> str:
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
-def say(text: str) -> None:
-    """Print `text` as a line of results; a stdout that takes none is said on stderr, once."""
+def say(*parts: RenderableType) -> None:
+    """Print text, or what rich draws, as lines of results.
+
+    A stdout that takes none is said on stderr, once.
+    """
     try:
-        print(harmless(text), flush=True)
+        for part in parts:
+            print(harmless(part) if isinstance(part, str) else _drawn(part), flush=True)
     except BrokenPipeError:
         _mute(sys.stdout)  # the reader has what it wanted
     except OSError as error:
         _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
+
+
+def _drawn(part: RenderableType) -> str:
+    from harness.cli.styles import drawn
+
+    return drawn(part, sys.stdout)
 
 
 def note(text: str) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Parser",
     "add_place",
     "add_store",
+    "add_verbose",
     "build_parser",
     "known_verbs",
     "verb_module",
@@ -107,6 +108,11 @@ def add_store(parser: Parser) -> None:
     parser.add_argument(
         "--store", type=Path, default=Path("store"), metavar="DIR", help="(default: store)"
     )
+
+
+def add_verbose(parser: argparse._ActionsContainer) -> None:
+    """Give `parser` the option `--verbose`."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all that is known")
 
 
 def verb_module(verb: str) -> Verb:

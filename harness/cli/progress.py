@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TextIO
 
-from harness.cli.status_line import StatusLine
+from harness.cli.status_line import StatusLine, fitting
 from harness.errors import measured
 from harness.ops import HARNESS, NEMESIS, Op, OpType
 from harness.timeline import how_ended
@@ -21,8 +21,10 @@ PIPE_INTERVAL_S: Final = 5.0
 class Progress:
     """Counts what it hears and shows it. Call it with each op; `finish` ends the line."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """Write to `stream` (default: stderr)."""
+    def __init__(self, stream: TextIO | None = None, *, simulated: bool = False) -> None:
+        """Write to `stream` (default: stderr); the time of a simulated run is not the clock's."""
+        self._unit = "s simulated" if simulated else "s"
+        self._shown_run_s = 0.0
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
         self._shown_ops = 0
         self._phase = "setup"
@@ -41,9 +43,8 @@ class Progress:
             self._counts[op.type] += 1
             if op.error:
                 self._last_error = op.error.split(":")[0][:40]
-        passed_s = self._status.due_s()
-        if passed_s is not None:
-            self._show(passed_s, op.time / 1e9)
+        if self._status.due_s() is not None:
+            self._show(op.time / 1e9)
 
     def _hear_fact(self, op: Op) -> None:
         if op.f == "phase":
@@ -77,19 +78,21 @@ class Progress:
     def _say(self, op: Op, text: str) -> None:
         self._status.line(f"{op.time / 1e9:7.1f} s  {text}")
 
-    def _show(self, passed_s: float, run_s: float) -> None:
-        total = sum(self._counts.values())
-        rate = (total - self._shown_ops) / max(passed_s, 1e-9)
-        self._shown_ops = total
-        faults = "; ".join(self._active.values()) or "no fault"
-        counts = self._counts
-        text = (
-            f"{run_s:7.1f} s  {self._phase}: {rate:.0f} op/s, {counts[OpType.OK]} ok "
-            f"{counts[OpType.FAIL]} fail {counts[OpType.INFO]} info; {self._leader}; {faults}"
-        )
+    def _show(self, run_s: float) -> None:
+        counts, total = self._counts, sum(self._counts.values())
+        rate = (total - self._shown_ops) / max(run_s - self._shown_run_s, 1e-9)
+        self._shown_ops, self._shown_run_s = total, run_s
+        parts = [
+            f"{run_s:7.1f} {self._unit}",
+            f"{self._phase}: {rate:.0f} op/s",
+            f"{counts[OpType.OK]} ok, {counts[OpType.FAIL]} fail, {counts[OpType.INFO]} info",
+            self._leader,
+            "; ".join(self._active.values()) or "no fault",
+        ]
         if self._last_error:
-            text += f"; last error {self._last_error}"
-        self._status.show(text)
+            parts.append(f"last error {self._last_error}")
+        shown = fitting(parts, self._status.width) if self._status.terminal else "  ".join(parts)
+        self._status.show(shown)
 
     def finish(self) -> None:
         """End the rewritten line."""

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,9 +21,9 @@ from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.check_limit import add_check_limit
 from harness.cli.choose import AUTO, choose_environment
 from harness.cli.output import note, say
-from harness.cli.parser import Parser, add_place
+from harness.cli.parser import Parser, add_place, add_verbose
 from harness.cli.progress import Progress
-from harness.cli.verdict_text import describe
+from harness.cli.verdict_text import described, in_numbers, verdict_line
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
 from harness.planning import Plan, plan_case
@@ -32,8 +32,13 @@ from harness.run import Outcome, conduct
 from harness.signatures import failure_of
 from harness.store import RunFolder, RunRecord, check_place, new_run_id
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 __all__ = ["main"]
 
+SIM = "sim"
+PAGE = "page"
 EPILOG = """examples:
   harness run --nemesis partition-leader
   harness run --env sim --nemesis kill-leader,pause-leader --seed 7 --time-limit 30
@@ -55,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     if prepare_nodes is not None:
         prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
-    progress = Progress()
+    progress = Progress(simulated=environment.name == SIM)
     started = dt.datetime.now(tz=dt.UTC)
     begin_s = time.monotonic()
     bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""
@@ -73,10 +78,15 @@ def main(arguments: Sequence[str]) -> int:
             listener=None if parsed.quiet else progress,
         )
     except BaseException:
-        note(f"harness: nothing to judge; the partial run is in {folder.path}")
+        note(
+            f"harness: no verdict; the partial run is kept in {folder.path}, and "
+            f"`harness check {folder.path}` judges what is there"
+        )
         raise
     finally:
         progress.finish()
+    if not (parsed.quiet or parsed.json):
+        note("")
     judgement = judge(
         outcome.history, plan.case, plan.checkers, time_limit_s=parsed.check_time_limit
     )
@@ -92,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         ops=len(outcome.history),
         versions={"harness": __version__, "python": platform.python_version()},
         interrupted=outcome.interrupted,
-        simulated_s=report["run_s"] if environment.name == "sim" else None,
+        simulated_s=report["run_s"] if environment.name == SIM else None,
         failure=failure_of(judgement.results),
     )
     unkept = _keep(folder, judgement, record, replay)
@@ -100,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(msgspec.json.encode(report).decode())
     else:
-        say("\n".join(_text(report, judgement, outcome)))
+        say(*_text(report, judgement, outcome, full=parsed.verbose))
     if unkept is None or judgement.verdict is Verdict.INVALID:  # what is proven stays proven
         return judgement.exit_code
     return unkept.exit_code
@@ -155,6 +165,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dry-run", action="store_true", help="print the case and exit")
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    add_verbose(parser)
     return parse_case_options(parser, arguments)
 
 
@@ -203,21 +214,21 @@ def _report(
     }
 
 
-def _text(report: dict[str, Any], judgement: Judgement, outcome: Outcome) -> list[str]:
-    words = {
-        Verdict.VALID: "VALID: every promise checked was kept",
-        Verdict.PERMITTED: "PERMITTED: nothing but what the profile permits",
-        Verdict.UNKNOWN: "UNKNOWN: nothing was proven; see the reasons",
-        Verdict.INVALID: "INVALID: a promise was broken",
-    }
-    lines = [words[judgement.verdict], *describe(judgement), ""]
+def _text(
+    report: dict[str, Any], judgement: Judgement, outcome: Outcome, *, full: bool
+) -> list[RenderableType]:
+    """What people read; the last line is the verdict and where to go from there."""
+    parts = [*described(judgement, full=full), ""]
     if outcome.interrupted:
-        lines.append("the run was interrupted: only what happened until then was checked")
+        parts.append("the run was interrupted: only what happened until then was checked")
     elif outcome.stop_asked:
-        lines.append("the interrupt came after the workload: the run is whole, nothing was skipped")
-    lines.append(f"run folder      {report['run']}")
-    lines += [f"{name:15} {path}" for name, path in report["artefacts"].items()]
-    if report["environment"] == "sim":
-        lines.append(f"history SHA-256 {report['history_sha256']}")
-    lines.append(f"replay          {report['replay']}")
-    return lines
+        parts.append("the interrupt came after the workload: the run is whole, nothing was skipped")
+    artefacts = dict(report["artefacts"])
+    page = artefacts.pop(PAGE, None)
+    parts.append(f"run folder      {report['run']}")
+    parts += [f"{name:15} {path}" for name, path in artefacts.items()]
+    if full and report["environment"] == SIM:
+        parts.append(f"history SHA-256 {report['history_sha256']}")
+    parts += [f"replay          {report['replay']}", ""]
+    where = f"; page: {page}" if page else ""
+    return [*parts, verdict_line(judgement.verdict, in_numbers(judgement), where)]

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from harness.cli.artefacts import chosen_reporters
 from harness.cli.case_options import parse_case_options
-from harness.cli.parser import Parser, add_place
+from harness.cli.parser import Parser, add_place, add_verbose
 from harness.drawing import ANY
 from harness.errors import UsageError
 from harness.outfile import descriptor_of
@@ -287,3 +287,4 @@ def _add_outputs(parser: Parser) -> None:
     )
     group.add_argument("--json", action="store_true", help="print one JSON object, no text")
     group.add_argument("--quiet", action="store_true", help="no progress")
+    add_verbose(group)

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,7 +22,8 @@ from harness.cli.artefacts import make_artefacts
 from harness.cli.output import note
 from harness.cli.soak_options import SIM, words_of_case
 from harness.cli.soak_progress import duration_text
-from harness.errors import InfrastructureError, counted
+from harness.cli.styles import VERDICT_STYLES, joined, styled
+from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
 from harness.outfile import replacing
 from harness.soak.campaign import Campaign
@@ -31,12 +32,17 @@ from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 __all__ = ["Replays", "SinkArtefacts", "SoakOutput"]
 
-GROUPS_SHOWN_MAX: Final = 50
+GROUPS_SHOWN_MAX: Final = 10
+GROUPS_SHOWN_VERBOSE: Final = 50
+REASON_CHARACTERS_MAX: Final = 88
 RESULTS_MAX: Final = 10_000
 SCHEMA_VERSION: Final = 2
-INTERRUPTED: Final = "interrupted; the same command continues where it stopped"
+INTERRUPTED: Final = "interrupted; what is done is kept, and the same command continues from there"
 COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
 _OWN_FILES: Final = {"case.json", "history.parquet", "logs", "results.json", "run.json"}
 _MIB: Final = 1024 * 1024
@@ -270,24 +276,24 @@ class SoakOutput:
         simulated = spec.environment == SIM
         took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
         lines.append(
-            f"{took} here, {tally.cpu_s:.1f} CPU s in all: {tally.ops} ops, "
-            f"{tally.leader_changes} leader changes"
+            f"{took}, {tally.cpu_s:.1f} CPU s: {counted(tally.ops, 'history line')}, "
+            f"{counted(tally.leader_changes, 'leader change')}"
         )
         kept = self._bytes_a_passing_run()
-        passing = "" if kept is None else f", {kept / 1024:.1f} KiB a passing one"
+        passing = "" if kept is None else f" ({kept / 1024:.0f} KiB per passing run)"
         total = (tally.valid_bytes + tally.failing_bytes) / _MIB
         if campaign.sink is None:
-            lines.append(f"runs in {spec.folder}: {total:.1f} MiB{passing}")
+            lines.append(f"store: {spec.folder}, {total:.1f} MiB{passing}")
         else:
-            lines.append(f"runs in the lake {campaign.sink.uri}")
-        worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB a worker, " if simulated else ""
-        lines.append(f"memory at most: {worker}{self.memory_bytes / _MIB:.0f} MiB the driver")
+            lines.append(f"lake: {campaign.sink.uri}")
+        worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB per worker, " if simulated else ""
+        lines.append(f"peak memory: {worker}{self.memory_bytes / _MIB:.0f} MiB driver")
         if self.interrupted:
             lines.append(INTERRUPTED)
         elif campaign.stopped is not None:
             lines.append(f"stopped: {campaign.stopped}")
         elif campaign.enough and tally.seeds < spec.seeds:
-            lines.append(f"stopped after {counted(tally.failed, 'seed')} not valid")
+            lines.append(f"stopped after {counted(tally.failed, 'failing seed')}")
         return lines
 
     def _permitted(self) -> list[str]:
@@ -299,22 +305,48 @@ class SoakOutput:
         head = f"permitted by the profile {self.campaign.spec.case.profile!r}:"
         return [head, f"  {'':24} {'seeds':>6} {'times':>6}", *rows]
 
-    def text(self) -> str:
-        """What people read."""
-        lines = self._head()
-        lines += self._permitted()
+    def text(self) -> list[RenderableType]:
+        """What people read; the last line is the verdict and where to go from there."""
         groups = self._groups()
-        for group in groups[:GROUPS_SHOWN_MAX]:
+        most = GROUPS_SHOWN_VERBOSE if self.parsed.verbose else GROUPS_SHOWN_MAX
+        parts: list[RenderableType] = []
+        for group in groups[:most]:
             first = group.first
             reason = first.reason.splitlines()[0] if first.reason else "no reason given"
-            lines.append(f"{group.verdict}: {group.signature} ({group.seeds_text})")
-            lines.append(f"  seed {first.seed}: {reason}")
-            lines.append(f"  {self._replay(first)}")
-            if place := self._folder(first):
-                lines.append(f"  {place}")
-        if len(groups) > GROUPS_SHOWN_MAX:
-            more = len(groups) - GROUPS_SHOWN_MAX
-            lines.append(f"... and {counted(more, 'more signature')}; --json lists them")
-        if self.campaign.tally.verdicts[Verdict.INVALID.value]:
-            lines.append("INVALID: a promise was broken")
-        return "\n".join(lines)
+            style = VERDICT_STYLES[group.verdict]
+            about = f": {group.signature} ({group.seeds_text})"
+            parts.append(joined(styled(group.verdict, style), about))
+            shown = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
+            parts.append(f"  seed {first.seed}: {shown}")
+            parts.append(f"  {self._replay(first)}")
+            if self.parsed.verbose and (place := self._folder(first)):
+                parts.append(f"  {place}")
+        if len(groups) > most:
+            more = counted(len(groups) - most, "more signature")
+            parts.append(f"... and {more}; --json lists them")
+        parts += [*self._permitted(), *([""] if parts else []), *self._head()]
+        return [*parts, "", self._verdict(groups)]
+
+    def _verdict(self, groups: list[FailureGroup]) -> RenderableType:
+        tally, seeds = self.campaign.tally, self.campaign.spec.seeds
+        worst = [group for group in groups if group.verdict == groups[0].verdict]
+        if worst:
+            words = worst[0].verdict
+            first = min((group.first for group in worst), key=lambda result: result.seed)
+            about = (
+                f"{sum(group.count for group in worst)} of {counted(tally.seeds, 'seed')}, "
+                f"{counted(len(worst), 'signature')}, first: seed {first.seed}"
+            )
+            where = f"; replay: {self._replay(first)}"
+        else:
+            passed = self.exit_code == EXIT_VALID
+            permitted = tally.verdicts[Verdict.PERMITTED.value]
+            good = Verdict.PERMITTED if permitted else Verdict.VALID
+            words = (good if passed else Verdict.UNKNOWN).value
+            about = f"{tally.seeds} of {counted(seeds, 'seed')}: "
+            about += "every promise checked was kept" if tally.seeds else "nothing was checked"
+            if permitted:
+                about += f", except for what the profile permits ({counted(permitted, 'seed')})"
+            where = "" if passed else "; the same command continues"
+        style = f"bold {VERDICT_STYLES[words].removeprefix('bold ')}"
+        return joined(styled(f"{words.upper()}  {about}", style), where)

@@ -17,7 +17,6 @@ from harness.case import Case
 from harness.cli.case_options import case_from
 from harness.cli.choose import choose_environment
 from harness.cli.output import note, say
-from harness.cli.progress import Progress
 from harness.cli.run_verb import default_name
 from harness.cli.soak_options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak_output import Replays, SinkArtefacts, SoakOutput
@@ -30,7 +29,6 @@ from harness.errors import (
     InfrastructureError,
     counted,
 )
-from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
 from harness.registry import load_plugin
@@ -110,7 +108,7 @@ def _run(
         if not campaign.enough and parsed.spark_master is not None:
             _on_spark(campaign, parsed, take, progress)
         elif not campaign.enough:
-            interrupted = _work(campaign, environment, parsed, take)
+            interrupted = _work(campaign, environment, parsed, take, progress)
         left = campaign.spec.seeds - campaign.tally.seeds
         if left and not (interrupted or campaign.enough or campaign.stopped is not None):
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
@@ -139,7 +137,7 @@ def _run(
     if campaign.stopped is not None:
         note(f"harness: {campaign.stopped}")
     output.make_artefacts()
-    say(output.json() if parsed.json else output.text())
+    say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
     except InfrastructureError as error:  # a file that failed shows in the exit code as well
@@ -175,20 +173,19 @@ def _on_spark(
 
 
 def _work(
-    campaign: Campaign, environment: Environment, parsed: argparse.Namespace, take: TakeResult
+    campaign: Campaign,
+    environment: Environment,
+    parsed: argparse.Namespace,
+    take: TakeResult,
+    progress: SoakProgress | None,
 ) -> bool:
     """Run what is pending here; whether the user cut it short (or an exception says so)."""
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
-        listen = None if parsed.quiet or parsed.json else _listen
+        listen = None if progress is None else progress.listen
         return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
-    return asyncio.run(_in_workers(jobs, parsed.jobs, take))
-
-
-def _listen(seed: int) -> Callable[[Op], None]:
-    """Progress of one run in a real environment."""
-    note(f"seed {seed}:")
-    return Progress()
+    watched = jobs if progress is None else progress.watched(jobs)
+    return asyncio.run(_in_workers(watched, parsed.jobs, take))
 
 
 async def _in_workers(jobs: Iterator[SeedJob], workers: int, take: TakeResult) -> bool:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from harness.cli.styles import styled, table
 from harness.environments.controller import Life
 from harness.errors import counted, listed, measured
 from harness.standing.cluster import Broken, Healed, StatusReport
 from harness.standing.place import NodeRow, Standing
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
 __all__ = ["broken_text", "healed_text", "overview_text", "standing_text", "status_text"]
 
 DATA_LISTED_MAX = 3
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines, whose columns are as wide as they must be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def _headline(standing: Standing) -> str:
@@ -34,25 +31,26 @@ def _headline(standing: Standing) -> str:
     )
 
 
-def _ports(standing: Standing) -> list[str]:
+def _ports(standing: Standing) -> Table:
     shown = any(node.pages for node in standing.nodes)
-    rows = [["node", "role", "address", "from outside", *["pages"] * shown]]
+    head = ["node", "role", "address", "from outside", *["pages"] * shown]
+    rows: list[list[str]] = []
     for node in standing.nodes:
         first, last = [node.name, node.role], [node.pages] * shown
         for address, outside in node.addresses.items() or [("", "")]:
             rows.append([*first, address, outside, *last])
             first, last = ["", ""], [""] * shown
-    return table(rows)
+    return table(rows, head=head)
 
 
-def standing_text(standing: Standing) -> list[str]:
+def standing_text(standing: Standing) -> list[RenderableType]:
     """Where it is, and what can be done with it."""
     name = standing.name
     data = [_with_node(node) for node in standing.nodes if node.data]
     return [
         _headline(standing),
         "",
-        *_ports(standing),
+        _ports(standing),
         "",
         f"logs   {standing.folder}/logs",
         *([f"data   {listed(list(dict.fromkeys(data)), limit=DATA_LISTED_MAX)}"] if data else []),
@@ -111,16 +109,20 @@ def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str
     return lines or ["no cluster stands; `harness up` starts one"]
 
 
-def status_text(standing: Standing, report: StatusReport) -> list[str]:
+def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
     """What every node does, who leads, and what is broken."""
     groups = list(report.leaders)
-    rows = [["node", "role", "state", *groups]]
+    rows = []
     declared = {node.name: node.role for node in standing.nodes}
     for node in report.nodes:
         roles = [node.roles.get(group, "-") for group in groups]
         rows.append([node.name, declared.get(node.name, ""), node.state, *roles])
     pending = "; ".join(report.pending) or "no reason given"
-    serves = "it serves" if report.ready else f"it does not serve: {pending}"
+    serves = (
+        styled("it serves", "green")
+        if report.ready
+        else styled(f"it does not serve: {pending}", "bold red")
+    )
     faults = [
         f"{each.id}: {each.fault!r} on {listed(each.targets, limit=10)}, {_left(each)}"
         for each in report.faults
@@ -129,7 +131,7 @@ def status_text(standing: Standing, report: StatusReport) -> list[str]:
         _headline(standing),
         serves,
         "",
-        *table(rows),
+        table(rows, head=["node", "role", "state", *groups]),
         "",
         *(faults or ["no fault is on"]),
         *(healed_text(each) for each in report.healed),

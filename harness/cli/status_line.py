@@ -1,37 +1,52 @@
-"""A line that says how it gets on: rewritten in place on a terminal, a line now and then elsewhere.
+"""What is going on, in place of what was said before; a line now and then where nothing is redrawn.
 
-A terminal or pipe that goes away takes the progress with it, never the work. What is rewritten
-is cut to the width of the terminal: of a line that wraps, only the last part would be cleared.
+On a terminal this is rich's live display, below the lines that stay. A terminal or pipe that goes
+away takes the progress with it, never the work.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import sys
 import time
-from typing import Final, TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TextIO
 
-__all__ = ["StatusLine"]
+from harness.cli.output import harmless
+from harness.cli.styles import console_on, is_terminal, styled, width_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+__all__ = ["StatusLine", "fitting"]
 
 TERMINAL_INTERVAL_S: Final = 0.25
-WIDTH_MAX: Final = 160
-_CLEAR: Final = "\r\x1b[2K"
+REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Writes to `stream` (default: stderr); where there is no terminal, every `pipe_interval_s`."""
+    """Writes to `stream` (default: stderr); where there is no terminal, every `pipe_interval_s`.
 
-    def __init__(self, stream: TextIO | None, *, pipe_interval_s: float) -> None:
+    `draw` makes what a terminal shows, again and again, from another thread; without it a terminal
+    shows the text when it is told.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None,
+        *,
+        pipe_interval_s: float,
+        draw: Callable[[], RenderableType] | None = None,
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._gone = self._stream is None  # stderr was closed by whoever started us
-        self._terminal = (
-            not self._gone
-            and self._stream.isatty()
-            and "NO_COLOR" not in os.environ
-            and os.environ.get("TERM") != "dumb"
-        )
-        self._interval_s = TERMINAL_INTERVAL_S if self._terminal else pipe_interval_s
+        self.terminal = is_terminal(self._stream)
+        self._interval_s = TERMINAL_INTERVAL_S if self.terminal else pipe_interval_s
         self._shown_s = time.monotonic()
+        self._draw = draw
+        self._text = ""
+        self._live: Live | None = None
 
     def due_s(self) -> float | None:
         """Seconds since the last time it was due, if it is due again."""
@@ -41,36 +56,80 @@ class StatusLine:
         self._shown_s += passed_s
         return passed_s
 
+    @property
+    def width(self) -> int:
+        """How many characters fit into one line of the terminal."""
+        return width_of(self._stream)
+
     def show(self, text: str) -> None:
         """Say where it stands, in place of what was said before."""
-        if self._terminal:
-            self._write(f"{_CLEAR}{text[: self._width()]}")
-        else:
+        self._text = text
+        if not self.terminal:
             self.line(text)
+            return
+        if self._live is None:
+            self._live = self._started()
+        self._live.console.width = self.width
+        self._live.refresh()
 
-    def _width(self) -> int:
-        """How many characters fit into one line; asked each time, since windows change."""
-        try:
-            columns = os.get_terminal_size(self._stream.fileno()).columns
-        except (OSError, ValueError, AttributeError):
-            return WIDTH_MAX
-        return min(WIDTH_MAX, max(1, columns - 1)) if columns > 0 else WIDTH_MAX
-
-    def line(self, text: str) -> None:
+    def line(self, text: str, style: str = "") -> None:
         """Write a line that stays."""
-        start = _CLEAR if self._terminal else ""
-        self._write(f"{start}{text}\n")
+        if self._live is not None:
+            self._live.console.print(styled(text, style))
+        elif self.terminal and style:
+            console_on(self._stream, to=_Sturdy(self._stream)).print(styled(text, style))
+        else:
+            _Sturdy(self._stream).write(f"{harmless(text)}\n")
 
     def finish(self) -> None:
-        """End the rewritten line."""
-        if self._terminal:
-            self._write(_CLEAR)
+        """Remove what was redrawn."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
-    def _write(self, text: str) -> None:
-        if self._gone:
-            return
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream was closed
-            self._gone = True
+    def _started(self) -> Live:
+        from rich.live import Live
+
+        live = Live(
+            console=console_on(self._stream, to=_Sturdy(self._stream)),
+            get_renderable=self._drawn,
+            auto_refresh=self._draw is not None,
+            refresh_per_second=REDRAWN_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=self._stream is sys.stderr,  # notes of others go above it
+        )
+        live.start()
+        return live
+
+    def _drawn(self) -> RenderableType:
+        if self._draw is not None:
+            return self._draw()
+        text = styled(self._text)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
+class _Sturdy(io.StringIO):
+    """A stream that may be closed or full, or whose reader may go away, and that nobody misses."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if self._stream is not None:
+            with contextlib.suppress(OSError, ValueError):  # ValueError: the stream was closed
+                self._stream.write(text)
+                self._stream.flush()
+        return len(text)
+
+
+def fitting(parts: list[str], width: int) -> str:
+    """As many whole parts as fit into one line."""
+    text = parts[0]
+    for part in parts[1:]:
+        if len(text) + len(part) + 2 > width:
+            break
+        text += f"  {part}"
+    return text

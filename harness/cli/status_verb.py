@@ -42,5 +42,5 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.json:
         say(msgspec.json.encode({"cluster": standing, "status": report}).decode())
     elif standing is not None:
-        say("\n".join(status_text(standing, report)))
+        say(*status_text(standing, report))
     return 0

@@ -58,11 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{environment.name}" + (f", on data kept at {kept[1].at} in {kept[0]}" if kept else "")
     )
     standing = start(name, environment.name, case, kept=kept)
-    say(
-        msgspec.json.encode(standing).decode()
-        if parsed.json
-        else "\n".join(standing_text(standing))
-    )
+    say(*([msgspec.json.encode(standing).decode()] if parsed.json else standing_text(standing)))
     return 0
 
 

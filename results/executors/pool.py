@@ -11,11 +11,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import resource
 import selectors
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import IO, Final
 
 import msgspec
@@ -27,6 +29,8 @@ from results.work import STAGES_BESIDE_CHECKS, AnyConfig, AnyUnit, stages_of
 
 __all__ = ["PoolExecutor"]
 
+BEAT_S: Final = 2.0
+"""While no unit ends, so often the executor says which are under way."""
 _HANG_FACTOR: Final = 4.0
 _HANG_S: Final = 60.0
 _DEATHS_A_STAGE: Final = 2
@@ -49,7 +53,10 @@ class PoolExecutor:
         try:
             self._workers = [_Worker(config) for _ in range(min(self.slots, len(bins)))]
             while self._give_all(waiting):
-                for worker in _ready(self._workers):
+                ready = _ready(self._workers)
+                if not ready:  # nothing ended, which is worth a word as well
+                    yield from [worker.beat(found) for worker, found in _busy(self._workers)]
+                for worker in ready:
                     done = worker.answer()
                     if done is not None:
                         yield done
@@ -83,14 +90,18 @@ def _attempts_max(unit: AnyUnit) -> int:
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
+def _busy(workers: Sequence[_Worker]) -> list[tuple[_Worker, AnyUnit]]:
+    return [(worker, worker.unit) for worker in workers if worker.unit is not None]
+
+
 def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
-    """The workers that have something to say, that died, or that hang."""
-    busy = [worker for worker in workers if worker.unit is not None]
+    """The workers that have something to say, that died, or that hang; none for a while."""
+    busy = [worker for worker, _ in _busy(workers)]
     with selectors.DefaultSelector() as selector:
         for worker in busy:
             selector.register(worker.output, selectors.EVENT_READ, worker)
         patience_s = min(worker.deadline_s for worker in busy) - time.monotonic()
-        ready = [key.data for key, _ in selector.select(max(0.0, patience_s))]
+        ready = [key.data for key, _ in selector.select(max(0.0, min(BEAT_S, patience_s)))]
     return ready or [worker for worker in busy if worker.deadline_s <= time.monotonic()]
 
 
@@ -149,6 +160,10 @@ class _Worker:
             self._set_deadline(self.unit)
         return done
 
+    def beat(self, unit: AnyUnit) -> Done:
+        """That its unit is under way, and how much memory that takes."""
+        return Done(unit.unit_id, 0, (), part=0.0, memory_bytes=resident_bytes(self._process.pid))
+
     def end(self) -> None:
         """End the process, whatever it does."""
         assert self._process.stdin is not None
@@ -167,3 +182,12 @@ class _Worker:
 def default_jobs() -> int:
     """As many workers as this process may use cores."""
     return len(os.sched_getaffinity(0))
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds now; 0 where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text("ascii").split()
+    except OSError:
+        return 0
+    return int(fields[1]) * resource.getpagesize()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from results.trends import Stored
 
 if TYPE_CHECKING:
     from results.aggregate import Answers
-    from results.pipeline import Checked
+    from results.pipeline import Checked, Progress
     from results.report.populations import Addresses
     from results.report.summary import Summary
 
@@ -46,6 +47,7 @@ def make_report(
     *,
     crashed: int,
     opened: Engine | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Summary, Answers, Path]:
     """Aggregate and write; returns what was found and where the page is.
 
@@ -55,9 +57,20 @@ def make_report(
     that no run has, and `InfrastructureError`.
     """
     from results.aggregate import aggregate
+    from results.pipeline import Progress
     from results.report.content import sections
     from results.report.page import render
     from results.report.summary import summarise
+
+    kept = checked.results_known + checked.results_new
+
+    def say(stage: str, done: int, of: int) -> None:
+        if progress is not None:
+            step = Progress(
+                stage=stage, done=done, units=of, cost_done=done, cost=of, noun="questions",
+                kept=kept,
+            )  # fmt: skip
+            progress(step)
 
     of_files = _opened(asked, checked)
     with of_files if opened is None else contextlib.closing(opened) as engine:
@@ -67,7 +80,9 @@ def make_report(
             label=asked.label,
             most=asked.most,
             stored=asked.stored,
+            asking=functools.partial(say, "answer"),
         )
+    say("write", 0, 1)
     lost = [problem for problem in checked.problems if problem.kind not in NO_LOSS]
     summary = summarise(
         answers,

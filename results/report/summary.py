@@ -84,9 +84,9 @@ def summarise(answers: Answers, **given: Any) -> Summary:
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
-    """The report for a terminal."""
+    """The report for a terminal; the last line is the verdict and where the page is."""
     counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
-    runs = count(summary.runs + summary.not_judged)
+    runs = _counted(summary.runs + summary.not_judged, "run")
     left = f", {count(summary.not_judged)} not judged" if summary.not_judged else ""
     left += f", {count(summary.crashed)} crashed" if summary.crashed else ""
     ended = (
@@ -95,37 +95,43 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     )
     cost = f"{summary.check_cpu_s:.1f} s of CPU in {summary.check_wall_s:.1f} s"
     known = f"{count(summary.results_new)} new, {count(summary.results_known)} known"
+    operations = _counted(summary.ops, "operation")
     lines = [
-        f"{summary.verdict.upper()}: {runs} runs: {counts}{left}",
-        f"  {duration(summary.length_ns)} in runs, {count(summary.ops)} operations: {ended}",
-        f"  {count(summary.faults)} faults, {count(summary.elections)} changes of leader",
-        f"  results of checks: {known} ({cost}, {summary.executor})",
+        f"{duration(summary.length_ns)} in runs, {operations}: {ended}",
+        f"{_counted(summary.faults, 'fault')}, {_counted(summary.elections, 'leader change')}",
+        f"results of checks: {known} ({cost}, {summary.executor})",
     ]
     if summary.engine_why:
-        lines.append(f"  questions answered by {summary.engine}: {summary.engine_why}")
+        lines.append(f"questions answered by {summary.engine}: {summary.engine_why}")
     if summary.results_unsettled:
         lines.append(
-            f"  {count(summary.results_unsettled)} of them unknown for want of time, memory or a "
+            f"{count(summary.results_unsettled)} of them unknown for want of time, memory or a "
             "worker: --again judges them anew"
         )
     if summary.repeats:
-        lines.append(f"  {repeats_in_words(summary.repeats)}")
-    lines += _failing(answers)
-    lines += _permitted(answers)
+        lines.append(f"{repeats_in_words(summary.repeats)}")
     of = Populations(answers.rows("populations"))
     if of.shared:
-        lines.insert(1, f"  all of them: {of.shared}")
+        lines.insert(0, f"all runs: {of.shared}")
+    lines += _failing(answers)
+    lines += _permitted(answers)
     lines += _bugs(answers, of)
     lines += _clean(answers, of)
     lines += _uplift(answers, of)
     lines += _baseline(answers)
     lines += _problems(summary)
-    return [*lines, "", f"page    {page}"]
+    verdict = f"{summary.verdict.upper()}  {runs}: {counts}{left}; page: {page}"
+    return [*lines, "", verdict]
+
+
+def _counted(number: int, noun: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def repeats_in_words(repeats: int) -> str:
     """What it means for the intervals that some runs are others once more."""
-    runs = "1 run repeats" if repeats == 1 else f"{count(repeats)} runs repeat"
+    runs = f"{_counted(repeats, 'run')} {'repeats' if repeats == 1 else 'repeat'}"
     return (
         f"{runs} the history of another, operation for operation: rates count them, but their "
         "intervals take runs for independent trials and are too narrow"
@@ -144,7 +150,7 @@ def _failing(answers: Answers) -> list[str]:
     """A line a signature, with the first run of it and its reason."""
     lines = []
     for row in answers.rows("signatures"):
-        runs = "1 run" if row["runs"] == 1 else f"{count(row['runs'])} runs"
+        runs = _counted(row["runs"], "run")
         reason = row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT)
         bugs = f" with {row['bugs']}" if row["bugs"] else ""
         lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'])}")
@@ -155,7 +161,7 @@ def _failing(answers: Answers) -> list[str]:
 def _permitted(answers: Answers) -> list[str]:
     """A line for each thing that profiles permit, and how often it happened."""
     lines = [
-        f"{row['permit']}: {count(row['times'])} times in {count(row['runs'])} runs, "
+        f"{row['permit']}: {_counted(row['times'], 'time')} in {_counted(row['runs'], 'run')}, "
         f"by {row['checker']}"
         for row in answers.rows("permitted")
     ]
@@ -166,7 +172,7 @@ def _bugs(answers: Answers, of: Populations) -> list[str]:
     lines = []
     for row in answers.rows("detection_rates"):
         rate = f"{share(row['rate'])} ({interval(row['low'], row['high'], 'share')})"
-        text = f"{row['bug']}: found in {row['detected']} of {row['runs']} runs, {rate}"
+        text = f"{row['bug']}: found in {row['detected']} of {_counted(row['runs'], 'run')}, {rate}"
         if row["detected"]:
             text += f"; first in run {row['runs_to_first']}, after {duration(row['ns_to_first'])}"
         lines.append(f"{text} [{of.words(row['population'])}]")
@@ -226,7 +232,7 @@ def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
     rows = answers.rows("signature_changes")
     lines = [
         f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
-        f"{count(row['label_runs'])} runs, before {row['baseline_hits']} of "
+        f"{_counted(row['label_runs'], 'run')}, before {row['baseline_hits']} of "
         f"{count(row['baseline_runs'])} ({row['says']})"
         for row in rows
         if row["change"] != KNOWN

@@ -9,9 +9,14 @@ from harness.cli.standing_text import (
     standing_text,
     status_text,
 )
+from harness.cli.styles import plain
 from harness.environments.controller import Life
 from harness.standing.cluster import Broken, Healed, NodeStatus, StatusReport
 from harness.standing.place import NodeRow, Standing
+
+
+def shown(standing):
+    return plain(standing_text(standing))
 
 
 def row(name, role, port, **more):
@@ -39,7 +44,7 @@ HEALED = Healed(id="f1", fault="kill leader", targets=("m1",), count=1, unit="pr
 
 
 def test_every_node_has_a_line_with_its_addresses_and_pages():
-    lines = standing_text(STANDING)
+    lines = shown(STANDING)
     cells = {tuple(line.split()) for line in lines}
     assert ("m1", "master", "m1:7051", "127.0.0.1:47051", "http://127.0.0.1:48051/") in cells
     assert ("t1", "tserver", "t1:7050", "127.0.0.1:47050") in cells
@@ -49,13 +54,13 @@ def test_every_node_has_a_line_with_its_addresses_and_pages():
 
 def test_without_pages_there_is_no_column_of_them():
     bare = [msgspec.structs.replace(node, pages="") for node in STANDING.nodes]
-    lines = standing_text(msgspec.structs.replace(STANDING, nodes=tuple(bare)))
+    lines = shown(msgspec.structs.replace(STANDING, nodes=tuple(bare)))
     assert [line for line in lines if "pages" in line] == []
 
 
 def test_a_node_without_ports_has_a_line_too():
     bare = NodeRow(name="w1", role="worker", addresses={})
-    lines = standing_text(msgspec.structs.replace(STANDING, nodes=(bare,)))
+    lines = shown(msgspec.structs.replace(STANDING, nodes=(bare,)))
     assert [line.split() for line in lines if line.startswith("w1")] == [["w1", "worker"]]
 
 
@@ -90,7 +95,7 @@ def test_status_tells_states_roles_and_faults():
         faults=(BROKEN, stuck),
         healed=(),
     )
-    text = "\n".join(status_text(STANDING, report))
+    text = "\n".join(plain(status_text(STANDING, report)))
     lines = [line.split() for line in text.splitlines()]
     assert ["m1", "master", "running", "leader,", "term", "2"] in lines
     assert ["t1", "tserver", "down", "-"] in lines

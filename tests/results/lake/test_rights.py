@@ -130,7 +130,7 @@ def test_a_part_of_a_store_that_we_may_not_read_is_named_and_the_rest_judged(she
     with refusing(place / "store" / part, UNREADABLE):
         said = shell.harness("report", place / "store", "--output", place / "out")
         assert said.code == 2
-        assert f"{left} unknown, 0 invalid{', 1 not judged' * (left == 3)}\n" in said.out
+        assert f"{left} unknown, 0 invalid{', 1 not judged' * (left == 3)}; page: " in said.out
         assert f"  {part} (" in said.out
         said = shell.harness("ingest", place / "store", "--lake", place / "new")
         assert (said.code, len(said.lines)) == (2, 1)
@@ -146,7 +146,7 @@ def test_results_of_a_store_that_may_not_be_written(shell, place, part):
     with refusing(folder / part, READ_ONLY):
         assert "may not be written to" in refused(shell.harness(*words))
     assert not (place / "out").exists()
-    assert "UNKNOWN: 3 runs: 0 valid, 0 permitted, 3 unknown" in shell.harness(*words).out
+    assert "UNKNOWN  3 runs: 0 valid, 0 permitted, 3 unknown" in shell.harness(*words).out
 
 
 def test_a_store_whose_results_nobody_can_read(shell, place):

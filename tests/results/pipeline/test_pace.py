@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,14 @@ def test_another_stage_has_a_pace_of_its_own():
     assert pace.line(progress(0, 2, stage="again")).endswith("tried again, about 0% of the work")
     clock.now_s += 7_200
     assert pace.line(progress(1, 2, stage="again")).endswith("0.000139 a second, 2.0 h left")
+
+
+def test_what_is_left_is_named_in_place_of_an_end():
+    pace, clock = Pace(Clock()), Clock()
+    pace.line(progress(0, 100))
+    clock.now_s += 600
+    found = msgspec.structs.replace(progress(99, 100), left=("n/hard, linearizable, 2.0 GB",))
+    assert pace.line(found) == "99/100 runs checked, 1 left: n/hard, linearizable, 2.0 GB"
 
 
 def test_work_of_no_cost_is_done():

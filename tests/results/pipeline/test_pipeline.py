@@ -169,8 +169,11 @@ def test_an_empty_store_gives_empty_tables(tmp_path):
 def test_progress_reaches_its_end(tmp_path):
     seen = []
     inline(plain_store(tmp_path), progress=seen.append)
-    assert [step.done for step in seen] == [1, 2, 3]
-    assert seen[-1].cost_done == seen[-1].cost > 0
+    steps = [step for step in seen if step.stage == "check"]
+    assert [step.done for step in steps] == [0, 1, 2, 3]
+    assert steps[-1].cost_done == steps[-1].cost > 0
+    assert seen[-1].stage == "gather"
+    assert seen[-1].kept > steps[0].kept == 0
 
 
 # --- poison -----------------------------------------------------------------------------------
@@ -300,10 +303,14 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
 def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
     put_run(tmp_path, "n", "easy", History(register_ops(1)))
     put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
-    stages = []
+    steps = []
     tiny = Budget(cpu_s=300.0, steps=500, configurations=200)
-    checked = inline(tmp_path, budget=tiny, progress=lambda step: stages.append(step.stage))
-    assert stages == ["check", "check", "again"]
+    checked = inline(tmp_path, budget=tiny, progress=steps.append)
+    assert list(dict.fromkeys(step.stage for step in steps)) == ["check", "again", "gather"]
+    retry = next(step for step in steps if step.stage == "again")
+    assert retry.left == (
+        "n/hard, linearizable-register, retry with a larger budget (1500 s of CPU)",
+    )
     assert verdicts(checked)["n/hard", "linearizable-register", None] == "unknown"
     again = inline(tmp_path, budget=tiny)
     assert again.units == 0

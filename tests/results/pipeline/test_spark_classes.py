@@ -179,7 +179,7 @@ def test_it_is_offered_after_the_answer_of_a_report_on_spark(
     engine, executor, java, offered, monkeypatch, capsys
 ):
     found = []
-    summary = SimpleNamespace(engine=engine, executor=executor, exit_code=1)
+    summary = SimpleNamespace(engine=engine, executor=executor, exit_code=1, verdict="invalid")
     monkeypatch.setattr(report_verb, "is_lake", lambda _: True)
     monkeypatch.setattr(report_verb, "_report_lake", lambda *_: (summary, None, "page"))
     monkeypatch.setattr("results.report.summary.text_of", lambda *_: ["the answer"])

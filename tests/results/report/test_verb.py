@@ -99,11 +99,11 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     code, out, _ = report(capsys, small)
 
     assert code == 1
-    assert out.startswith("INVALID: 5 runs: 0 valid, 0 permitted, 3 unknown, 2 invalid\n")
+    assert "\nINVALID  5 runs: 0 valid, 0 permitted, 3 unknown, 2 invalid; page: " in out
     assert "B1: found in 2 of 2 runs, 100 % (34.2 % … 100 %); first in run 1, after 310 ms" in out
     assert "reg/bad-1" in out
     folder = small / ".report"
-    assert f"page    {folder / 'report.html'}" in out
+    assert f"page: {folder / 'report.html'}" in out
     assert {path.stem for path in (folder / "tables").iterdir()} == set(COLUMNS)
     assert {path.stem for path in (folder / "sql").iterdir()} == set(query_names())
     answers = {path.stem for path in (folder / "answers").iterdir()}
@@ -226,7 +226,7 @@ def test_only_the_runs_of_a_label(small, capsys):
     code, out, _ = report(capsys, small, "--label", "b")
 
     assert code == 2
-    assert out.startswith("UNKNOWN: 3 runs: 0 valid, 0 permitted, 3 unknown, 0 invalid\n")
+    assert "\nUNKNOWN  3 runs: 0 valid, 0 permitted, 3 unknown, 0 invalid; page: " in out
 
 
 @pytest.mark.parametrize(
@@ -320,16 +320,14 @@ def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
     (folder / "history.parquet").write_bytes(b"PAR1")
     code, out, _ = report(capsys, tmp_path)
     assert code == 2
-    assert out.startswith(
-        "UNKNOWN: 2 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 not judged"
-    )
+    assert "UNKNOWN  2 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 not judged" in out
     assert "problems\n  ok/torn (history)" in out
     assert "<b>2</b> runs of" in (tmp_path / ".report" / "report.html").read_text()
 
     (folder / "history.parquet").unlink()
     code, out, _ = report(capsys, tmp_path)
     assert code == 255
-    assert out.startswith("CRASH: 1 runs: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 crashed")
+    assert "\nCRASH  1 run: 1 valid, 0 permitted, 0 unknown, 0 invalid, 1 crashed" in out
 
 
 # --- a run ---------------------------------------------------------------------------------------
@@ -409,7 +407,7 @@ def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, ca
         add_quick(tmp_path, "n", f"r{number}", seed=number)
     code, out, _ = report(capsys, tmp_path, "--executor", "inline")
     assert code == 2
-    assert out.startswith("UNKNOWN: 5 runs: 0 valid, 0 permitted, 5 unknown, 0 invalid\n")
+    assert "\nUNKNOWN  5 runs: 0 valid, 0 permitted, 5 unknown, 0 invalid; page: " in out
     rates = pq.read_table(tmp_path / ".report" / "answers" / "clean_rates.parquet").to_pylist()
     assert rates
     for row in rates:

@@ -1,0 +1,165 @@
+"""Colours and tables by rich: as wide as a terminal, plain and as wide as they are elsewhere.
+
+`NO_COLOR` and `TERM=dumb` switch colours off, `FORCE_COLOR` on where there is no terminal. Text
+from elsewhere is escaped (`output.harmless`) and never parsed as rich's markup. Nothing here is
+imported before something is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
+
+from harness.cli.output import harmless
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = [
+    "VERDICT_STYLES",
+    "bar",
+    "console_on",
+    "drawn",
+    "indented",
+    "is_terminal",
+    "joined",
+    "plain",
+    "styled",
+    "table",
+    "width_of",
+]
+
+VERDICT_STYLES: Final[Mapping[str, str]] = {
+    "valid": "green",
+    "permitted": "cyan",
+    "invalid": "bold red",
+    "unknown": "yellow",
+    "crash": "bold magenta",
+}
+BAR_WIDTH: Final = 24
+WIDTH_DEFAULT: Final = 80
+WIDTH_PIPED: Final = 1_000_000
+"""Elsewhere than on a terminal nothing is wrapped."""
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether what was written to `stream` can be rewritten."""
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:  # it is closed
+        return False
+
+
+def width_of(stream: TextIO) -> int:
+    """The width of a terminal now, since windows change."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        return WIDTH_DEFAULT
+    return columns or WIDTH_DEFAULT
+
+
+def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
+    """A console that suits `stream`, and writes `to` it or elsewhere."""
+    from rich.console import Console
+
+    terminal = is_terminal(stream)
+    wanted = terminal or bool(os.environ.get("FORCE_COLOR"))
+    coloured = wanted and not os.environ.get("NO_COLOR")
+    return Console(
+        file=to or stream,
+        force_terminal=wanted,
+        force_jupyter=False,
+        color_system="auto" if coloured else None,
+        width=width_of(stream) if terminal else WIDTH_PIPED,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def drawn(part: RenderableType, stream: TextIO) -> str:
+    """`part` as it is written to `stream`, without spaces at the ends of lines."""
+    into = io.StringIO()
+    console_on(stream, to=into).print(part)
+    return "\n".join(line.rstrip() for line in into.getvalue().splitlines())
+
+
+def plain(parts: Sequence[RenderableType]) -> list[str]:
+    """Lines of text without colours, for what is no terminal."""
+    lines: list[str] = []
+    for part in parts:
+        text = part if isinstance(part, str) else _drawn_plainly(part)
+        lines += text.split("\n")
+    return lines
+
+
+def _drawn_plainly(part: RenderableType) -> str:
+    from rich.console import Console
+
+    into = io.StringIO()
+    Console(file=into, color_system=None, width=WIDTH_PIPED, force_terminal=False).print(part)
+    return "\n".join(line.rstrip() for line in into.getvalue().splitlines())
+
+
+def styled(text: str, style: str = "") -> Text:
+    """Text in a style of rich; nothing in it is markup."""
+    from rich.text import Text
+
+    return Text(harmless(text), style)
+
+
+def joined(*parts: str | Text) -> Text:
+    """One line of texts, each in its own style."""
+    from rich.text import Text
+
+    return Text.assemble(*(styled(part) if isinstance(part, str) else part for part in parts))
+
+
+def indented(text: str) -> Padding:
+    """Text that is wrapped below its own beginning, two columns to the right."""
+    from rich.padding import Padding
+
+    return Padding(styled(text), (0, 0, 0, 2), expand=False)
+
+
+def table(
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    head: Sequence[str] = (),
+    indent: int = 0,
+    wraps: bool = True,
+) -> Table:
+    """Rows in columns as wide as they must be; the last column takes what is left of a line."""
+    from rich.table import Table
+
+    columns = max((len(row) for row in rows), default=len(head))
+    found = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
+    found.header_style = "bold"
+    if indent:
+        found.add_column(width=indent - 2)
+    for number in range(columns):
+        last = wraps and number == columns - 1
+        name = styled(head[number]) if head else ""
+        found.add_column(name, no_wrap=not last, overflow="fold")
+    for row in rows:
+        cells = [styled(cell) if isinstance(cell, str) else cell for cell in row]
+        found.add_row(*[""] * bool(indent), *cells)
+    return found
+
+
+def bar(done: float, total: float, text: Text) -> Table:
+    """A bar of progress, and beside it what is done."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    grid.add_row(ProgressBar(total=total or 1, completed=done, width=BAR_WIDTH), text)
+    return grid
