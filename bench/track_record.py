@@ -17,10 +17,10 @@ SYSTEMS: Final = {"kudu": "Apache Kudu", "hive": "Hive Metastore"}
 HEAD: Final = """\
 # Bugs it finds
 
-This page lists {number} defects that the harness finds. After reading it you can reproduce each of them
-on your machine with one command. All but one are, or were, real defects of the original systems;
-the bundled targets re-create them behind switches (`--bug ID`). Without its switch, the same case
-is valid.
+This page lists {number} defects that the harness finds. After reading it you can reproduce each of
+them on your machine with one command. All but one are, or were, real defects of the original
+systems; the bundled targets re-create them behind switches (`--bug ID`). Without its switch, the
+same case is valid.
 
 Each command stops at the first seed that shows the bug; the page names the seed to expect. The soak
 then prints the command that replays that seed. `python -m bench.mutants --bugs` runs this page.
