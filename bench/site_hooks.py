@@ -26,10 +26,11 @@ COLUMNS: Final = "100"
 CLI: Final = """\
 # Command line
 
-Look up here what each verb of `harness` does, and all its options. `harness VERB --help` prints the common
-options in a terminal.
+Look up here what each verb of `harness` does, and all its options. In a terminal,
+`harness VERB --help` prints the common ones.
 
-Exit codes: 0 valid or permitted, 1 invalid, 2 unknown (nothing was proven), 254 usage error, 255 crash.
+Exit codes: 0 valid or permitted, 1 invalid, 2 unknown (nothing was proven), 254 usage error, 255
+crash.
 """
 
 
