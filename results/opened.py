@@ -10,8 +10,8 @@ makes of it. Nothing is read before it is asked for, and of what lies elsewhere 
 labels, days, runs) nothing is. A table that would not fit into memory is refused rather than cut: a
 mean over half of the rows looks like any other.
 
-`results.lake.schema` (docs/lake.md) says what the columns are. Rows here have no `batch`: what a
-lake does not count is left out already.
+`results.lake.schema` (docs/lake-tables.md) says what the columns are. Rows here have no `batch`:
+what a lake does not count is left out already.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns; docs/lake.md has what they mean."""
+        """Its columns; docs/lake-tables.md has what they mean."""
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:

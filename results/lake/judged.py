@@ -52,7 +52,7 @@ SMALL_FILES_MAX: Final = 16
 """Of a table's partition, after a report; each costs those that follow a request and a copy."""
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
-_ID: Final = Column("result_id", "string", "", "of what it is the result")
+_ID: Final = Column("result_id", "string", "", "id of the result")
 
 FACTS_KEPT: Final = tuple(name for name in FACT_TABLES if name not in {"runs", "traits"})
 """Tables of facts that are kept; the others follow from the lake's `runs`."""
@@ -71,10 +71,10 @@ def _columns(table: str) -> tuple[Column, ...]:
 RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     MAIN: (
         *_HEAD,
-        Column(RUN_BATCH, "string", "", "the batch of the run that was judged"),
-        Column("judged_at", "timestamp", "", "UTC, when it was found"),
-        Column("results", TEXTS, "", "ids of the results of this run in this batch"),
-        Column("marks", TEXTS, "", "of each: empty, or why it may come out otherwise"),
+        Column(RUN_BATCH, "string", "", "batch of the run that was checked"),
+        Column("judged_at", "timestamp", "", "time of the check, UTC"),
+        Column("results", TEXTS, "", "result ids of this run in this batch"),
+        Column("marks", TEXTS, "", "per result: empty, or why a later check may differ"),
     ),
     "verdicts": _columns("verdicts"),
     **{name: _columns(name) for name in FACTS_KEPT},

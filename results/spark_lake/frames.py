@@ -81,7 +81,8 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
         raise UsageError(
-            f"{table} has no column {unknown[0]!r}; it has {', '.join(schema.names)} (docs/lake.md)"
+            f"{table} has no column {unknown[0]!r}; it has {', '.join(schema.names)} "
+            "(docs/lake-tables.md)"
         )
     return pa.schema([schema.field(name) for name in columns])
 

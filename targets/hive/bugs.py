@@ -30,51 +30,51 @@ class Bug(enum.Enum):
     __hash__ = object.__hash__
 
     DROP_DROP = Row(
-        title="a drop does not look at how many rows it deleted",
-        upstream="two drops of one table at once are both acknowledged: 20 of 25 on 2.3.9",
+        title="a drop does not check how many rows it deleted",
+        upstream="two concurrent drops of one table are both acknowledged: 20 of 25 on 2.3.9",
         fixed="open",
         profiles=HIVE,
         where=(_DDL,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
     )
     DROP_RENAME = Row(
-        title="a drop deletes by id what it has read by name, without a lock",
-        upstream="a table that is renamed meanwhile is dropped under its new name, and both are "
-        "acknowledged: 5 of 25 on 2.3.9",
+        title="a drop looks a table up by name and deletes it by id, without a lock",
+        upstream="a table that is renamed in between is dropped under its new name, and both calls "
+        "are acknowledged: 5 of 25 on 2.3.9",
         fixed="open",
         profiles=("hive2.3",),
         where=(_DDL,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
     )
     EVENT_AFTER_COMMIT = Row(
-        title="an event is written behind its change, in a transaction of its own",
-        upstream="DbNotificationListener among the event listeners instead of the transactional "
-        "ones: events of two changes change places, and a metastore that ends in between leaves a "
-        "change without one",
+        title="an event is written after its change, in a separate transaction",
+        upstream="DbNotificationListener runs as an ordinary event listener rather than a "
+        "transactional one. The events of two changes may swap, and a metastore that "
+        "exits in between leaves a change without an event",
         fixed="open by design",
         where=(_DDL,),
         find=Find(_AT_WRITES, "hms-events", 1),
     )
     EVENT_ID_AHEAD = Row(
-        title="the next event id is taken in a transaction of its own, as from a sequence of SQL's",
-        upstream="none of Hive's: ids are not visible in order, and those of changes that were "
-        "rolled back are never, so readers skip what comes later",
+        title="the next event id is taken in a separate transaction, as from an SQL sequence",
+        upstream="not a defect of Hive. Ids become visible out of order, and ids of rolled-back "
+        "changes never appear, so readers skip later events",
         fixed="open",
         where=("targets.hive.metastore.events",),
         find=Find(_AT_WRITES, "hms-events", 1),
     )
     FAILBACK_FLAP = Row(
-        title="a client returns to the first metastore at every reconnect, whatever came of it",
-        upstream="sequential selection: one that accepts connections and answers nothing has every "
-        "call wait for its time-out, and no other metastore is tried",
+        title="a client returns to the first metastore at every reconnect, even after failures",
+        upstream="metastores are tried in order. If the first accepts connections but never "
+        "answers, every call waits for its timeout and no other metastore is tried",
         fixed="open by design",
         profiles=HIVE,
         where=(_CLIENT, "targets.hive.system"),
         find=Find("--fault 'pause node:hms1' --time-limit 20", "hms-failover", 1),
     )
     HIVE_15424 = Row(
-        title="a create that finds its table rolls back by dropping it",
-        upstream="what the roll-back removed was somebody else's table",
+        title="a create that finds its table present rolls back by dropping it",
+        upstream="the rollback removed a table that another client had created",
         fixed="later, release not checked",
         where=(_SERVICE,),
         find=Find("--nemesis none --time-limit 20", "linearizable-hms", 1),
@@ -87,23 +87,23 @@ class Bug(enum.Enum):
         find=Find("--nemesis none --time-limit 20", "hms-events", 1),
     )
     HIVE_19219 = Row(
-        title="a reader of events does not look whether some were removed before it came",
-        upstream="the cleaner ran ahead of a slow reader, which missed drops and renames silently",
+        title="a reader of events does not check whether events were removed before it read them",
+        upstream="the cleaner overtook a slow reader, which silently missed drops and renames",
         fixed="later, release not checked",
         where=(_CLIENT,),
         find=Find("--nemesis none --event-ttl-ms 500 --time-limit 20", "hms-events", 1),
     )
     HIVE_21640 = Row(
-        title="a table's directory is made before its transaction, and removed behind it",
+        title="a table's directory is created before its transaction and removed after it",
         upstream="a create finds the directory of a table that was just dropped, and then loses "
-        "it; so does one whose rival rolls back (HIVE-21759)",
+        "it. The same happens when a competing create rolls back (HIVE-21759)",
         fixed="open",
         where=(_DDL, _SERVICE),
         find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
     )
     HIVE_24468 = Row(
-        title="the time of an event is that of the metastore's own clock",
-        upstream="where clocks differ, the order of times is not that of ids",
+        title="an event's time is that of the metastore's own clock",
+        upstream="if clocks differ, events ordered by time are not ordered by id",
         fixed="open",
         profiles=HIVE,
         where=("targets.hive.metastore.events",),
@@ -112,24 +112,24 @@ class Bug(enum.Enum):
         ),
     )
     HIVE_25144 = Row(
-        title="a create is sent again after a lost answer, and what the second says is believed",
-        upstream="the client is told AlreadyExists of its own success",
+        title="a create is resent after a lost reply, and the second reply is believed",
+        upstream="the client gets AlreadyExists for its own success",
         fixed="open, a fix was proposed 2021-05-20",
         where=(_SERVICE, _CLIENT),
         find=Find("--fault 'cut node:hms1 to client' --time-limit 20", "linearizable-hms", 3),
     )
     HIVE_26016 = Row(
-        title="a create looks for the table in a transaction of its own, before that of the insert",
-        upstream="existence was checked twice, apart: a wider race, whose loser is told of a "
-        "duplicate key instead of AlreadyExists",
+        title="a create looks for the table in a separate transaction before the insert",
+        upstream="existence was checked twice, in two transactions. The race is wider, and its "
+        "loser gets a duplicate-key error instead of AlreadyExists",
         fixed="later, release not checked",
         where=(_DDL, _SERVICE),
         find=Find("--nemesis none --time-limit 20", "hms-invariants", 1),
     )
     TOKEN_MEMORY = Row(
-        title="delegation tokens are in the memory of the metastore that issued them",
-        upstream="MemoryTokenStore is the default: the other metastore does not know the token, "
-        "and nobody does after a restart",
+        title="delegation tokens are kept in the memory of the metastore that issued them",
+        upstream="MemoryTokenStore is the default. Other metastores do not know the token, and a "
+        "restart forgets it",
         fixed="open by design",
         profiles=HIVE,
         where=("targets.hive.system",),
@@ -137,16 +137,16 @@ class Bug(enum.Enum):
     )
     TOKEN_RENEW_GAP = Row(
         title="renewing a token removes it and adds it again",
-        upstream="the other metastore may look in between and refuse a token that is good",
+        upstream="another metastore may look in between and refuse a valid token",
         fixed="open",
         profiles=HIVE,
         where=("targets.hive.tokens.manager",),
         find=Find("--workload hms-tokens --nemesis none --time-limit 20", "hms-tokens", 1),
     )
     CACHED_STORE = Row(
-        title="each metastore answers reads from a cache of its own",
-        upstream="CachedStore, off by default, is brought up to date once in a while: what one "
-        "metastore acknowledged is not visible at the other",
+        title="each metastore answers reads from its own cache",
+        upstream="CachedStore, off by default, refreshes periodically; a change that one metastore "
+        "acknowledged is not yet visible at the other",
         fixed="open by design",
         where=(_SERVICE,),
         find=Find("--selection random --nemesis none --time-limit 20", "linearizable-hms", 1),

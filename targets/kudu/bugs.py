@@ -3,7 +3,7 @@
 The correct path and the broken one stand side by side in the target, behind one condition:
 `if Bug.KUDU_765 in node.bugs`. Profiles are sets of rows and the defaults of some flags. A row says
 where it is in our code (a test holds it to that) and how the harness finds it; `harness list`, the
-track record in the README and the exam (`python -m bench.mutants --bugs`) are made from it.
+page `docs/bugs.md` and the exam (`python -m bench.mutants --bugs`) are made from it.
 
 Identifiers are those of Kudu's issue tracker where there is one. A topic, `P1` to `P23`, is a row
 of the table of profiles: how Kudu of 2016 (`legacy`) and of today (`modern`) differ from `strict`.
@@ -34,8 +34,9 @@ class Bug(enum.Enum):
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",
-        upstream="the leader check is local, no lease exists: a cut-off ex-leader answers, and "
-        "leads on in its own eyes, for as long as it is cut off (6.7 s measured on 1.16)",
+        upstream="leaders check their leadership locally and hold no lease. A leader that is cut "
+        "off keeps answering until the partition heals or it notices (6.7 s measured on "
+        "1.16)",
         fixed="open by design",
         profiles=STILL,
         topic="P10",
@@ -44,15 +45,15 @@ class Bug(enum.Enum):
     )
     KUDU_765 = Row(
         title="a new leader loads its catalog too early and forgets acknowledged tables",
-        upstream="the catalog was loaded at once, before operations of older terms had committed",
+        upstream="the catalog was loaded at once, before operations from older terms had committed",
         fixed="2015-05-13",
         where=(f"{_MASTER}.leadership",),
         find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
     )
     ORDER_CREATE = Row(
-        title="CreateTable publishes its maps before it replicates",
-        upstream="the maps showed the table in state UNKNOWN, then its tablets and the table were "
-        "replicated one after another, and a failure took the table back",
+        title="CreateTable publishes its in-memory maps before it replicates",
+        upstream="the maps showed the table in state UNKNOWN while its tablets and the table were "
+        "still being replicated one by one. If that failed, the table was removed again",
         fixed="2016-04-01",
         profiles=LEGACY,
         topic="P7",
@@ -61,9 +62,10 @@ class Bug(enum.Enum):
     )
 
     CREATE_HMS_GHOST = Row(
-        title="a create of unknown fate is rolled back in the metastore",
-        upstream="its write fails since another leads, the entry is dropped, and the write commits "
-        "later: a table without an entry, until the next leader reads of the drop and deletes it",
+        title="a create with unknown outcome is rolled back in the metastore",
+        upstream="the write fails because another master leads, so the entry is dropped; the write "
+        "then commits after all. The table has no entry until the next leader reads the "
+        "drop event and deletes the table",
         fixed="open",
         where=(f"{_HMS}.ddl",),
         find=Find(
@@ -80,9 +82,9 @@ class Bug(enum.Enum):
         ),
     )
     HMS_CREATE_RETRY = Row(
-        title="a create in the metastore is sent again after a lost answer, and refused by itself",
-        upstream="AlreadyExists is believed, and the roll-back not armed yet: an entry without a "
-        "table",
+        title="a create in the metastore is resent after a lost reply, and collides with itself",
+        upstream="the leader trusts the AlreadyExists reply before its rollback is armed, which "
+        "leaves an entry without a table",
         fixed="open",
         where=(f"{_HMS}.beside", f"{_HMS}.ddl", f"{_HMS}.repair"),
         find=Find(
@@ -94,9 +96,10 @@ class Bug(enum.Enum):
         ),
     )
     HMS_EXLEADER_ACK = Row(
-        title="a drop or rename through the metastore is acknowledged by who leads no more",
-        upstream="a poll of the log on a master that lost its leadership returns OK without doing "
-        "anything: the next leader shows the old name until it polls (suspected)",
+        title="a drop or rename through the metastore is acknowledged by a master that is no "
+        "longer leader",
+        upstream="when a master has lost its leadership, polling the event log returns OK without "
+        "doing anything. The next leader shows the old name until it polls (suspected)",
         fixed="open",
         where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
         find=Find(
@@ -108,8 +111,9 @@ class Bug(enum.Enum):
         ),
     )
     HMS_ORPHAN = Row(
-        title="a leader that dies between the metastore's create and its own leaves an entry",
-        upstream="nobody looks for it; `kudu hms fix` drops it",
+        title="a leader that dies between the metastore's create and its own leaves an entry "
+        "behind",
+        upstream="Kudu does not look for such entries; `kudu hms fix` drops them",
         fixed="open",
         where=(f"{_HMS}.beside", f"{_HMS}.repair"),
         find=Find(
@@ -121,9 +125,9 @@ class Bug(enum.Enum):
         ),
     )
     KUDU_2475 = Row(
-        title="an event of the metastore's log that cannot be carried out is passed over",
-        upstream="the listener logs the error and goes on: a rename onto a name that a create has "
-        "reserved is lost, and acknowledged",
+        title="an event of the metastore's log that cannot be applied is skipped",
+        upstream="the listener logs the error and continues. A rename onto a name that a create "
+        "has reserved is acknowledged, and lost",
         fixed="open",
         where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
         find=Find(
@@ -135,9 +139,9 @@ class Bug(enum.Enum):
         ),
     )
     STALE_MASTER_ADDRS = Row(
-        title="entries name the masters that the leader was started with",
-        upstream="nothing corrects kudu.master_addresses after a migration, and an alter on a "
-        "master with an old list writes that one again",
+        title="metastore entries name the masters with which the leader was started",
+        upstream="after a migration, kudu.master_addresses is never corrected; an alter on a "
+        "master with an old list writes the old list again",
         fixed="open",
         where=(f"{_HMS}.beside", f"{_HMS}.masters", f"{_HMS}.repair"),
         find=Find(
@@ -193,8 +197,8 @@ class Bug(enum.Enum):
     )
     KUDU_1353 = Row(
         title="a leader knows only those replicas that were reported to it",
-        upstream="a map of replicas for each tablet was filled by reports and not from what is "
-        "stored; a tablet server that the master knew already sent empty ones",
+        upstream="the map of each tablet's replicas was filled from reports rather than from "
+        "storage, and a tablet server that the master already knew sent empty reports",
         fixed="2016-04-27",
         profiles=LEGACY,
         topic="P4",
@@ -206,8 +210,9 @@ class Bug(enum.Enum):
         find=Find("--nemesis partition-leader", "catalog-invariants", 1),
     )
     KUDU_1358 = Row(
-        title="a new leader has heard of no tablet server",
-        upstream="only leaders took note of heartbeats, so CreateTable was refused for a while",
+        title="a new leader has not heard of any tablet server",
+        upstream="only leaders recorded heartbeats, so a new leader refused CreateTable for a "
+        "while",
         fixed="2016-06-01",
         profiles=LEGACY,
         topic="P2",
@@ -216,8 +221,8 @@ class Bug(enum.Enum):
     )
     KUDU_1374 = Row(
         title="tablets are reported only when they change",
-        upstream="a leader acknowledged a report, died before the call that follows from it, and "
-        "left that undone for ever",
+        upstream="a leader acknowledged a report and died before the call that the report "
+        "required; that call was never made",
         fixed="2016-07-12",
         profiles=LEGACY,
         topic="P3",
@@ -230,9 +235,10 @@ class Bug(enum.Enum):
         ),
     )
     KUDU_1537 = Row(
-        title="DDL has no request ids: what is sent again may act twice",
-        upstream="clients resend until their deadline; an own success is answered by "
-        "AlreadyPresent or NotFound, and a delete or rename may hit a new table of that name",
+        title="DDL requests have no ids, so a retry may be applied twice",
+        upstream="clients resend until their deadline. A client may get AlreadyPresent or NotFound "
+        "for its own success, and a resent delete or rename may hit a new table of the "
+        "same name",
         fixed="open",
         profiles=STILL,
         topic="P12",
@@ -240,8 +246,8 @@ class Bug(enum.Enum):
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_495_ABORT = Row(
-        title="a master exits when it loses its leadership while it writes",
-        upstream="failed replication was treated like a failing disk: CHECK",
+        title="a master exits if it loses its leadership during a write",
+        upstream="a CHECK treated failed replication like a failing disk",
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P5",
@@ -249,9 +255,9 @@ class Bug(enum.Enum):
         find=Find("--nemesis partition-leader", "crash", 1),
     )
     KUDU_495_SPLIT = Row(
-        title="a table and its tablets are written one after another",
-        upstream="one logical operation was several replicated writes; a failover in between left "
-        "tablets without a table, or running tablets of a removed one",
+        title="a table and its tablets are written separately",
+        upstream="one logical operation was several replicated writes. A failover in between left "
+        "tablets without a table, or running tablets of a removed table",
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P6",
@@ -271,8 +277,9 @@ class Bug(enum.Enum):
     )
     LEADER_FLAP_ABA = Row(
         title="a leader that lost and regained its leadership gets no full report",
-        upstream="full reports hang on a master's answer turning from follower to leader, which a "
-        "tablet server that was cut off in between never sees (seen on 1.16)",
+        upstream="a tablet server sends a full report when a master's reply changes from follower "
+        "to leader. A server that was cut off in the meantime never sees that change "
+        "(seen on 1.16)",
         fixed="open",
         profiles=("modern",),
         topic="P3",
@@ -314,8 +321,8 @@ class Bug(enum.Enum):
         find=None,
     )
     LIST_TORN = Row(
-        title="ListTables reads one table after another",
-        upstream="it may leave out a table that always existed",
+        title="ListTables reads tables one by one, not as a snapshot",
+        upstream="the list may omit a table that existed all the time",
         fixed="open",
         profiles=STILL,
         topic="P13",
@@ -340,7 +347,8 @@ class Bug(enum.Enum):
     )
     ORDER_DELETE = Row(
         title="replicas are deleted before the table's deletion is replicated",
-        upstream="DeleteTablet was sent first; a failed write left a table without its data",
+        upstream="DeleteTablet was sent first; if the write then failed, the table had lost its "
+        "data",
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P7",
@@ -348,8 +356,8 @@ class Bug(enum.Enum):
         find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 12),
     )
     ORDER_REPLACE = Row(
-        title="the replacement of a tablet is shown before it is replicated",
-        upstream="a failed write took it back in two steps; answers named a tablet of no log",
+        title="a replacement tablet is visible before it is replicated",
+        upstream="a failed write was undone in two steps; replies named a tablet that is in no log",
         fixed="2016-04-25",
         profiles=LEGACY,
         topic="P7",
@@ -393,11 +401,11 @@ class Bug(enum.Enum):
     )
 
     STORED_LIST = Row(
-        title="a master exits if it is started with another list of masters than it has stored",
-        upstream="InvalidArgument at the start where more are stored than are told, or the lists "
-        "differ by more than one: a master that is killed before its flags follow an AddMaster is "
-        "lost until they do. In a profile, whoever restarts a node keeps its list, and exits are "
-        "those of a wrong --changed-masters",
+        title="a master exits if its list of masters differs from the stored one",
+        upstream="start-up fails with InvalidArgument if the stored list is longer or the lists "
+        "differ by more than one master. A master that is killed before its flags follow "
+        "an AddMaster cannot start until they do. In a profile, a restarted node keeps "
+        "its list, and an exit means a wrong --changed-masters",
         fixed="open by design",
         profiles=STILL,
         topic="P19",

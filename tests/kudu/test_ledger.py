@@ -1,4 +1,4 @@
-"""The ledger tells the truth about our own code and about the README."""
+"""The ledger tells the truth about our own code and in docs/bugs.md."""
 
 import importlib
 import re
@@ -76,8 +76,6 @@ def test_the_case_of_a_row_can_be_run(bug):
     assert bug.id not in case_of(bug, switched_on=False).bugs
 
 
-def test_the_track_record_is_the_ledger():
-    text = track_record.README.read_text()
-    found = track_record.TABLE.search(text)
-    assert found is not None
-    assert found[0] == track_record.table(), "run `python -m bench.track_record --write`"
+def test_the_page_of_bugs_is_the_ledger():
+    text = track_record.PAGE.read_text(encoding="utf-8")
+    assert text == track_record.page(), "run `python -m bench.track_record > docs/bugs.md`"
