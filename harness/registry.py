@@ -5,11 +5,12 @@ The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.envir
 verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks` (where else it can
 keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diagnoses` (what
 `harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
-modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command line
-shows. Only the chosen plug-in is imported. A value that is a module alone has many plug-ins: every
-public object in it with a `name` and an `api_version`; that module is imported when the names of
-its group are asked for. The built-in ones register in the same way; `harness` imports none. A name that several packages claim is the built-in plug-in's; any of the others is
-`PACKAGE:NAME`, so that a name which is taken costs nothing but itself.
+always modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command
+line shows. Only the chosen plug-in is imported. A value that is a module alone has many plug-ins:
+every public object in it with a `name` and an `api_version`; that module is imported when the names
+of its group are read. The built-in ones register in the same way; `harness` imports none. A name
+that several packages claim is the built-in plug-in's; any of the others is `PACKAGE:NAME`, so that
+a name which is taken costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
     """
     try:
         module = import_module(whole.module)
-    except (Exception, SystemExit):  # a script that exits when it is imported
+    except (Exception, SystemExit):  # noqa: BLE001 - loading the plug-in reports it
         yield name, whole
         return
     for attribute, value in vars(module).items():
