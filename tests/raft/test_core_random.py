@@ -10,11 +10,12 @@ from targets.kudu.raft.core import RaftCore
 from tests.raft import member_schedule, mutants
 from tests.raft.member_schedule import MemberSchedule
 from tests.raft.schedule import Schedule
+from tests.tiers import examples
 
 STEPS = 1500
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 3, 5]))
 def test_no_schedule_breaks_a_promise(seed: int, nodes: int) -> None:
     schedule = Schedule(seed, nodes=nodes)

@@ -18,6 +18,7 @@ from results.survival import found_within, kaplan_meier, seeds_for
 from results.trends import costs, trends
 from tests.results.report.histories import Script, run_of
 from tests.results.report.oracle_at_scale import mantel_haenszel, pooled_log_se
+from tests.tiers import examples
 
 # --- survival ------------------------------------------------------------------------------------
 
@@ -488,7 +489,7 @@ def test_trends_add_up_and_leave_out_runs_that_do_not_tell():
     assert [(row["code"], row["runs"]) for row in codes] == [("a", 3), ("b", 4)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.sampled_from(["k", "p", "k+p", ""]), st.integers(1, 9)),

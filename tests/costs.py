@@ -1,0 +1,146 @@
+"""What each test costs: `--costs FILE` writes a table, HARNESS_CPU_LIMIT=1 enforces the quick tier.
+
+The cost is CPU time of this process and of the children it has waited for, during the test itself
+and its own fixtures. Fixtures that tests share (of a module or wider) are left out: which test pays
+for them depends on the order. Wall time is shown, and decides nothing.
+
+With HARNESS_CPU_LIMIT=1 a quick test that takes more than `LIMIT_S` of CPU runs again: the first
+run may have paid for imports and caches. It fails if it takes too long a second time.
+"""
+
+import csv
+import os
+import time
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+LIMIT_S = 1.0
+OPTION = "costs"
+ADVICE = "make it faster, or mark it `slow`"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--costs", metavar="FILE", dest=OPTION,
+        help="write every test's CPU and wall seconds and its marks to this CSV file",
+    )  # fmt: skip
+
+
+def pytest_configure(config):
+    """Measure where a limit or a table asks for it; xdist's controller writes the table."""
+    worker = hasattr(config, "workerinput")
+    path = config.workerinput[OPTION] if worker else getattr(config.option, OPTION)
+    limited = os.environ.get("HARNESS_CPU_LIMIT") == "1"
+    if path or limited:
+        config.pluginmanager.register(Meter(limited=limited), "cpu-meter")
+    if path and not worker:
+        names = {line.partition(":")[0].partition("(")[0] for line in config.getini("markers")}
+        config.pluginmanager.register(Table(Path(path), names), "costs-table")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    """Tell a worker the option: those that a conftest adds do not reach it by themselves."""
+    node.workerinput[OPTION] = getattr(node.config.option, OPTION)
+
+
+def cpu_s():
+    """CPU seconds of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class Meter:
+    """Measures the test that runs, and repeats a quick one that takes too long."""
+
+    def __init__(self, *, limited, clock=cpu_s):
+        self.limited, self.clock = limited, clock
+        self.cpu_s = self.began_s = self.shared_s = 0.0
+        self.in_shared = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        """Run the test, again if it must and took too long; report the last run."""
+        if not (self.limited and item.get_closest_marker("quick")):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = self.run(item, nextitem)
+        if self.cpu_s > LIMIT_S and all(report.passed for report in reports):
+            item._initrequest()
+            reports = self.run(item, nextitem)
+            self.judge(reports)
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    @staticmethod
+    def run(item, nextitem):
+        return runtestprotocol(item, log=False, nextitem=nextitem)
+
+    def judge(self, reports):
+        """Fail the test whose repetition took too long as well."""
+        for report in reports:
+            if report.when == "call" and report.passed and self.cpu_s > LIMIT_S:
+                report.outcome = "failed"
+                report.longrepr = (
+                    f"a quick test took {self.cpu_s:.2f} s of CPU, twice over the limit of "
+                    f"{LIMIT_S:g} s: {ADVICE}"
+                )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self):
+        self.cpu_s = self.shared_s = 0.0
+        self.began_s, self.began_wall_s = self.clock(), time.monotonic()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Leave out what tests share."""
+        if fixturedef.scope == "function" or self.in_shared:
+            return (yield)
+        began_s, self.in_shared = self.clock(), True
+        try:
+            return (yield)
+        finally:
+            self.in_shared = False
+            self.shared_s += self.clock() - began_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self):
+        try:
+            return (yield)
+        finally:
+            self.cpu_s = max(0.0, self.clock() - self.began_s - self.shared_s)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call):
+        """Attach the cost to the report of the test itself."""
+        report = yield
+        if call.when == "call":
+            wall_s = time.monotonic() - self.began_wall_s
+            report.user_properties += [
+                ("cpu_s", round(self.cpu_s, 3)),
+                ("wall_s", round(wall_s, 3)),
+            ]
+        return report
+
+
+class Table:
+    """Writes the costs of all tests, the most expensive first."""
+
+    def __init__(self, path, marks):
+        self.path, self.marks, self.rows = path, marks, []
+
+    def pytest_runtest_logreport(self, report):
+        costs = dict(report.user_properties)
+        if report.when == "call" and "cpu_s" in costs:
+            marks = " ".join(sorted(self.marks & report.keywords.keys()))
+            self.rows.append((report.nodeid, costs["wall_s"], costs["cpu_s"], marks))
+
+    def pytest_sessionfinish(self):
+        self.rows.sort(key=lambda row: -row[2])
+        with self.path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("test", "wall_s", "cpu_s", "marks"), *self.rows])
