@@ -9,9 +9,9 @@ import pytest
 
 pytest_plugins = [
     "tests.async_tests",
-    "tests.costs",
     "tests.random_order",
     "tests.tiers",
+    "tests.costs",  # after the tiers, which it imports
     "tests.xdist_groups",
     "tests.xdist_messages",
 ]

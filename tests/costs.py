@@ -4,8 +4,9 @@ The cost is CPU time of this process and of the children it has waited for, duri
 and its own fixtures. Fixtures that tests share (of a module or wider) are left out: which test pays
 for them depends on the order. Wall time is shown, and decides nothing.
 
-With HARNESS_CPU_LIMIT=1 a quick test that takes more than `LIMIT_S` of CPU runs again: the first
-run may have paid for imports and caches. It fails if it takes too long a second time.
+With HARNESS_CPU_LIMIT=1 a test without a heavy mark that takes more than `LIMIT_S` of CPU runs
+again, since the first run may have paid for imports and caches. It fails if the second run takes
+too long as well.
 """
 
 import csv
@@ -16,6 +17,8 @@ from time import monotonic, process_time  # the functions themselves: tests repl
 
 import pytest
 from _pytest.runner import runtestprotocol
+
+from tests.tiers import HEAVY
 
 LIMIT_S = 1.0
 OPTION = "costs"
@@ -64,7 +67,7 @@ class Meter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         """Run the test, again if it must and took too long; report the last run."""
-        if not (self.limited and item.get_closest_marker("quick")):
+        if not self.limited or any(mark.name in HEAVY for mark in item.iter_markers()):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = self.run(item, nextitem)

@@ -376,6 +376,7 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
     assert time.process_time() - begin_s < 3  # it takes some hundredths
 
 
+@pytest.mark.slow
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
     """A search that could go back would remember each escape."""
     path = tmp_path / "h.edn"

@@ -36,6 +36,7 @@ def test_the_schedules_are_not_vacuous() -> None:
     assert sum(schedule.snapshots_installed for schedule in schedules) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, 100))
 def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
     """`python -m bench.raft_schedules` runs as many as one likes."""

@@ -123,6 +123,7 @@ def passes(row, filters):
     return True
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(40), deadline=None)
 def test_filters_against_all_rows(opened, data):

@@ -180,6 +180,7 @@ def test_strata_that_disagree_are_told():
     assert pooled_ratio([Sums.of(strata[0]), Sums.of(strata[0])]).agree_p == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_intervals_of_pooled_ratios_cover_the_truth():
     """Runs differ by much, strata even more; the fault doubles the rate in each run."""
     chance = random.Random(11)
