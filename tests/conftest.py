@@ -6,11 +6,12 @@ import signal
 import sys
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
     "tests.async_tests",
     "tests.random_order",
+    "tests.tiers",
+    "tests.costs",  # after the tiers, which it imports
     "tests.xdist_groups",
     "tests.xdist_messages",
 ]
@@ -23,17 +24,6 @@ sys.dont_write_bytecode = False
 # Reports on Spark, of which there are many, make no archive of its classes behind our back, and
 # none that is there decides what is tested.
 os.environ.setdefault("HARNESS_SPARK_CLASSES", "off")
-
-# The same examples every time: a suite that fails must fail again. HARNESS_FUZZ=1 draws new ones.
-# No deadline and no complaint of slow draws: by the wall clock they say more of what else the
-# machine does than of the code.
-settings.register_profile(
-    "by-no-clock",
-    derandomize=os.environ.get("HARNESS_FUZZ") != "1",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("by-no-clock")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, which has its children ignore Ctrl-C for good; what we

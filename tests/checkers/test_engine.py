@@ -39,6 +39,7 @@ from checkers.linearizability.models.register import (
 from checkers.linearizability.part import Part
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, dominated
+from tests.tiers import examples
 
 NAN = float("nan")
 
@@ -144,13 +145,13 @@ def assert_agrees(model: Model[Any, Any, Any], operations: Ops) -> CheckOutcome:
 
 
 @given(operations_of(register_calls, 6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_register_agrees_with_all_permutations(operations: Ops) -> None:
     assert_agrees(Register(0), operations)
 
 
 @given(operations_of(kv_calls, 6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_key_value_agrees_with_all_permutations_with_and_without_partitions(
     operations: Ops,
 ) -> None:

@@ -22,6 +22,7 @@ from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Verdict
 from harness.registry import load_plugin
 from tests.checkers.histories import written
+from tests.tiers import examples
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 
@@ -103,7 +104,7 @@ def registers(draw):
     return lines, keys
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(registers())
 def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(drawn):
     lines, keys = drawn
@@ -185,7 +186,7 @@ ACTIONS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.sampled_from(sorted(ACTIONS)))
 def test_the_verdict_is_the_worst_of_all_keys(data, model):
     asked, answers = ACTIONS[model]

@@ -12,6 +12,7 @@ from checkers.catalog.snapshot import read_snapshot
 from harness.ops import OpType, Verdict
 from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_invariants import Json, judge, sound_history, sound_snapshot
+from tests.repeated import for_each
 
 LOGGED, UNLOGGED = "a" * 32, "b" * 32
 
@@ -59,7 +60,7 @@ def test_a_map_that_is_not_the_rows_is_named(master: str, which: str) -> None:
     assert judge(sound_history(), snapshot).verdict is Verdict.INVALID
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_any_change_of_a_map_of_names_is_found(seed: int) -> None:
     rng = random.Random(seed)
     snapshot = snapshot_with_maps()

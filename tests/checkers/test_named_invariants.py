@@ -27,6 +27,7 @@ from tests.checkers.test_catalog_invariants import (
     table,
     tablet,
 )
+from tests.repeated import for_each
 
 Json = dict[str, Any]
 CHECKERS = (CatalogInvariantsChecker(), CatalogLinearizable(), CrashChecker())
@@ -295,7 +296,7 @@ def test_replicas_without_rows_prove_nothing_of_rows() -> None:
     assert blamed(found(good_history(snapshot).history)) == {"I8"}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_masters_that_lag_are_earlier_states_whatever_they_lag(seed: int) -> None:
     """Any rows cut off one log: never blamed. One number or state turned back: always blamed."""
     rng = random.Random(seed)

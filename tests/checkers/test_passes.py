@@ -55,6 +55,7 @@ def assert_proven(found: Contradiction) -> None:
     assert {operation.id for operation in found.part.operations} == set(found.core)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "seeds"),
     [(small_history, range(500)), (longer_history, range(250))],
@@ -78,6 +79,7 @@ def test_passes_never_contradict_the_search(make: Callable[[int], History], seed
     assert valid > len(seeds) // 5
 
 
+@pytest.mark.slow
 def test_a_refutation_is_minimal_by_removal() -> None:
     checked = 0
     for seed in range(600):
@@ -415,6 +417,7 @@ def test_the_earliest_contradiction_is_told() -> None:
     assert found.core[0] == first
 
 
+@pytest.mark.slow
 def test_ten_thousand_operations_take_one_pass() -> None:
     """No contradiction, and no view is built where none is found."""
     history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)

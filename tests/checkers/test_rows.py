@@ -23,6 +23,7 @@ from harness.ops import History, OpType, Verdict
 from harness.permits import Permit, fact_of
 from tests.checkers.histories import Writer
 from tests.checkers.rows_histories import apply, random_history, spoiled
+from tests.tiers import examples
 
 ALL = (
     LinearizableRows(),
@@ -40,7 +41,7 @@ def judge(checker: Any, history: History) -> Any:
 
 
 @given(SEEDS, st.booleans(), st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 0.2, 0.4]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_plain_store_is_never_blamed(
     seed: int, bank: bool, deletes: bool, tablets: int, lost: float
 ) -> None:
@@ -177,7 +178,7 @@ def small(seed: int) -> History:
 
 
 @given(SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_linearizable_rows_says_what_brute_force_says(seed: int) -> None:
     history = small(seed)
     expected = brute_linearizable(rows_history(history))
@@ -185,7 +186,7 @@ def test_linearizable_rows_says_what_brute_force_says(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_snapshot_scans_says_what_brute_force_says(seed: int) -> None:
     history = small(seed)
     expected = brute_snapshots(rows_history(history))
@@ -193,7 +194,7 @@ def test_snapshot_scans_says_what_brute_force_says(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_elle_refutes_no_snapshot_explains(seed: int) -> None:
     """Where nothing is lost: then a part has its rows at one timestamp, for both alike."""
     rng = random.Random(seed)

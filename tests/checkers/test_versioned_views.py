@@ -115,6 +115,7 @@ def assert_blurring_changes_nothing(view: Projection[Any, Any, Any], rng: random
     return not legal
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_windows")
 def test_what_a_view_leaves_out_around_a_core_cannot_matter() -> None:
     illegal: Counter[str] = Counter()

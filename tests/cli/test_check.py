@@ -53,6 +53,7 @@ GOOD = edn((0, "invoke", "write", 1), (0, "ok", "write", 1), (1, "invoke", "read
 STALE = GOOD + edn((1, "invoke", "read", "nil"), (1, "ok", "read", 0))
 
 
+@pytest.mark.slow
 @needs_data
 def test_every_supplied_history_has_its_verdict(capsys):
     expected = {str(CONFORMANCE / row.file): (row.model, row.expected) for row in rows()}

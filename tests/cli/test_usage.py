@@ -172,6 +172,7 @@ def test_help_of_run_shows_every_option_with_its_default(capsys):
     assert text.count("(default: ") >= 18
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy():
     script = (
         "import sys\n"

@@ -160,6 +160,7 @@ def test_command_reports_what_it_cannot_read(tmp_path, capsys):
     assert "cannot lint" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bundled_targets_are_clean():
     findings = [str(finding) for finding in lint_paths([TARGETS])]
     assert findings == []

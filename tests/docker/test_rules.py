@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.cluster import CLIENT, Link, LinkQuality, is_client
 from harness.environments.docker import packets, rules
 from harness.errors import InternalError
+from tests.tiers import examples
 
 ADDRESSES = {"m1": "10.1.2.10", "m2": "10.1.2.11", "m10": "10.1.2.12", "1": "10.1.2.13",
              CLIENT: "10.1.2.1", "client:1": "10.1.2.110", "client:10": "10.1.2.119"}  # fmt: skip
@@ -231,7 +232,7 @@ def test_healing_deletes_the_rules_of_the_fault_and_no_others(packet_filter):
     ),
     fault=st.sampled_from(FAULTS),
 )
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_healed_rules_had_counted_is_said_as_often_as_it_is_asked(
     packet_filter, counts, fault
 ):

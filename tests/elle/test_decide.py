@@ -257,6 +257,7 @@ def test_the_oracle_knows_every_model() -> None:
     assert named - {canonical(model) for model in brute.MODELS} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lists", "registers"])
 @pytest.mark.parametrize("part", range(4))
 def test_no_verdict_is_wrong(kind: str, part: int) -> None:

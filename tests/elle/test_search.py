@@ -18,6 +18,7 @@ from checkers.elle.models import EXISTENCE_MODELS
 from checkers.elle.search import _ORDER, _REFUTED_BY, _SNAPSHOTS, Search
 from harness.ops import OpType, Verdict
 from tests.elle.stores import run
+from tests.tiers import examples
 
 NODES = 6
 Edge = tuple[int, int, int]
@@ -105,7 +106,7 @@ def budget() -> Budget:
     return Budget(10**7, lambda: False)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 # Two steps of real time that pass the same gates, in a cycle that only simple paths show.
 @example(
     times=[(0, 0), (0, 1), (0, 1), (1, 0), (2, 0), (2, 0)],
@@ -164,7 +165,7 @@ def _is_real(cycle: Cycle, txns: np.ndarray, edges: set[Edge]) -> None:
         assert (nodes[i], nodes[(i + 1) % len(nodes)], relation) in edges
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(spans, data, st.booleans())
 def test_models_are_refuted_exactly_by_cycles_in_their_subgraphs(
     times: list[tuple[int, int]], drawn: list[Edge], gates: bool

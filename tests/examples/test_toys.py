@@ -13,6 +13,7 @@ FOREIGN_PROCESS = pytest.param(
     marks=[pytest.mark.nightly, pytest.mark.process, pytest.mark.xdist_group("process")],
 )
 PROCESS = pytest.param("process", marks=[pytest.mark.process, pytest.mark.xdist_group("process")])
+SMOKE = pytest.param("process", marks=[*PROCESS.marks, pytest.mark.quick])
 DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.xdist_group("docker")])
 
 
@@ -45,7 +46,7 @@ def bitten(report):
     return stats["details"]["certificate"]["faults_by_nemesis"]
 
 
-@pytest.mark.parametrize("environment", ["sim", PROCESS, DOCKER])
+@pytest.mark.parametrize("environment", ["sim", SMOKE, DOCKER])
 def test_a_register_on_env_survives_kills_and_pauses(run, environment):
     code, report = run(
         environment, "--target", "toy-register", "--workload", "register",

@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.faults.selectors import Links, Nodes, check_names, cut_links, pick
 from harness.faults.words import parse
 from harness.plugins import NodeRole, Roles, Scene
+from tests.repeated import for_each
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 OTHERS = ("t1", "t2")
@@ -198,7 +199,7 @@ def test_others_are_all_but_the_other_end():
     assert cut_links(links("leader from others"), scene())[1] == ("m1", "m2", "m4", "m5", *OTHERS)
 
 
-@pytest.mark.parametrize("draw", DRAWS)
+@for_each("draw", DRAWS)
 def test_two_drawn_ends_are_never_the_same(draw):
     left, right, found = cut_links(links("one@members from one@members"), scene(draw))
     assert len(left) == len(right) == 1
@@ -215,7 +216,7 @@ def test_every_pair_can_be_drawn():
     assert len(seen) == 10
 
 
-@pytest.mark.parametrize("draw", DRAWS)
+@for_each("draw", DRAWS)
 def test_in_a_ring_each_hears_a_majority_and_no_two_the_same(draw):
     _, _, found = cut_links(links("ring"), scene(draw))
     hears = {
@@ -227,7 +228,7 @@ def test_in_a_ring_each_hears_a_majority_and_no_two_the_same(draw):
     assert {link.source for link in found} | {link.destination for link in found} == set(MEMBERS)
 
 
-@pytest.mark.parametrize("draw", DRAWS)
+@for_each("draw", DRAWS)
 def test_a_bridge_reaches_both_halves_and_they_not_each_other(draw):
     left, right, found = cut_links(links("bridge"), scene(draw))
     (bridge,) = set(ALL) - set(left) - set(right)

@@ -12,6 +12,7 @@ from harness.store import edn_forms, edn_quick
 from harness.store.edn import EdnOps
 from harness.store.edn_forms import parse_forms, stream_pieces
 from harness.store.edn_quick import QuickReader, QuickRefusedError
+from tests.tiers import examples
 
 TOKENS = [
     *(
@@ -104,7 +105,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     text=st.lists(st.sampled_from(TOKENS), max_size=14).map("".join)
     | st.lists(TREES, max_size=3).map("\n".join)
@@ -200,7 +201,7 @@ OPS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     ops=st.lists(OPS, min_size=1, max_size=8),
     separator=st.sampled_from(["\n", " ", "\n  "]),
@@ -250,7 +251,7 @@ def test_a_piece_ends_where_a_form_seems_to_end(text, wanted):
     assert edn_forms._cut(text.encode(), len(text)) == len(wanted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     forms=st.lists(FORMS, max_size=12),
     separator=st.sampled_from(["\n", " ", " ; note }\n", ",\n  "]),
@@ -375,6 +376,7 @@ def test_long_forms_take_no_quadratic_time(tmp_path, text, count):
     assert time.process_time() - begin_s < 3  # it takes some hundredths
 
 
+@pytest.mark.slow
 def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
     """A search that could go back would remember each escape."""
     path = tmp_path / "h.edn"

@@ -88,15 +88,21 @@ def test_a_line_of_a_gigabyte(tmp_path):
         assert peak < usual_mb + GROWN_MB_MAX, words
 
 
+def large(text, words):
+    """A row that takes seconds."""
+    return pytest.param(text, words, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"[" * (8 << 20), "line 1, column 203: nested deeper than 200 levels"),
-        (b"{:a" * (4 << 20), "nested deeper than 200 levels"),
-        (b"#a " * (4 << 20), "nested deeper than 200 levels"),
-        (b"#_" * (4 << 20), "nested deeper than 200 levels"),
-        (b"#{" * (4 << 20), "nested deeper than 200 levels"),
-        (OP + b"[" + b"9" * (8 << 20) + b"]", "line 2, column 2: a number of more than 4000"),
+        (b"[" * 300, "line 1, column 203: nested deeper than 200 levels"),
+        large(b"[" * (8 << 20), "line 1, column 203: nested deeper than 200 levels"),
+        large(b"{:a" * (4 << 20), "nested deeper than 200 levels"),
+        large(b"#a " * (4 << 20), "nested deeper than 200 levels"),
+        large(b"#_" * (4 << 20), "nested deeper than 200 levels"),
+        large(b"#{" * (4 << 20), "nested deeper than 200 levels"),
+        large(OP + b"[" + b"9" * (8 << 20) + b"]", "line 2, column 2: a number of more than 4000"),
         (OP + b"1e" + b"9" * 3000 + b" ", "line 2, column 1: the number 1e99"),
         (OP + b"{:process 0\0, :type :ok, :f :read}", "line 2, column 12: the control char"),
         (b"{:process 0, :type :\0, :f :read}", "line 1, column 21: the control character U+0000"),

@@ -104,7 +104,13 @@ def test_every_row_of_the_index_has_an_answer():
 
 
 @needs_reports
-@pytest.mark.parametrize("command", [*ANSWERS, *MORE])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.slow] * ("gen_register" in command))
+        for command in (*ANSWERS, *MORE)
+    ],
+)
 def test_each_report_has_its_right_answer(command, tmp_path, capsys, monkeypatch):
     shutil.copytree(PUBLIC, tmp_path / "public")
     monkeypatch.chdir(tmp_path / "public")

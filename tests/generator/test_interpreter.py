@@ -28,6 +28,7 @@ from harness.plugins import Completion
 from harness.recorder import Recorder
 from tests.generator.shapes import UntilOk, draw, forever, names, numbered
 from tests.generator.virtual import BEGIN_NS, World, answering
+from tests.tiers import examples
 from tests.virtual import run
 
 MS = 1_000_000
@@ -438,7 +439,7 @@ def test_a_recorded_schedule_is_replayed():
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 6))
 def test_every_run_is_a_valid_history_and_repeats(seed, concurrency):
     def run():

@@ -135,6 +135,7 @@ def test_a_generator_from_outside_may_leave_gaps():
     ]
 
 
+@pytest.mark.slow
 def test_100_000_operations_need_no_stack():
     assert len(quick(limit(100_000, [forever("a")]))) == 100_000
     assert len(quick(numbered("a", 20_000))) == 20_000

@@ -31,6 +31,7 @@ from harness.generator import (
 from harness.ops import History, Op, OpType
 from tests.generator.shapes import S, UntilOk, forever, numbered
 from tests.generator.simulate import Outcome, invocations, simulate
+from tests.tiers import examples
 
 LEAVES = st.sampled_from(["a", "b", "c"]).flatmap(
     lambda f: st.sampled_from([Draft(f), repeat(Draft(f)), numbered(f, 3), lambda _ctx: Draft(f)])
@@ -105,7 +106,7 @@ def run(generator: Any, seed: int, *, concurrency: int = 3) -> list[Op]:
         raise
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(GENERATORS, st.integers(0, 99))
 def test_every_run_is_a_valid_history_in_order_of_time(generator, seed):
     ops = run(limit(60, generator), seed)
@@ -115,20 +116,20 @@ def test_every_run_is_a_valid_history_in_order_of_time(generator, seed):
     assert all(pair.completion is not None for pair in History(ops).pairs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(GENERATORS, st.integers(0, 99))
 def test_a_run_is_a_function_of_its_seed(generator, seed):
     assert run(limit(40, generator), seed) == run(limit(40, generator), seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SLEEPLESS, st.integers(0, 30), st.integers(0, 99))
 def test_limit_is_exact(generator, n, seed):
     assert len(invocations(run(limit(n, generator), seed))) <= n
     assert n == len(invocations(run(limit(n, any_of(forever("z"), generator)), seed)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(GENERATORS, st.integers(1, 300), st.integers(0, 99))
 def test_time_limit_is_exact(generator, limit_ns, seed):
     ops = invocations(run(time_limit(limit_ns / S, [limit(50, generator), forever("z")]), seed))
@@ -137,7 +138,7 @@ def test_time_limit_is_exact(generator, limit_ns, seed):
     assert all(time_ns < at[0] + limit_ns for time_ns in at)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(GENERATORS, min_size=2, max_size=4), st.integers(0, 99))
 def test_phases_never_interleave(generators, seed):
     def tagged(number: int, generator: Any) -> Any:
@@ -157,7 +158,7 @@ def test_phases_never_interleave(generators, seed):
         at_work[op.process] = phase
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
 def test_reserved_threads_are_never_lent(first, second, seed):
     generator = reserve(first, forever("a"), second, forever("b"), forever("c"))
@@ -168,7 +169,7 @@ def test_reserved_threads_are_never_lent(first, second, seed):
         assert op.f == ("a" if thread < first else "b" if thread < first + second else "c")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(100, 5000), st.integers(0, 99))
 def test_stagger_keeps_its_mean_rate(interval_ns, seed):
     ops = invocations(run(limit(1500, stagger(interval_ns / S, forever("a"))), seed, concurrency=9))
@@ -178,7 +179,7 @@ def test_stagger_keeps_its_mean_rate(interval_ns, seed):
     assert abs(mean_ns - interval_ns) < 5 * interval_ns * 3**-0.5 / 1500**0.5 + 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(GENERATORS, st.integers(0, 99))
 def test_no_combinator_changes_what_it_was_given(generator, seed):
     before = run(limit(20, generator), seed)

@@ -29,6 +29,7 @@ from harness.permits import (
     permitted_in,
 )
 from tests.hive.histories import HmsWriter, event, sent_to, table
+from tests.tiers import examples
 
 
 def check(writer):
@@ -431,7 +432,7 @@ def finish(draw, h, pairs, open_ones, process, nonces):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(histories())
 def test_the_checker_agrees_with_trying_every_order(made):
     h, pairs = made
@@ -442,7 +443,7 @@ def test_the_checker_agrees_with_trying_every_order(made):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories(), st.lists(st.integers(0, 6), max_size=6), st.integers(0, 3))
 def test_what_a_log_says_changes_no_verdict(made, logged, drops):
     """Right or wrong, it is a hint for the search, and no more than that."""
@@ -553,7 +554,7 @@ def in_order(operations, state=(0, ()), done=frozenset()):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(histories(), st.data())
 def test_changes_that_have_a_place_are_done_in_that_order(made, data):
     h, _ = made
@@ -578,7 +579,7 @@ def test_a_place_is_behind_those_of_other_names():
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_permits_never_convict(made):
     """With permits nothing becomes invalid, and what they excuse is invalid without."""
@@ -590,7 +591,7 @@ def test_permits_never_convict(made):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(histories())
 def test_the_model_is_consistent(made):
     """What it calls read-only changes nothing, and projections hold where the whole does."""

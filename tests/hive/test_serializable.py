@@ -22,6 +22,7 @@ from targets.hive.sql.protocol import (
 )
 from targets.hive.sql.schema import PARAMETERS
 from targets.hive.sql.store import Store
+from tests.tiers import examples
 
 KEYS = ("a", "b")
 
@@ -119,7 +120,7 @@ STEPS = st.tuples(
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(st.lists(STEPS, min_size=1, max_size=3), min_size=2, max_size=4),
     st.lists(st.integers(0, 3), max_size=16),

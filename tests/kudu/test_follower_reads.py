@@ -55,6 +55,7 @@ def asked_after(self: FollowerReads) -> int | None:
     return None if age_ns is None else age_ns // 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", [no_check, asked_after])
 def test_a_bound_that_lies_is_caught(monkeypatch, defect):
     monkeypatch.setattr(FollowerReads, "_bound_ns", defect)

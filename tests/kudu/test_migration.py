@@ -14,9 +14,10 @@ from tests.virtual import run as in_virtual_time
 
 @pytest.mark.parametrize(
     "way",
-    [Way(True, "none"), pytest.param(Way(False, "kill", 2), marks=pytest.mark.slow)],
+    [Way(True, "none"), Way(False, "kill", 2)],
     ids=str,
 )
+@pytest.mark.slow
 def test_nothing_is_lost_and_service_goes_on(way):
     rows = run("sim", way, show=lambda _: None)
     assert [row.bad for row in rows] == [[]] * 4

@@ -11,6 +11,7 @@ from harness.ops import HARNESS, Attempt, CheckResult, History, Op, OpType, Verd
 KINDS = ("alter", "create", "delete", "rename")
 
 
+@pytest.mark.slow
 def test_a_short_run_is_valid_and_changes_meet_elections():
     found, judgement = run(case_of(seconds=12.0, seed=2), "sim")
     assert judgement.verdict is Verdict.VALID

@@ -15,6 +15,7 @@ from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.client._classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect
+from tests.tiers import examples
 from tests.virtual import run
 
 Code, Status = m.MasterErrorCode, m.AppStatus
@@ -339,7 +340,7 @@ def test_reads_do_not_come_again_late():
 @pytest.mark.parametrize("f", MUTATIONS)
 @pytest.mark.parametrize("resend", [False, True])
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_random_attempts_against_the_definition(f, resend, data):
     """An oracle in the words of the reference, over every sequence of answers."""
     kinds = data.draw(

@@ -100,6 +100,7 @@ def cases(values, *, nightly):
     return [pytest.param(*value, marks=[marks] * nightly(value)) for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", cases(zip(sorted(FOUND)), nightly=lambda value: value[0] in OWN))
 def test_a_default_soak_finds_it(mutant):
     limit_s, first, checker = FOUND[mutant]

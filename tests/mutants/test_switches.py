@@ -27,6 +27,7 @@ def run(case, seed):
     return run_seed(job)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_a_switch_is_found_as_its_row_says(bug):
     find = bug.value.find
@@ -37,6 +38,7 @@ def test_a_switch_is_found_as_its_row_says(bug):
     pytest.fail(f"{find.checker} did not find it in seeds {find.seed}..{find.seed + TRIES - 1}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", cases(FOUND))
 def test_nobody_is_blamed_without_the_switch(bug):
     find = bug.value.find

@@ -11,6 +11,7 @@ ROWS = [row for row in rows() if row.model in READERS]
 WANTED = {"valid": Result.OK, "invalid": Result.ILLEGAL}
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(not is_native(), reason=native_status()),
     pytest.mark.skipif(
         not ROWS, reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"

@@ -14,6 +14,7 @@ from harness.faults.ledger import Ledger
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
 from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
+from tests.repeated import for_each
 
 S = 1_000_000_000
 ROLES = Roles(
@@ -52,7 +53,7 @@ STEADY = [n for n in plugin_names("nemeses") if n not in {"none", "swizzle", *FL
 
 
 @pytest.mark.parametrize("name", STEADY)
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_one_fault_an_interval_the_last_outliving_the_chaos(name, seed):
     faults = plan(name, seed)
     assert len(faults) == 6
@@ -91,7 +92,7 @@ def test_partition_leader_may_cut_all_others_too():
     assert cluster.cuts == [Link.between(["m2"], ["m1", "m3", "t1"])]
 
 
-@pytest.mark.parametrize("draw", range(30))
+@for_each("draw", range(30))
 def test_halves_leave_a_majority_of_candidates_on_one_side(draw):
     cluster, injection, _ = inject("partition-halves", {"draw": draw})
     minority = [name for name in injection.targets if name in MASTERS]
@@ -102,7 +103,7 @@ def test_halves_leave_a_majority_of_candidates_on_one_side(draw):
     assert all((link.source in left) != (link.destination in left) for link in cluster.cuts[0])
 
 
-@pytest.mark.parametrize("draw", range(8))
+@for_each("draw", range(8))
 def test_random_node_is_cut_from_everybody(draw):
     cluster, injection, _ = inject("partition-random-node", {"draw": draw})
     (target,) = injection.targets
@@ -157,7 +158,7 @@ def test_a_kill_starts_again_only_what_it_ended_itself():
     ]
 
 
-@pytest.mark.parametrize("draw", range(8))
+@for_each("draw", range(8))
 def test_kill_random_takes_any_node_and_kill_tserver_one_that_cannot_lead(draw):
     _, injection, _ = inject("kill-random", {"draw": draw}, NOBODY)
     assert injection.targets == (NODES[draw % 4],)
@@ -171,7 +172,7 @@ def test_kill_tserver_misses_where_every_node_can_lead():
     assert "missed" in injection.note
 
 
-@pytest.mark.parametrize("draw", range(4))
+@for_each("draw", range(4))
 def test_pause_random_takes_any_node(draw):
     cluster, injection, _ = inject("pause-random", {"draw": draw}, NOBODY)
     assert injection.targets == (NODES[draw],)
@@ -179,7 +180,7 @@ def test_pause_random_takes_any_node(draw):
 
 
 @pytest.mark.parametrize("name", FLAPPING)
-@pytest.mark.parametrize("seed", range(5))
+@for_each("seed", range(5))
 def test_what_flaps_is_on_four_times_in_an_interval_with_rests_between(name, seed):
     faults = plan(name, seed)
     assert len(faults) == 24
@@ -192,7 +193,7 @@ def test_what_flaps_is_on_four_times_in_an_interval_with_rests_between(name, see
     assert len({fault.id for fault in faults}) == 24
 
 
-@pytest.mark.parametrize("seed", range(10))
+@for_each("seed", range(10))
 def test_swizzle_takes_three_nodes_one_by_one_and_all_are_down_for_a_while(seed):
     for first in range(0, 18, 3):
         three = plan("swizzle", seed)[first : first + 3]

@@ -31,6 +31,7 @@ from tests.waiting import LIMIT_S, until
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.quick
 def test_nodes_talk_and_trace(run, only_a, only_b):
     async def draws(driver):
         nodes = driver.cluster.nodes
@@ -140,6 +141,7 @@ async def unsupported_faults_name_who_can(driver):
     assert driver.cluster.state("a") is NodeState.RUNNING
 
 
+@pytest.mark.quick
 def test_links_are_cut_and_reset(run, three):
     checks = (
         reset_resets_and_counts,
@@ -347,6 +349,7 @@ def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, monkeypatch):
     run(body, [spec], wait=False)
 
 
+@pytest.mark.quick
 def test_a_result_outlives_a_failing_teardown(run, sleeper, caplog):
     async def body(driver):
         driver.session.env.disk.close = None  # the clients' door will not close
@@ -356,6 +359,7 @@ def test_a_result_outlives_a_failing_teardown(run, sleeper, caplog):
     assert "teardown failed" in caplog.text
 
 
+@pytest.mark.quick
 def test_errors_of_main_come_through(run, sleeper):
     async def body(driver):
         raise LookupError("mine")
@@ -376,6 +380,7 @@ def test_a_failing_client_task_ends_the_run(run, sleeper):
         run(body, sleeper)
 
 
+@pytest.mark.quick
 def test_a_dead_link_proxy_ends_the_run(run, sleeper):
     async def body(driver):
         assert procfs.send(await process_of("link-proxy"), signal.SIGKILL)
@@ -385,6 +390,7 @@ def test_a_dead_link_proxy_ends_the_run(run, sleeper):
         run(body, sleeper)
 
 
+@pytest.mark.quick
 def test_first_signal_interrupts_and_second_aborts(run, only_a):
     async def body(driver):
         os.kill(os.getpid(), signal.SIGINT)

@@ -34,6 +34,7 @@ async def never(driver):
     raise AssertionError("nothing may start")
 
 
+@pytest.mark.quick
 def test_kill_and_pause_reach_children_in_groups_of_their_own(run):
     async def body(driver):
         cluster = driver.cluster

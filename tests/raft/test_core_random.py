@@ -10,11 +10,12 @@ from targets.kudu.raft.core import RaftCore
 from tests.raft import member_schedule, mutants
 from tests.raft.member_schedule import MemberSchedule
 from tests.raft.schedule import Schedule
+from tests.tiers import examples
 
 STEPS = 1500
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32), nodes=st.sampled_from([1, 2, 3, 3, 5]))
 def test_no_schedule_breaks_a_promise(seed: int, nodes: int) -> None:
     schedule = Schedule(seed, nodes=nodes)
@@ -35,6 +36,7 @@ def test_the_schedules_are_not_vacuous() -> None:
     assert sum(schedule.snapshots_installed for schedule in schedules) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, 100))
 def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
     """`python -m bench.raft_schedules` runs as many as one likes."""

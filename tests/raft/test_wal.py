@@ -15,6 +15,7 @@ from targets.kudu.messages import RaftConfig
 from targets.kudu.raft import cmeta
 from targets.kudu.raft.messages import Entry, EntryKind, OpId
 from targets.kudu.raft.wal import Wal, WalCorruptionError
+from tests.tiers import examples
 
 
 class MemoryFile:
@@ -215,7 +216,7 @@ async def recovered_without(disk: MemoryDisk, path: str) -> list[Entry]:
     return await recovered(copy)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(150), deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_damage_to_what_was_synced_is_noticed(data: st.DataObject) -> None:
     entries = [entry(1, index, size=9) for index in range(1, 8)]

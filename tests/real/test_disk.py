@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.environments.real.disk import RealDisk
+from tests.tiers import examples
 
 PATHS = st.sampled_from(["a", "b", "wal/1", "wal/2", "deep/er/c"])
 STEPS = st.lists(
@@ -26,7 +27,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_against_a_model(steps):
     async def main(folder: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from harness.environments.real.exits import EXIT_HOST, ended_by
+from tests.repeated import for_each
 
 
 def by(code, *, on_env=False, oom_kills=0, expected=False):
@@ -57,7 +58,7 @@ def test_a_host_that_keeps_a_node_from_starting():
     assert by(EXIT_HOST) == "itself"
 
 
-@pytest.mark.parametrize("code", [*range(-64, 256)])
+@for_each("code", [*range(-64, 256)])
 def test_whatever_is_not_its_own_says_why(code):
     for on_env in (False, True):
         found = ended_by(code, expected=False, on_env=on_env, oom_kills=0)

@@ -15,6 +15,7 @@ from harness.environments.real.disk import RealDisk
 from harness.environments.real.power import SUFFIX, beside, cut_power, power_cut
 from harness.errors import UsageError
 from tests.real.test_disk import STEPS
+from tests.tiers import examples
 
 
 class Model:
@@ -68,7 +69,7 @@ def check(model, found, *, torn):
             assert len(found[path]) == file.synced
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.integers(0, 99))
 def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, seed):
     """Lives are incarnations: a kill between them loses nothing, and syncs nothing either."""

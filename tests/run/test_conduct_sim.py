@@ -294,6 +294,7 @@ def test_a_probe_that_fails_goes_on_with_another_process(works):
     assert judgement.verdict is Verdict.VALID
 
 
+@pytest.mark.slow
 def test_a_probe_says_whom_it_asked_after_the_bound():
     """Clients that only ever ask nodes outside the core: nothing is known of the core."""
 

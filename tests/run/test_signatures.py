@@ -15,6 +15,7 @@ from harness.signatures import (
     sign,
     signature,
 )
+from tests.tiers import examples
 
 INVOKE, OK, INFO = OpType.INVOKE, OpType.OK, OpType.INFO
 
@@ -140,7 +141,7 @@ def test_a_doubt_about_a_whole_run_names_no_fault():
     assert signature(doubt, story.history) == "c · no fault hit anything"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(-5, 60)), st.text(), st.dictionaries(st.text(max_size=9), st.none()))
 def test_whatever_a_checker_says_has_a_signature(operations, reason, details):
     story = Story()

@@ -11,6 +11,7 @@ from harness.environments.sim.clock import SimClock
 from harness.environments.sim.disk import UNSYNCED_OPERATIONS_MAX, DiskStore, SimDisk
 from harness.environments.sim.world import World
 from tests.sim.toy import run, specs
+from tests.tiers import examples
 
 OPERATIONS = st.lists(
     st.one_of(
@@ -68,7 +69,7 @@ def apply(content, operation):
     return content + argument if kind == "append" else content[:argument]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(OPERATIONS, st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_a_crash_leaves_one_of_the_possible_contents(operations, lose, torn, seed):
     done = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.errors import InfrastructureError, UsageError
 from harness.soak import SeedResult
 from harness.soak.journal import Journal, Lock
+from tests.tiers import examples
 
 HEADER = "case-code"
 
@@ -76,7 +77,7 @@ def test_cut_anywhere_it_holds_every_whole_line_and_goes_on(tmp_path):
         assert read(tmp_path / "j") == [*(result(seed) for seed in range(1, lines + 1)), result(7)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_damage_loses_lines_and_invents_none(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "damaged"

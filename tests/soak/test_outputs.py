@@ -22,6 +22,7 @@ from harness.soak import result as result_module
 from harness.soak.github import ANNOTATIONS_MAX, error_annotations, step_summary
 from harness.soak.junit import write_junit, xml_text
 from harness.soak.result import REASON_CHARACTERS_MAX, failure_groups, shortened
+from tests.tiers import examples
 
 HOSTILE = (
     '<script>alert("1")</script> ]]> &amp; \x00\x1b[2J\ud800\ufffe \u2028 %0A::error::x\r\n\n# `x`'
@@ -109,7 +110,7 @@ def test_a_seed_is_one_case_of_one_name_whatever_became_of_it(tmp_path):
     assert suite.find("properties/property").attrib == {"name": "version", "value": "0.1"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text() | st.just(HOSTILE), st.text())
 def test_junit_holds_any_text(tmp_path_factory, reason, name):
     path = tmp_path_factory.getbasetemp() / "hostile.xml"

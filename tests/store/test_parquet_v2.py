@@ -15,6 +15,7 @@ from harness.store import RunFolder, lat_bucket, load_run, read_parquet, write_p
 from harness.store.footer import BY_KEY, read_footer
 from harness.store.keyed import bucket_of, bucket_paths, columns_digest, is_keyed
 from harness.store.parquet import read_sealed
+from tests.tiers import examples
 
 KEYS = st.one_of(st.integers(0, 5), st.text(max_size=3), st.none())
 
@@ -39,7 +40,7 @@ def keyed_histories(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(history=keyed_histories(), buckets=st.integers(1, 5))
 def test_a_keyed_history_comes_back_from_its_buckets(history, buckets, tmp_path_factory):
     folder = RunFolder(tmp_path_factory.mktemp("k"), "n", "r")
@@ -60,7 +61,7 @@ def test_a_keyed_history_comes_back_from_its_buckets(history, buckets, tmp_path_
     assert max(footer.max_key_ops for footer in footers) == largest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(history=keyed_histories())
 def test_latencies_are_those_of_the_operations(history, tmp_path_factory):
     path = tmp_path_factory.mktemp("l") / "history.parquet"

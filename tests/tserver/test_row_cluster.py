@@ -375,6 +375,7 @@ async def judge(servers: Servers, known: Known) -> None:
     assert len({dump["rows"]["digest"] for dump in dumps}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_snapshots_repeat_and_no_row_is_lost_in_a_storm(seed: int):
     async def main(servers: Servers) -> Known:

@@ -134,6 +134,7 @@ def test_a_run_in_which_nothing_can_change_is_refused(workload, options, target,
         workload.generator(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["mixed", "members", "move"])
 def test_a_run_in_simulation_is_valid(workload):
     given = Case(

@@ -24,7 +24,13 @@ pytestmark = pytest.mark.skipif(
 FOLDERS = by_folder(ROWS)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, marks=[pytest.mark.slow] * (folder == "generated/catalog"))
+        for folder in FOLDERS
+    ],
+)
 def test_verdicts(folder: str) -> None:
     for row in FOLDERS[folder]:
         verdict_is_as_expected(row)

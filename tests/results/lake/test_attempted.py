@@ -1,7 +1,5 @@
 """Outcomes of attempts, told apart and put together again."""
 
-import itertools
-
 import pytest
 
 from results.lake.attempted import outcome_of, said_of
@@ -9,10 +7,11 @@ from results.lake.attempted import outcome_of, said_of
 SAID = ["ok", "E: x", "E: y", "E", "E: ", ": x", "", ": ", "E: x: y", "E: : x"]
 
 
-@pytest.mark.parametrize(("said", "error"), list(itertools.product(SAID, [None, *SAID])))
-def test_nothing_is_lost(said, error):
-    code, text = outcome_of(said, error)
-    assert said_of(code, text, error) == said
+@pytest.mark.parametrize("said", SAID)
+def test_nothing_is_lost(said):
+    for error in (None, *SAID):
+        code, text = outcome_of(said, error)
+        assert said_of(code, text, error) == said, error
 
 
 def test_what_the_operation_says_is_not_said_again():

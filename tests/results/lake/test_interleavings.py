@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from results.lake.compaction import compact
 from tests.results.lake.stage import HARM, Actor, play
 from tests.results.lake.toy import contents, damage, lake_at, rows
+from tests.tiers import examples
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow]
 
@@ -53,7 +54,7 @@ def vacuumer(lake):
 
 
 @settings(
-    max_examples=12, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    max_examples=examples(12), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )  # no shrinking: slow
 @given(
     seed=st.integers(0, 2**32),

@@ -7,6 +7,7 @@ from harness.ops import Attempt, History, Op, OpType
 from tests.programs import python
 from tests.results.perfetto.histories import histories
 from tests.results.serve.stores import history
+from tests.tiers import examples
 
 DTYPES = {
     "process": "int64", "f": "string", "type": "string", "value": "object", "answer": "object",
@@ -25,7 +26,7 @@ def types_of(frame):
 
 
 @given(histories())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_row_is_a_pair(made):
     frame = made.to_pandas()
     assert types_of(frame) == DTYPES

@@ -25,6 +25,7 @@ from results.opened_store import StoreSource
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.serve.stores import HOSTILE, add_run, small_store
 from tests.spark_support import spark_test
+from tests.tiers import examples
 
 BROKEN = {"poison/torn", "poison/no-record", "poison/unfinished", "poison/linked", "poison/rotten"}
 QUICK = Patience(sleep=lambda _: None)
@@ -122,8 +123,9 @@ def passes(row, filters):
     return True
 
 
+@pytest.mark.slow
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_filters_against_all_rows(opened, data):
     keys = sorted(row["run"] for row in rows(opened.table("runs").arrow()))
     asked = [data.draw(filters(keys)) for _ in range(data.draw(st.integers(1, 2)))]

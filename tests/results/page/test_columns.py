@@ -18,6 +18,7 @@ from results.page.columns import (
     share_chars,
 )
 from tests.results.page.runs import small_run
+from tests.tiers import examples
 
 TYPES = ["ok", "fail", "info"]
 
@@ -125,7 +126,7 @@ def expected(history):
     ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories())
 def test_columns_say_what_the_history_says(history):
     chosen = select(history, (), 0)
@@ -137,7 +138,7 @@ def test_columns_say_what_the_history_says(history):
     assert [lanes[row["process"]] for row in rows] == raw["lane"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories(), st.integers(1, 5))
 def test_operations_in_a_lane_never_overlap(history, concurrency):
     chosen = select(history, (), 0)

@@ -18,6 +18,7 @@ from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.store import RunFolder, StoredRun
 from results.perfetto import CLIENTS, FAULTS, NODES, PHASES, TraceReporter, trace_of, write_trace
 from tests.results.perfetto.histories import histories
+from tests.tiers import examples
 
 
 def stored(history, folder=Path("store/x/1")):
@@ -47,7 +48,7 @@ def sealed(folder, history):
 
 
 @given(histories())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_slices_of_a_track_never_overlap(history):
     tracks = {}
     for event in events_of(history):

@@ -18,6 +18,7 @@ from harness.store import lat_bucket
 from harness.store.buckets import lat_buckets
 from harness.store.keyed import bucket_paths, write_buckets
 from results.columns import read_columns
+from tests.tiers import examples
 
 VALUES = st.sampled_from([None, 0, 1, 2, True, 1.0, "x"])
 
@@ -64,7 +65,7 @@ def sealed(folder, by_key):
     return columns
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lines=st.lists(register_histories(), min_size=1, max_size=4))
 def test_columns_say_what_histories_say(lines, tmp_path_factory):
     by_key = {f"k{n}": found for n, found in enumerate(lines) if found}
@@ -88,7 +89,7 @@ def test_columns_say_what_histories_say(lines, tmp_path_factory):
         assert columns.operations()[number] == len(history.pairs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(lines=register_histories())
 def test_operations_are_those_of_the_ordinary_way(lines, tmp_path_factory):
     if not lines:

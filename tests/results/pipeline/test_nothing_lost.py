@@ -64,6 +64,7 @@ def result_of(store, checker):
     raise AssertionError(checker)
 
 
+@pytest.mark.slow
 def test_an_invalid_run_stays_invalid_where_its_facts_cannot_be_extracted(tmp_path, monkeypatch):
     add_quick(tmp_path, "n", "bad", stale=True, bugs=("NO-LEASE",), label="v")
     add_quick(tmp_path, "n", "clean", stale=True, seed=3)
@@ -374,6 +375,7 @@ def test_gathered_tables_that_are_not_what_was_written_are_gathered_again(tmp_pa
     assert rows_of(inline(tmp_path)) == rows
 
 
+@pytest.mark.slow
 def test_a_seed_of_a_soak_that_left_no_run_counts_as_crashed(tmp_path):
     """Otherwise a store of which a soak said "crash" would be reported valid."""
     add_quick(tmp_path, "n", "soak-1-seed-1")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from results.pace import Pace, Schedule
 from results.pipeline import Progress
+from tests.repeated import for_each
 
 
 class Clock:
@@ -75,7 +76,7 @@ def test_work_of_no_cost_is_done():
     assert "about 100%" in Pace(Clock()).line(progress(0, 0, cost=0))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
     """Tasks of about equal cost on a few slots, the costliest first, whose costs are estimates."""
     draw = random.Random(seed)
@@ -111,7 +112,7 @@ def in_order(costs, slots, speed):
     return sorted(ends)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
     """Work that is seen when its task ends: a few giants, first, hold most of it."""
     draw = random.Random(seed)

@@ -250,6 +250,7 @@ def little_cpu(monkeypatch):
     monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_cpu")
 def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_again(poisoned):
     checked = inline(poisoned, budget=SMALL, second_pass=False)

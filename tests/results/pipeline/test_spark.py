@@ -322,6 +322,7 @@ for path in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_what_is_sent_to_workers_judges_in_a_bare_python(store, tmp_path):
     """That it is sent, and that workers of any kind take it, is for a night to show."""
     sent = spark.packages_zip(tmp_path, plugin_distributions())

@@ -18,6 +18,7 @@ from results.facts import bare, extract
 from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
 from results.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
+from tests.tiers import examples
 
 
 def rows(history, table, **changes):
@@ -115,7 +116,7 @@ def literally(operations, end):
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(tries())
 def test_outages_are_what_their_definition_says(operations):
     found = outages(operations, 80 * STEP)

@@ -18,6 +18,7 @@ from results.survival import found_within, kaplan_meier, seeds_for
 from results.trends import costs, trends
 from tests.results.report.histories import Script, run_of
 from tests.results.report.oracle_at_scale import mantel_haenszel, pooled_log_se
+from tests.tiers import examples
 
 # --- survival ------------------------------------------------------------------------------------
 
@@ -179,6 +180,7 @@ def test_strata_that_disagree_are_told():
     assert pooled_ratio([Sums.of(strata[0]), Sums.of(strata[0])]).agree_p == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_intervals_of_pooled_ratios_cover_the_truth():
     """Runs differ by much, strata even more; the fault doubles the rate in each run."""
     chance = random.Random(11)
@@ -488,7 +490,7 @@ def test_trends_add_up_and_leave_out_runs_that_do_not_tell():
     assert [(row["code"], row["runs"]) for row in codes] == [("a", 3), ("b", 4)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.sampled_from(["k", "p", "k+p", ""]), st.integers(1, 9)),

@@ -72,6 +72,7 @@ def of_one(tables, extent):
         return {name: table for name, table in found.items() if table is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extent", EXTENTS, ids=str)
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_answers_of_parts_add_up_to_those_of_the_whole(tables, tmp_path, parts, extent):
@@ -82,6 +83,7 @@ def test_answers_of_parts_add_up_to_those_of_the_whole(tables, tmp_path, parts, 
         assert mine[name].to_pylist() == table.to_pylist(), name
 
 
+@pytest.mark.slow
 def test_a_report_of_parts_says_the_same(tables, tmp_path, reported):
     _, whole, _ = reported
     found = aggregate(

@@ -22,6 +22,7 @@ from results.statistics import (
     wilson,
     zero_bound,
 )
+from tests.tiers import examples
 
 
 def binomial_tail(n, p, least):
@@ -97,7 +98,7 @@ def test_fisher_counts_all_tables(n, m, data):
 VALUES = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=5)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(VALUES, VALUES)
 def test_rank_sum_counts_all_arrangements(first, second):
     both = [*first, *second]

@@ -95,6 +95,7 @@ def report(capsys, *arguments):
     return code, out, err
 
 
+@pytest.mark.slow
 def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     code, out, _ = report(capsys, small)
 
@@ -116,6 +117,7 @@ def test_a_report_is_a_page_tables_sql_and_answers(small, capsys):
     assert pq.read_table(folder / "tables" / "runs.parquet").num_rows == 5
 
 
+@pytest.mark.slow
 def test_a_second_report_does_only_what_is_new(small, capsys):
     report(capsys, small)
     first = (small / ".report" / "report.html").read_text()
@@ -159,6 +161,7 @@ def test_output_elsewhere_leaves_the_store_alone(judged, tmp_path, capsys):
     assert not (judged / ".report").exists()
 
 
+@pytest.mark.slow
 def test_an_answer_of_an_earlier_report_does_not_stay(judged, capsys):
     report(capsys, judged, "--baseline", "a", "--label", "b")
     assert (judged / ".report" / "answers" / "regressions.parquet").is_file()
@@ -204,12 +207,14 @@ def test_a_folder_of_somebody_elses_is_refused_before_any_work(small, tmp_path, 
     assert report(capsys, small, "--output", own)[0] == 254  # a file, no folder
 
 
+@pytest.mark.slow
 def test_an_empty_folder_and_that_of_a_report_are_written_to(judged, tmp_path, capsys):
     (tmp_path / "project").mkdir()
     for _ in range(2):
         assert report(capsys, judged, "--output", tmp_path / "project")[0] == 1
 
 
+@pytest.mark.slow
 def test_a_report_that_was_killed_while_it_wrote_is_written_over(judged, tmp_path, capsys):
     def dies(*_, **__):
         raise KeyboardInterrupt
@@ -281,6 +286,7 @@ def test_no_store_and_an_empty_one(tmp_path, capsys):
 # --- a poisoned store ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     torn = add_quick(small, "poison", "torn")
     data = (torn / "history.parquet").read_bytes()
@@ -310,6 +316,7 @@ def test_a_poisoned_store_is_reported_and_each_poison_named(small, capsys):
     assert "<script" not in page
 
 
+@pytest.mark.slow
 def test_what_cannot_be_judged_is_never_green(tmp_path, capsys):
     path = add_run(tmp_path, "ok", Spec(seed=1, time_limit_s=6.0))
     assert load_run(path).record.verdict is Verdict.VALID
@@ -367,6 +374,7 @@ def test_where_no_run_repeats_another_nothing_is_said_of_it(tmp_path, capsys):
     assert "the history of another" not in (tmp_path / ".report" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsys, monkeypatch):
     from checkers.linearizable import RegisterLinearizable
 

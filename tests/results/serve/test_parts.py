@@ -18,6 +18,7 @@ from results.serve.store_library import StoreLibrary
 from results.statistics import QUANTILES, wilson
 from tests.results.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history, small_store
+from tests.tiers import examples
 
 
 def sealed(folder, made):
@@ -34,7 +35,7 @@ def nearest_rank(values, permille):
 
 
 @given(made=histories(backwards=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_numbers_are_those_of_the_history(made, tmp_path_factory):
     numbers = run_numbers(sealed(tmp_path_factory.mktemp("n"), made))
     assert numbers.lines == len(made)

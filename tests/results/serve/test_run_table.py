@@ -12,6 +12,7 @@ from results.serve.groups import failures_of, matrix_of
 from results.serve.over_time import totals_of, trends_of
 from results.serve.query import LISTS, RANGES, SORTS, Query, column_of, matching, ordered
 from results.serve.run_table import NONE, Texts, table_of_rows
+from tests.tiers import examples
 
 NAMES = st.sampled_from(["a", "b", "A+b", "é", "(none)", ""])
 LISTED = st.lists(st.sampled_from(["kill", "cut", "a,b", "Cut"]), max_size=3).map(tuple)
@@ -85,7 +86,7 @@ FILTERS = st.one_of(
 
 @given(made=tables(), filters=st.lists(FILTERS, max_size=3).map(dict), sort=st.sampled_from(SORTS),
        descending=st.booleans())  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_lists_are_filtered_and_sorted_as_rows_would_be(made, filters, sort, descending):
     rows, table = made
     found = matching(table, Query(filters))
@@ -116,7 +117,7 @@ def values(row, name):
 
 
 @given(made=tables(), down=DIMENSION, across=DIMENSION)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_matrix_counts_rows(made, down, across):
     rows, table = made
     cells = defaultdict(Counter)
@@ -134,7 +135,7 @@ def test_a_matrix_counts_rows(made, down, across):
 
 
 @given(made=tables(), by=st.sampled_from(["label", "day", "code"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_failures_totals_and_trends_count_rows(made, by):
     rows, table = made
     groups = defaultdict(list)

@@ -20,6 +20,7 @@ from results.sources.wants import wants_of
 from results.spark_lake import asking, ranges
 from results.spark_lake.ranges import Asking, Files
 from tests.results.spark_lake.test_report import BUDGETS, MOST, on_duckdb, opened, problems_of
+from tests.tiers import examples
 
 pytestmark = pytest.mark.lake
 
@@ -175,7 +176,7 @@ def ref(first, last, rows):
     return FileRef("ops", f"{first}.parquet", "", 1, rows, (None, None, None), first, last, 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(1, 50)), min_size=1),
     st.integers(1, 8),

@@ -9,6 +9,7 @@ import pytest
 
 from results.spark_lake import planning
 from results.spark_lake.planning import COST_MIN, MISSING, Missing, missing_of, task_cost
+from tests.repeated import for_each
 from tests.results.spark_lake.test_asking import asked, in_parts
 from tests.results.spark_lake.test_report import on_duckdb
 
@@ -46,7 +47,7 @@ def batches_of(rows):
     return pa.Table.from_pylist(rows, schema).to_batches(7)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_tasks_are_those_of_brute_force(seed):
     rng = random.Random(seed)
     rows, size = drawn(rng), rng.choice((1, 20, 2_000, 10**9))

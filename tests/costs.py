@@ -1,0 +1,150 @@
+"""What each test costs: `--costs FILE` writes a table, HARNESS_CPU_LIMIT=1 enforces the quick tier.
+
+The cost is CPU time of this process and of the children it has waited for, during the test itself
+and its own fixtures. Fixtures that tests share (of a module or wider) are left out: which test pays
+for them depends on the order. Wall time is shown, and decides nothing.
+
+With HARNESS_CPU_LIMIT=1 a test without a heavy mark that takes more than `LIMIT_S` of CPU runs
+again, since the first run may have paid for imports and caches. It fails if the second run takes
+too long as well.
+"""
+
+import csv
+import os
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from time import monotonic, process_time  # the functions themselves: tests replace the module's
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.tiers import HEAVY
+
+LIMIT_S = 1.0
+OPTION = "costs"
+ADVICE = "make it faster, or mark it `slow`"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--costs", metavar="FILE", dest=OPTION,
+        help="write every test's CPU and wall seconds and its marks to this CSV file",
+    )  # fmt: skip
+
+
+def pytest_configure(config):
+    """Measure where a limit or a table asks for it; xdist's controller writes the table."""
+    worker = hasattr(config, "workerinput")
+    path = config.workerinput[OPTION] if worker else getattr(config.option, OPTION)
+    limited = os.environ.get("HARNESS_CPU_LIMIT") == "1"
+    if path or limited:
+        config.pluginmanager.register(Meter(limited=limited), "cpu-meter")
+    if path and not worker:
+        names = {line.partition(":")[0].partition("(")[0] for line in config.getini("markers")}
+        config.pluginmanager.register(Table(Path(path), names), "costs-table")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node):
+    """Tell a worker the option: those that a conftest adds do not reach it by themselves."""
+    node.workerinput[OPTION] = getattr(node.config.option, OPTION)
+
+
+def cpu_s():
+    """CPU seconds of this process and of its children that have ended."""
+    children = getrusage(RUSAGE_CHILDREN)
+    return process_time() + children.ru_utime + children.ru_stime
+
+
+class Meter:
+    """Measures the test that runs, and repeats a quick one that takes too long."""
+
+    def __init__(self, *, limited):
+        self.limited = limited
+        self.cpu_s = self.began_s = self.shared_s = self.began_wall_s = 0.0
+        self.in_shared = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        """Run the test, again if it must and took too long; report the last run."""
+        if not self.limited or any(mark.name in HEAVY for mark in item.iter_markers()):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = self.run(item, nextitem)
+        if self.cpu_s > LIMIT_S and all(report.passed for report in reports):
+            item._initrequest()
+            reports = self.run(item, nextitem)
+            self.judge(reports)
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    @staticmethod
+    def run(item, nextitem):
+        return runtestprotocol(item, log=False, nextitem=nextitem)
+
+    def judge(self, reports):
+        """Fail the test whose repetition took too long as well."""
+        for report in reports:
+            if report.when == "call" and report.passed and self.cpu_s > LIMIT_S:
+                report.outcome = "failed"
+                report.longrepr = (
+                    f"a quick test took {self.cpu_s:.2f} s of CPU, twice over the limit of "
+                    f"{LIMIT_S:g} s: {ADVICE}"
+                )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self):
+        self.cpu_s = self.shared_s = 0.0
+        self.began_s, self.began_wall_s = cpu_s(), monotonic()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Leave out what tests share."""
+        if fixturedef.scope == "function" or self.in_shared:
+            return (yield)
+        began_s, self.in_shared = cpu_s(), True
+        try:
+            return (yield)
+        finally:
+            self.in_shared = False
+            self.shared_s += cpu_s() - began_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self):
+        try:
+            return (yield)
+        finally:
+            self.cpu_s = max(0.0, cpu_s() - self.began_s - self.shared_s)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call):
+        """Attach the cost to the report of the test itself."""
+        report = yield
+        if call.when == "call":
+            wall_s = monotonic() - self.began_wall_s
+            report.user_properties += [
+                ("cpu_s", round(self.cpu_s, 3)),
+                ("wall_s", round(wall_s, 3)),
+            ]
+        return report
+
+
+class Table:
+    """Writes the costs of all tests, the most expensive first."""
+
+    def __init__(self, path, marks):
+        self.path, self.marks, self.rows = path, marks, []
+
+    def pytest_runtest_logreport(self, report):
+        costs = dict(report.user_properties)
+        if report.when == "call" and "cpu_s" in costs:
+            marks = " ".join(sorted(self.marks & report.keywords.keys()))
+            self.rows.append((report.nodeid, costs["wall_s"], costs["cpu_s"], marks))
+
+    def pytest_sessionfinish(self):
+        self.rows.sort(key=lambda row: -row[2])
+        with self.path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("test", "wall_s", "cpu_s", "marks"), *self.rows])

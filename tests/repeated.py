@@ -1,0 +1,31 @@
+"""Many values in one test, where a value has no meaning of its own: seeds, draws, exit codes."""
+
+import functools
+import inspect
+
+
+def for_each(name, values):
+    """Run the test with every value, as the argument `name`; a failure names the value.
+
+    Fixtures are those of the one test: one that must be new for each value asks for `parametrize`.
+    """
+    values = list(values)
+    if not values:
+        raise ValueError(f"{name} has no values: the test would pass unseen")
+
+    def decorate(test):
+        @functools.wraps(test)
+        def repeated(**fixtures):
+            for value in values:
+                try:
+                    test(**fixtures, **{name: value})
+                except BaseException as error:
+                    error.add_note(f"{name}={value!r}")
+                    raise
+
+        signature = inspect.signature(test)
+        left = [each for each in signature.parameters.values() if each.name != name]
+        repeated.__signature__ = signature.replace(parameters=left)
+        return repeated
+
+    return decorate
