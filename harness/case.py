@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 
 __all__ = [
     "CASE_SCHEMA",
@@ -105,28 +105,35 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name in (*of_faults, "time_limit_s", "rate", "concurrency", "op_timeout_s"):
             value = getattr(self, name)
             if not 0 < value < 1e9:
-                raise UsageError(f"{name} is {value}; it must be above 0 and below 1e9")
+                raise UsageError(
+                    f"{_flag(name)} is {value:g}; it must be more than 0 and below 1e9"
+                )
         for name in of_faults:
             value = getattr(self, name)
             if value < FAULT_S_MIN:
-                raise UsageError(f"{name} is {value}; it must be at least {FAULT_S_MIN} (seconds)")
+                raise UsageError(f"{_flag(name)} is {value:g}; it must be at least {FAULT_S_MIN} s")
         if self.op_timeout_s > OP_TIMEOUT_S_MAX:
             raise UsageError(
-                f"op_timeout_s is {self.op_timeout_s}; it must be at most {OP_TIMEOUT_S_MAX:g}, so "
-                "that faults outlast the operations they hit"
+                f"--op-timeout is {self.op_timeout_s:g}; it must be at most {OP_TIMEOUT_S_MAX:g}, "
+                "so that faults outlast the operations they hit"
             )
         if self.damage not in get_args(Damage):
             raise UsageError(
-                f"damage is {self.damage!r}; it must be one of: {', '.join(get_args(Damage))}"
+                f"--damage is {self.damage!r}; {choices_near(self.damage, get_args(Damage))}"
             )
         if not 0 <= self.draw <= DRAW_MAX:
-            raise UsageError(f"draw is {self.draw}; it must be in 0 .. {DRAW_MAX} (nemeses)")
+            raise UsageError(f"--draw is {self.draw}; it must be in 0 .. {DRAW_MAX} (nemeses)")
         if not 0 <= self.seed < 2**63:
-            raise UsageError(f"the seed is {self.seed}; it must be in 0 .. 2**63-1")
+            raise UsageError(f"--seed is {self.seed}; it must be in 0 .. 2**63-1")
 
     def encode(self) -> bytes:
         """Canonical, human-readable JSON."""
         return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=1) + b"\n"
+
+
+def _flag(field: str) -> str:
+    """The option of the command line that sets this field."""
+    return f"--{field.removesuffix('_s').replace('_', '-')}"
 
 
 def load_case(path: Path) -> Case:

@@ -7,8 +7,9 @@ and the repair.
 
 from __future__ import annotations
 
+import difflib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 __all__ = [
     "EXIT_BROKEN_PIPE",
@@ -27,6 +28,7 @@ __all__ = [
     "InternalError",
     "TargetError",
     "UsageError",
+    "choices_near",
     "clipped",
     "counted",
     "described",
@@ -34,6 +36,7 @@ __all__ = [
     "located",
     "measured",
     "shown",
+    "unknown_name",
     "why_not_copied",
 ]
 
@@ -144,3 +147,40 @@ def why_not_copied(error: BaseException) -> str:
 def measured(count: int, units: str) -> str:
     """`1 process`, `3 packets`: the same for a unit in the plural, as that of a `Bite`."""
     return counted(count, units.removesuffix("es" if units.endswith("sses") else "s"), units)
+
+
+NAMES_SHOWN_MAX: int = 90
+"""How many characters of names a message lists where none is close to what was given."""
+
+
+def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
+    """The repair of a name that does not exist: the names close to it, else the first few.
+
+    `see` is a command that shows all of them.
+    """
+    names = list(known)
+    if not names:
+        return "there is none"
+    lowered = {name.lower(): name for name in reversed(names)}
+    near = difflib.get_close_matches(given.lower(), lowered, n=2, cutoff=0.6)
+    if len(near) > 1 and _likeness(given, near[0]) > _likeness(given, near[1]) + 0.1:
+        near = near[:1]
+    if not near and len(given) > 2:
+        near = [name for name in lowered if name.startswith(given.lower())][:2]
+    if near:
+        text = f"did you mean {' or '.join(lowered[name] for name in near)}?"
+    else:
+        listing = ", ".join(names)
+        if len(listing) > NAMES_SHOWN_MAX:
+            listing = listing[:NAMES_SHOWN_MAX].rpartition(", ")[0] + ", ..."
+        text = f"one of: {listing}"
+    return f"{text} (`{see}` shows all {len(names)})" if see else text
+
+
+def unknown_name(what: str, given: str, known: Collection[str], *, see: str = "") -> UsageError:
+    """The error for a name that does not exist: `no nemesis 'x'; did you mean y?`."""
+    return UsageError(f"no {what} {given!r}; {choices_near(given, known, see=see)}")
+
+
+def _likeness(given: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, given.lower(), name).ratio()

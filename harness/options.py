@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 
 __all__ = ["Option", "with_defaults"]
 
@@ -48,8 +48,9 @@ def with_defaults(
     known = {option.name.replace("-", "_"): option for option in options}
     for name in given:
         if name not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise UsageError(f"the {kind} {owner!r} has no option {name!r}; it has: {names}")
+            raise UsageError(
+                f"the {kind} {owner!r} has no option {name!r}; {choices_near(name, sorted(known))}"
+            )
     return {
         name: option.checked(given.get(name, option.default), f"the {kind} {owner!r}")
         for name, option in known.items()

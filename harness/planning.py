@@ -36,10 +36,12 @@ from harness.drawing import (
     out_of_reach,
     why_no_faulty_disks,
 )
-from harness.errors import UsageError, shown
+from harness.errors import UsageError, choices_near, shown
 from harness.fault_plans import check_faults, plan_beside, with_own_id
 from harness.faults.aimed import load_nemesis
+from harness.faults.words import are_words
 from harness.interrupts import blaming
+from harness.needs import fitting_options, no_such_bug, no_vocabulary
 from harness.options import with_defaults
 from harness.permits import Permit
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
@@ -107,10 +109,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     if workload.vocabulary not in target.vocabularies:
-        raise UsageError(
-            f"the target {case.target!r} does not speak {workload.vocabulary!r}, the vocabulary of "
-            f"the workload {case.workload!r}; it speaks {', '.join(sorted(target.vocabularies))}"
-        )
+        raise no_vocabulary(target, workload)
     _check_behaviour(case, target)
     case = expand_any(case, environment)
     if case.concurrency > CONCURRENCY_MAX:
@@ -134,8 +133,11 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings, nodes = _declared(case, target, environment)
     _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
-    for nemesis in nemeses.values():
-        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
+    for name, nemesis in nemeses.items():
+        try:
+            refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
+        except UsageError as error:
+            raise _with_fix(error, name, nemesis, target, environment) from error
         _refuse_clients(nemesis, case.concurrency)
     with blaming(f"the workload {case.workload!r}: generator()"):
         workload.generator(case)  # refuses bad workload options now, not in the middle of a run
@@ -150,17 +152,37 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     )
 
 
+def _with_fix(
+    error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
+) -> UsageError:
+    """The error for a nemesis that a target cannot have, with the options that it needs."""
+
+    def fits(other: Target, options: Mapping[str, Any]) -> None:
+        case = Case(
+            seed=0, profile=other.profiles[0], target=other.name, target_options=dict(options)
+        )
+        _, nodes = _declared(_with_target_options(case, other), other, environment)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, other, environment)
+
+    fixes = [fix for fix in fitting_options(target, fits) if fix]
+    if are_words(name) or not fixes:
+        return error
+    return UsageError(
+        f"the nemesis {name!r} does not fit the target {target.name!r} as it is set up; add "
+        f"{' or '.join(fixes)} ({error})"
+    )
+
+
 def _check_behaviour(case: Case, target: Target) -> None:
     """Raise `UsageError` for a profile or a bug that the target has not."""
     if case.profile not in target.profiles:
         raise UsageError(
-            f"the target {case.target!r} has no profile {case.profile!r}; it has "
-            f"{', '.join(target.profiles)}"
+            f"the target {case.target!r} has no profile {case.profile!r}; "
+            f"{choices_near(case.profile, target.profiles)}"
         )
     for bug in case.bugs:
         if bug not in target.bugs:
-            known = ", ".join(sorted(target.bugs)) or "none"
-            raise UsageError(f"the target {case.target!r} has no bug {bug!r}; its bugs: {known}")
+            raise no_such_bug(bug, target)
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:

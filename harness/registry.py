@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.cluster import Capability
-from harness.errors import UsageError, shown
+from harness.errors import UsageError, shown, unknown_name
 from harness.importing import hidden_by, import_module
 from harness.plugins import (
     API_VERSION,
@@ -57,6 +57,7 @@ __all__ = [
     "plugin_names",
     "qualified_names",
     "taken_names",
+    "verb_module_name",
 ]
 
 VERBS: Final = "verbs"
@@ -83,6 +84,14 @@ GROUPS: Final[Mapping[str, type]] = {
 """Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see
 `load_verb`."""
 
+
+_ONE_OF: Final[Mapping[str, str]] = {
+    **{group: group.removesuffix("s").replace("_", " ") for group in GROUPS},
+    "nemeses": "nemesis",
+    "diagnoses": "diagnosis",
+    VERBS: "verb",
+}
+"""What one plug-in of each group is called."""
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
 """The type of a declaration, the type of its elements, and both in words."""
@@ -235,7 +244,7 @@ def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
             yield group, name, name in points.by_name, others
 
 
-def _find(group: str, name: str, what: str) -> PlugInPoint:
+def _find(group: str, name: str) -> PlugInPoint:
     points = _entry_points(group)
     others = points.taken.get(name, ())
     if name in points.by_name:
@@ -249,8 +258,8 @@ def _find(group: str, name: str, what: str) -> PlugInPoint:
             f"several packages have a plug-in {name!r} in harness.{group}; say which one: "
             f"{', '.join(others)}"
         )
-    known = ", ".join(points.by_name) or "none installed"
-    raise UsageError(f"{name!r} is not among {what}: {known}")
+    see = "harness list" if group == VERBS else f"harness list {group.replace('_', '-')}"
+    raise unknown_name(_ONE_OF[group], name, points.by_name, see=see)
 
 
 @functools.cache  # once a process
@@ -269,7 +278,7 @@ def load_plugin(group: str, name: str) -> Any:
     Raises `UsageError` when the name is unknown (it lists those that exist) or the plug-in is
     broken or written for another `API_VERSION`.
     """
-    point = _find(group, name, f"the {group}")
+    point = _find(group, name)
     try:
         found = _load(point)
         plugin = found() if callable(found) else found
@@ -306,9 +315,14 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
         yield name, plugin
 
 
+def verb_module_name(name: str) -> str:
+    """The module of a verb that a package brings, not imported."""
+    return _find(VERBS, name).module
+
+
 def load_verb(name: str) -> Verb:
     """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
-    point = _find(VERBS, name, "the verbs of installed packages")
+    point = _find(VERBS, name)
     try:
         verb = _load(point)
     except (Exception, SystemExit) as error:

@@ -113,6 +113,7 @@ class HmsDdlWorkload:
     name: ClassVar[str] = "hms-ddl"
     doc: ClassVar[str] = "DDL on few names in two databases of a metastore, and polls of its events"
     vocabulary: ClassVar[str] = "hms"
+    target: ClassVar[str] = "hive"
     usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
     """A call that is lost is found to be after the client's socket timeout, and sent again."""
     options: ClassVar[tuple[Option, ...]] = (

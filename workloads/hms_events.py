@@ -35,6 +35,7 @@ class HmsEventsWorkload:
     name: ClassVar[str] = "hms-events"
     doc: ClassVar[str] = "readers of a metastore's events, who must see each once and in order"
     vocabulary: ClassVar[str] = "hms"
+    target: ClassVar[str] = "hive"
     usual: ClassVar[Mapping[str, Any]] = HmsDdlWorkload.usual
     options: ClassVar[tuple[Option, ...]] = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),

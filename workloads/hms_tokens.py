@@ -95,6 +95,7 @@ class HmsTokensWorkload:
     name: ClassVar[str] = "hms-tokens"
     doc: ClassVar[str] = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
     vocabulary: ClassVar[str] = "hms-tokens"
+    target: ClassVar[str] = "hive"
     usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
     options: ClassVar[tuple[Option, ...]] = (
         Option("tokens", 10, "how many of the newest tokens are used", within=(1, TOKENS_MAX)),

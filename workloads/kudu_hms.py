@@ -155,6 +155,13 @@ class KuduHmsWorkload:
         "stats",
     )
 
+    def needs(
+        self, options: Mapping[str, Any], target_options: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Metastores beside the masters."""
+        del options, target_options
+        return {"hms": True}
+
     def generator(self, case: Case) -> Generator:
         """Endless random DDL; raises `UsageError` where there is no metastore."""
         options = case.workload_options

@@ -28,7 +28,7 @@ from harness.vocabularies.members import (
     RemoveMaster,
 )
 
-__all__ = ["LEAST_MASTERS", "MembersOps", "masters_of"]
+__all__ = ["LEAST_MASTERS", "MembersOps", "masters_of", "members_need", "members_ops"]
 
 LEAST_MASTERS: Final = Option("least-masters", 3, "so many masters are left at least", (1, 7))
 
@@ -110,6 +110,19 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
     return MembersOps(
         masters=(*first, *spares), inside=first, least=least, tables=tables, moves=moves
     )
+
+
+def members_need(
+    options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
+) -> dict[str, Any]:
+    """What `_refuse_idle` asks of the target, as its options."""
+    replicas = int(options["replicas"])
+    if not int(options["members"]):
+        return {}
+    if moves:
+        return {"tservers": replicas + 1} if target_options["tservers"] <= replicas else {}
+    short = target_options["masters"] <= int(options["least_masters"])
+    return {"spare_masters": 1} if short and not target_options["spare_masters"] else {}
 
 
 def _refuse_idle(

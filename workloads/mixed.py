@@ -21,7 +21,7 @@ from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.members import ListMasters
 from workloads.ddl import DdlWorkload
-from workloads.members import LEAST_MASTERS, members_ops
+from workloads.members import LEAST_MASTERS, members_need, members_ops
 from workloads.rows import BANK, RowsWorkload
 
 __all__ = ["MembersWorkload", "MixedWorkload", "MoveWorkload"]
@@ -85,6 +85,12 @@ class MixedWorkload:
         *(name for name in _ROWS.checkers if name not in _DDL.checkers),
         "members",
     )
+
+    def needs(
+        self, options: Mapping[str, Any], target_options: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """A server that is free for a replica that moves, or a master that may come."""
+        return members_need(options, target_options, moves=bool(options["moved"]))
 
     def generator(self, case: Case) -> Generator:
         """The parts, mixed."""

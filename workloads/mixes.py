@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 
 __all__ = ["Mix", "draw_kind", "parse_mix"]
 
@@ -22,11 +22,13 @@ def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
     weights: dict[str, int] = {}
     for part in text.split(","):
         kind, separator, weight = part.strip().partition("=")
-        if kind not in kinds or not separator or not weight.isdecimal():
+        if separator and kind not in kinds:
             raise UsageError(
-                f"{part!r} in --mix is not KIND=WEIGHT with a whole WEIGHT and a KIND of: "
-                f"{', '.join(kinds)}"
+                f"--mix has {part.strip()!r}: no kind of operation {kind!r}; "
+                f"{choices_near(kind, kinds)}"
             )
+        if not separator or not weight.isdecimal():
+            raise UsageError(f"--mix has {part.strip()!r}; write KIND=WEIGHT, e.g. {kinds[0]}=5")
         weights[kind] = int(weight)
     if sum(weights.values()) == 0:
         raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")

@@ -16,6 +16,7 @@ from typing import Final
 
 from harness.cli.output import ensure_standard_streams, flush_output, note, reader_went_away
 from harness.cli.parser import build_parser, known_verbs, verb_module
+from harness.cli.project import project_arguments
 from harness.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_CODE_MAX,
@@ -24,12 +25,13 @@ from harness.errors import (
     EXIT_USAGE,
     HarnessError,
     UsageError,
+    unknown_name,
 )
 
 __all__ = ["main"]
 
 _OURS: Final = frozenset({"harness", "targets", "nemesis", "checkers", "workloads", "results"})
-_ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--version"})
+_ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--help-all", "--version"})
 """Flags after which argparse itself leaves, with the code 0."""
 
 
@@ -105,14 +107,28 @@ def _checked(code: object) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser = build_parser()
-    verb = next((item for item in arguments if not item.startswith("-")), None)
-    if verb in known_verbs():
-        rest = arguments[arguments.index(verb) + 1 :]
-        if arguments.index(verb) == 0:
-            return verb_module(verb).main(rest)
-    parsed = parser.parse_args(arguments)
-    if parsed.verb is None:
+    verb, *rest = arguments or [""]
+    if verb in {"help", "--help", "-h"}:
+        return _help(rest)
+    if verb.startswith("-") or not verb:
+        parser = build_parser()
+        parser.parse_args(arguments)
         parser.print_help()
         return EXIT_USAGE
-    return verb_module(parsed.verb).main([])
+    if verb not in known_verbs():
+        raise unknown_name("verb", verb, known_verbs(), see="harness --help")
+    return verb_module(verb).main([*project_arguments(verb, rest), *rest])
+
+
+def _help(arguments: list[str]) -> int:
+    """`harness help [VERB]`, which is `harness VERB --help`."""
+    verbs = [each for each in arguments if not each.startswith("-")]
+    if not verbs or verbs[0] == "help":
+        build_parser().print_help()
+        return 0
+    if verbs[0] not in known_verbs():
+        raise unknown_name("verb", verbs[0], known_verbs(), see="harness --help")
+    try:
+        return verb_module(verbs[0]).main([*verbs[1:], "--help"])
+    except SystemExit as error:
+        return int(error.code or 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.cli.output import note
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
 
@@ -33,8 +33,8 @@ def chosen_reporters(text: str) -> list[str]:
     for name in names:
         if name not in known:
             raise UsageError(
-                f"--reporters names {name!r}; there are {', '.join(known) or 'none installed'}, "
-                f"or {REPORTERS_DEFAULT!r}, {REPORTERS_ALL!r} or {REPORTERS_NONE!r}"
+                f"--reporters names {name!r}; "
+                f"{choices_near(name, [*known, REPORTERS_DEFAULT, REPORTERS_ALL, REPORTERS_NONE])}"
             )
     return list(dict.fromkeys(names))
 

@@ -16,12 +16,14 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, load_case
+from harness.cli.output import note
 from harness.cli.parser import Parser
 from harness.drawing import DRAWABLE
-from harness.errors import UsageError
+from harness.errors import UsageError, listed
 from harness.faults.words import parse
+from harness.needs import flags_of, needed_options, usual_target
 from harness.plugins import Option, Target, Workload
-from harness.registry import load_plugin
+from harness.registry import load_all, load_plugin
 
 __all__ = [
     "DEFAULT_TARGET",
@@ -39,13 +41,13 @@ DEFAULT: Final = "default"
 PLAIN: Final[dict[str, tuple[str, type, str]]] = {
     # flag -> field of Case, type, help
     "--profile": ("profile", str, "the target's profile"),
-    "--time-limit": ("time_limit_s", float, "length of the chaos phase, in seconds"),
+    "--time-limit": ("time_limit_s", float, "length of the chaos phase"),
     "--rate": ("rate", float, "operations per second, over all clients"),
-    "--concurrency": ("concurrency", int, "number of concurrent client processes"),
-    "--draw": ("draw", int, "nemeses a seed draws, 1 to N; 0: all at once, or 2 of `any`"),
-    "--interval": ("interval_s", float, "seconds between the faults of a nemesis"),
-    "--duration": ("duration_s", float, "approximate length of a fault, in seconds"),
-    "--op-timeout": ("op_timeout_s", float, "time limit of one operation, in seconds"),
+    "--concurrency": ("concurrency", int, "number of concurrent clients"),
+    "--draw": ("draw", int, "each seed draws 1 to N of the nemeses; 0: all, or 2 of `any`"),
+    "--interval": ("interval_s", float, "time between the faults of a nemesis"),
+    "--duration": ("duration_s", float, "approximate length of a fault"),
+    "--op-timeout": ("op_timeout_s", float, "time limit of one operation"),
     "--damage": ("damage", str, "part of a group that may lose synced data: minority or majority"),
 }
 
@@ -64,11 +66,29 @@ def parse_case_options(
     workload: Workload = load_plugin("workloads", workload_name)
     _add_plugin_options(parser, "target", target_name, target.options)
     _add_plugin_options(parser, "workload", workload_name, workload.options)
+    parser.elsewhere = lambda flag: _owners_of(flag, target_name, workload_name)
     parsed = parser.parse_args(list(arguments))
     parsed.nemesis_default = nemesis
     parsed.target_options = target.options
     parsed.workload_options = workload.options
     return parsed
+
+
+def _owners_of(flag: str, target: str, workload: str) -> str | None:
+    """Which other targets or workloads have this option, in words."""
+    for group, chosen in (("workloads", workload), ("targets", target)):
+        owners = [
+            name
+            for name, plugin in load_all(group)
+            if not isinstance(plugin, UsageError)
+            and flag in {f"--{option.name}" for option in plugin.options}
+        ]
+        if owners:
+            kind = group.removesuffix("s")
+            of = f"{kind} {owners[0]}" if len(owners) == 1 else f"{group} {', '.join(owners)}"
+            own = [f"--{option.name}" for option in load_plugin(group, chosen).options]
+            return f"{flag} belongs to the {of}; {chosen} has {listed(own, limit=5)}"
+    return None
 
 
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
@@ -159,20 +179,20 @@ def _add_choices(parser: argparse.ArgumentParser, nemesis: str) -> None:
     group.add_argument(
         "--nemesis",
         metavar="A,B",
-        help="what breaks, comma-separated; `harness list` names them; `any`: drawn from the seed "
-        f"(default: {nemesis})",
+        help="what breaks, comma-separated; `harness list nemeses` describes them; `any`: drawn "
+        f"from the seed (default: {nemesis})",
     )
     group.add_argument(
         "--fault",
         metavar="WORDS",
         action="append",
-        help="a fault in words, beside or instead of nemeses (repeatable): 'cut leader from "
-        "members every 10s for 4s'; docs/faults.md has the words",
+        help="a fault in words, e.g. 'kill leader every 15s for 5s', 'pause one', 'cut leader "
+        "from members every 10s for 4s'; repeatable; `harness list faults` has more",
     )
     group.add_argument(
         "--checkers",
         metavar="default,+A",
-        help="what judges: those of workload and target, and these beside them (default: default)",
+        help="checkers to add to those of the workload and target (default: default)",
     )
     group.add_argument(
         "--bug", metavar="ID", action="append", help="switch on a known defect (repeatable)"
@@ -196,7 +216,7 @@ def _add_plain(group: Any, flag: str) -> None:
         flag,
         dest=field,
         type=kind,
-        metavar={str: "NAME", int: "N", float: "X"}[kind],
+        metavar="S" if field.endswith("_s") else {str: "NAME", int: "N", float: "PER_S"}[kind],
         help=f"{text} (default: {getattr(_DEFAULTS, field)})",
     )
 
@@ -213,8 +233,15 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
     if parsed.case is not None:
         case = load_case(parsed.case)
         return case.target, case.workload
-    target = parsed.target or _DEFAULTS.target
+    target = _target_of(parsed)
     return target, parsed.workload or _usual_workload(target)
+
+
+def _target_of(parsed: argparse.Namespace) -> str:
+    """The target that was asked for, or that the workload which was asked for is for."""
+    if parsed.target is None and parsed.workload is not None:
+        return usual_target(load_plugin("workloads", parsed.workload), _DEFAULTS.target)
+    return str(parsed.target or _DEFAULTS.target)
 
 
 def _usual_workload(target: str) -> str:
@@ -239,9 +266,20 @@ def _add_option(group: Any, owner: str, option: Option) -> None:
         f"--{option.name}",
         dest=dest,
         type=kind,
-        metavar={str: "TEXT", int: "N", float: "X"}[kind],
+        metavar=_metavar(option),
         help=text.replace("%", "%%"),
     )
+
+
+def _metavar(option: Option) -> str:
+    """What the value of an option is, in a word."""
+    if option.name == "mix":
+        return "KIND=WEIGHT,.."
+    if option.name.endswith("-ms"):
+        return "MS"
+    if "percent" in f"{option.name} {option.help}":
+        return "PERCENT"
+    return {str: "TEXT", int: "N", float: "X"}[type(option.default)]
 
 
 def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
@@ -269,11 +307,24 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    fields.setdefault("workload", _usual_workload(fields.get("target", _DEFAULTS.target)))
-    target = load_plugin("targets", fields.get("target", _DEFAULTS.target))
+    target = load_plugin("targets", _target_of(parsed))
+    fields["target"] = target.name
+    fields.setdefault("workload", _usual_workload(target.name))
     workload = load_plugin("workloads", fields["workload"])
+    if workload.vocabulary in target.vocabularies:  # otherwise refused later
+        needed = needed_options(workload, target, options["workload"], options["target"])
+        options["target"] |= needed
+        _note_needs(workload.name, needed, None if parsed.target else target.name)
     fields = {**getattr(target, "usual", {}), **getattr(workload, "usual", {}), **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
+
+
+def _note_needs(workload: str, needed: dict[str, Any], target: str | None) -> None:
+    """Say which options a workload brings that the user did not give."""
+    implied = [flags_of({"target": target})] if target not in {None, _DEFAULTS.target} else []
+    implied += [flags_of(needed)] if needed else []
+    if implied:
+        note(f"the workload {workload} implies {' '.join(implied)}")
 
 
 def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.cli.output import note
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, choices_near
 from harness.plugins import Environment
 from harness.registry import load_plugin, plugin_names
 
@@ -21,8 +21,8 @@ def choose_environment(name: str) -> Environment:
     """
     if name != AUTO:
         if name not in plugin_names("environments"):
-            known = ", ".join([AUTO, *plugin_names("environments")])
-            raise UsageError(f"--env is {name!r}; it is one of: {known}")
+            known = [AUTO, *plugin_names("environments")]
+            raise UsageError(f"--env is {name!r}; {choices_near(name, known)}")
         environment: Environment = load_plugin("environments", name)
         environment.prepare(note)
         reason = environment.unavailable()

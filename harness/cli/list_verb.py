@@ -11,41 +11,156 @@ import msgspec
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
+from harness.deployment import refuse_in_simulation
 from harness.environments.fuse.available import why_missing
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.faults.words import EXAMPLES, parse
+from harness.options import with_defaults
 from harness.planning import reaches_foreign
-from harness.plugins import Environment
-from harness.registry import GROUPS, load_all
+from harness.plugins import Environment, Target, TargetSettings
+from harness.registry import GROUPS, load_all, load_plugin, plugin_names
 
 __all__ = ["main"]
 
 _FOREIGN: Final = ", foreign"
+ALL: Final = "all"
+BUGS: Final = "bugs"
+FAULTS: Final = "faults"
+_CHOICES: Final = (*(group.replace("_", "-") for group in GROUPS), BUGS, FAULTS, ALL)
+_GROUP_HELP: Final = "one of: " + ", ".join(_CHOICES)
+_WIDTH: Final = 76
+_EPILOG: Final = """examples:
+  harness list nemeses
+  harness list workloads --target kudu
+  harness list bugs --target hive
+  harness list all"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the lists; a broken plug-in is one line of its list, not a failure."""
+    """Print a list, or a summary of all; a broken plug-in is one line, not a failure."""
     parser = Parser(
         prog="harness list",
-        description="List plug-ins and what each environment can do to a cluster.",
+        description="Without GROUP: how many plug-ins there are of each kind. With GROUP: each "
+        "with one line. `all` lists every group.",
+        epilog=_EPILOG,
     )
+    parser.add_argument("group", nargs="?", metavar="GROUP", choices=_CHOICES, help=_GROUP_HELP)
+    parser.add_argument("--target", metavar="NAME", help="only the bugs or workloads of a target")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
-    groups = {group: _entries(group) for group in GROUPS}
+    if parsed.target is not None:
+        load_plugin("targets", parsed.target)  # refuses an unknown name
+        if parsed.group not in {BUGS, "workloads"}:
+            raise UsageError(
+                f"--target is {parsed.target!r}; it narrows the groups bugs and workloads alone: "
+                f"`harness list bugs --target {parsed.target}`"
+            )
+    group = None if parsed.group is None else parsed.group.replace("-", "_")
     if parsed.json:
-        say(msgspec.json.encode({"schema_version": 1, **groups}).decode())
+        chosen = [group] if group in GROUPS else list(GROUPS)
+        if group == BUGS:
+            found: dict[str, Any] = {BUGS: _bugs(parsed.target)}
+        else:
+            found = {name: _entries(name) for name in chosen}
+        say(msgspec.json.encode({"schema_version": 1, **found}).decode())
         return 0
-    for group, entries in groups.items():
-        say(f"{group}:")
-        for entry in entries:
-            say(f"  {entry['name']:24} {entry['doc']}")
-            if entry.get("profiles"):
-                say(f"    profiles: {', '.join(entry['profiles'])}")
-            for bug, text in entry.get("bugs", {}).items():
-                say(f"    --bug {bug:20} {text}")
-        say("")
-    _print_faults()
+    if group is None:
+        _print_summary()
+    elif group == ALL:
+        for name in GROUPS:
+            _print_group(name)
+            say("")
+        _print_faults()
+    elif group == FAULTS:
+        _print_faults()
+    elif group == BUGS:
+        for name, bugs in _bugs(parsed.target).items():
+            say(f"bugs of the target {name} (--bug):")
+            for bug, text in bugs.items():
+                say(f"  {bug:24} {text}")
+    elif group == "workloads":
+        _print_workloads(parsed.target)
+    else:
+        _print_group(group)
     return 0
+
+
+def _print_summary() -> None:
+    """One line per group, and the commands that show more."""
+    for group in GROUPS:
+        names = plugin_names(group)
+        title = group.replace("_", "-")
+        if names:
+            say(f"{title:15} {len(names):3}  {_shortened(names)}")
+        if group == "targets":
+            bugs = [bug for found in _bugs(None).values() for bug in found]
+            say(f"{BUGS:15} {len(bugs):3}  {_shortened(bugs)}")
+    say("")
+    say("harness list GROUP describes each, e.g. `harness list nemeses`;")
+    say("`harness list faults` has the words of --fault and what each environment can do.")
+
+
+def _shortened(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= _WIDTH else text[:_WIDTH].rpartition(", ")[0] + ", ..."
+
+
+def _bugs(target: str | None) -> dict[str, dict[str, str]]:
+    """The bugs of each target that has some, or of one."""
+    return {
+        name: dict(found.bugs)
+        for name, found in load_all("targets")
+        if not isinstance(found, UsageError) and found.bugs and target in {None, name}
+    }
+
+
+def _print_workloads(target: str | None) -> None:
+    """Each workload with the targets that can run it, and where."""
+    targets = {
+        name: found
+        for name, found in load_all("targets")
+        if not isinstance(found, UsageError) and target in {None, name}
+    }
+    for name, workload in load_all("workloads"):
+        if isinstance(workload, UsageError):
+            say(f"{name:16} BROKEN: {workload}")
+            continue
+        able = [
+            each for each, found in targets.items() if workload.vocabulary in found.vocabularies
+        ]
+        if target is None or able:
+            say(f"{name:16} {workload.doc}")
+            say(f"{'':16} targets: {', '.join(able) or 'none installed'}")
+    say("")
+    say("environments:")
+    simulated = [name for name, found in targets.items() if _simulated(found)]
+    say(f"  sim              {', '.join(simulated) or 'none of them'}")
+    say("  process, docker  every target; `harness doctor` shows what works on this machine")
+
+
+def _simulated(target: Target) -> bool:
+    """Whether the simulation can run its nodes: those written against `Env`."""
+    options = with_defaults("target", target.name, target.options, {})
+    settings = TargetSettings(
+        profile=target.profiles[0], bugs=(), options=options, environment="sim"
+    )
+    try:
+        refuse_in_simulation(target.nodes(settings))
+    except HarnessError:
+        return False
+    return True
+
+
+def _print_group(group: str) -> None:
+    say(f"{group.replace('_', '-')}:")
+    for entry in _entries(group):
+        say(f"  {entry['name']:24} {entry['doc']}")
+        if entry.get("profiles"):
+            say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
+        if entry.get("bugs"):
+            say(
+                f"  {'':24} {len(entry['bugs'])} bugs: `harness list bugs --target {entry['name']}`"
+            )
 
 
 def _entries(group: str) -> list[dict[str, Any]]:

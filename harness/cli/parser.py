@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import difflib
+import ast
 import importlib
 import importlib.util
+import platform
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 from harness.plugins import Verb
-from harness.registry import load_verb, plugin_names, qualified_names
+from harness.registry import load_verb, plugin_names, qualified_names, verb_module_name
 
 __all__ = [
     "VERBS",
@@ -21,31 +24,50 @@ __all__ = [
     "add_store",
     "add_verbose",
     "build_parser",
+    "captured_parser",
     "known_verbs",
     "verb_module",
 ]
 
+GROUPED: Final[dict[str, dict[str, str]]] = {
+    "test": {
+        "run": "run one case: deploy, break, check",
+        "soak": "run many seeds of one case; resumable",
+        "check": "check stored runs again, or histories from other harnesses",
+        "check-determinism": "prove that a seed replays bit for bit",
+    },
+    "look": {
+        "report": "check and aggregate a whole store, or draw the page of one run",
+        "serve": "browse a store: runs, comparisons, trends",
+        "trace": "write a run as a trace for the Perfetto viewer",
+    },
+    "cluster": {
+        "up": "start a cluster that keeps running, in containers or as processes",
+        "status": "show running clusters: nodes, leaders, active faults",
+        "break": "inject one fault into a running cluster",
+        "heal": "undo faults that were injected by hand",
+        "down": "stop a cluster and remove it",
+        "kudu": "inspect and administer a running Kudu cluster, as Kudu's own CLI does",
+    },
+    "store": {
+        "ingest": "append the runs of a store to a lake",
+        "lake": "maintain a lake: compact, vacuum, check, export",
+        "export": "write a stored history as Jepsen EDN",
+        "import": "turn a Jepsen history in EDN into a run that can be checked",
+    },
+    "machine": {
+        "init": "write a commented harness.toml, the defaults of this folder",
+        "list": "list targets, workloads, nemeses, bugs, checkers and environments",
+        "doctor": "show what works on this machine and how to fix the rest",
+        "clean": "remove what dead runs left behind",
+        "image": "build the Docker image of the nodes",
+        "fetch": "download the programs of a real target",
+        "completion": "print the completion script of a shell",
+        "help": "show this help, or that of a verb",
+    },
+}
 VERBS: Final[dict[str, str]] = {
-    "run": "run one case: deploy, break, check",
-    "soak": "run many seeds of one case; resumable",
-    "check": "check stored runs again, or histories from other harnesses",
-    "report": "check and aggregate a whole store, or draw the page of one run",
-    "serve": "browse a store: runs, comparisons, trends",
-    "trace": "write a run as a trace for the Perfetto viewer",
-    "ingest": "append the runs of a store to a lake",
-    "lake": "look after a lake: compact, vacuum, check, export",
-    "export": "write a stored history as Jepsen EDN",
-    "import": "turn a Jepsen history in EDN into a run that can be checked",
-    "check-determinism": "prove that a seed replays bit for bit, or show where two runs diverge",
-    "list": "list environments, targets, workloads, nemeses and checkers",
-    "doctor": "show what works on this machine and how to fix the rest",
-    "up": "start a cluster that stays, in containers or as processes",
-    "status": "show the clusters that stand: nodes, leaders, faults that are on",
-    "break": "inject one fault into a cluster that stands",
-    "heal": "undo faults that were injected by hand",
-    "down": "take a cluster down, and everything of it away",
-    "clean": "remove what dead runs left behind",
-    "image": "build the Docker image of the nodes",
+    verb: text for verbs in GROUPED.values() for verb, text in verbs.items()
 }
 
 EPILOG: Final = """examples:
@@ -53,6 +75,7 @@ EPILOG: Final = """examples:
   harness run --env sim --nemesis kill-leader,pause-leader --seed 7
   harness soak --env sim --seeds 1..200 --nemesis partition-leader
   harness check store/ddl-none/latest
+  harness help run
 
 exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
@@ -71,6 +94,39 @@ class Parser(argparse.ArgumentParser):
         layout = argparse.HelpFormatter if epilog is None else argparse.RawDescriptionHelpFormatter
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
+        self.elsewhere: Callable[[str], str | None] = lambda _: None
+        """What a message says about an option that exists, but not here."""
+        self._first: frozenset[str] | None = None
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; `captured_parser` gets the parser instead."""
+        if _capturing:
+            raise _Captured(self)
+        return super().parse_args(args, namespace)
+
+    def show_first(self, *flags: str) -> None:
+        """Let `--help` show these options alone, and `--help-all` every one."""
+        self._first = frozenset(flags)
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
+
+    def format_help(self, *, every: bool = False) -> str:
+        """The help; without `every` only the options of `show_first`, if there are such."""
+        if self._first is None or every:
+            return super().format_help()
+        hidden = {
+            action: action.help
+            for action in self._actions
+            if action.option_strings and self._first.isdisjoint(action.option_strings)
+        }
+        for action in hidden:
+            action.help = argparse.SUPPRESS
+        try:
+            shown = super().format_help()
+        finally:
+            for action, text in hidden.items():
+                action.help = text
+        count = sum(text != argparse.SUPPRESS for text in hidden.values())
+        return f"{shown}\n{count} more options: {self.prog} --help-all\n"
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if "" in arg_strings:
@@ -81,6 +137,25 @@ class Parser(argparse.ArgumentParser):
             )
         return super()._get_values(action, arg_strings)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if action.type in {int, float}:
+            rule = "a whole number" if action.type is int else "a number"
+            try:
+                return action.type(arg_string)  # type: ignore[operator]
+            except ValueError:
+                raise UsageError(
+                    f"{_name_of(action)} is {arg_string!r}; it must be {rule}"
+                ) from None
+        return super()._get_value(action, arg_string)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            raise UsageError(
+                f"{_name_of(action)} is {str(value)!r}; {choices_near(str(value), choices)} "
+                f"(see `{self.prog} --help`)"
+            )
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting with 2, which would read as *unknown*."""
         raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
@@ -89,10 +164,72 @@ class Parser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return ""
-        known = [flag for action in self._actions for flag in action.option_strings]
         given = message.removeprefix(prefix).split()[0].split("=")[0]
-        close = difflib.get_close_matches(given, known, n=1)
-        return f"; did you mean {close[0]}?" if close else ""
+        if not given.startswith("--"):
+            return ""
+        if (owner := self.elsewhere(given)) is not None:
+            return f"; {owner}"
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = choices_near(given, known)
+        return f"; {near}" if near.startswith("did") else ""
+
+
+class _HelpAll(argparse.Action):
+    """Print the help with every option."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        """As argparse asks for."""
+        if isinstance(parser, Parser):
+            sys.stdout.write(parser.format_help(every=True))
+        parser.exit()
+
+
+class _Version(argparse.Action):
+    """Print the versions of the harness and of Python, and whether the native core is there."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        """As argparse asks for."""
+        spec = importlib.util.find_spec("checkers")
+        places = () if spec is None else spec.submodule_search_locations or ()
+        native = any(next(Path(place).glob("_native.*"), None) for place in places)
+        sys.stdout.write(
+            f"harness {__version__} (Python {platform.python_version()}, "
+            f"native core: {'yes' if native else 'no'})\n"
+        )
+        parser.exit()
+
+
+class _Captured(Exception):  # noqa: N818 - nothing failed
+    """The parser of a verb, on its way to `captured_parser`."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__()
+        self.parser = parser
+
+
+_capturing: list[bool] = []
+
+
+def captured_parser(verb: str) -> Parser | None:
+    """The parser that a verb makes, without running the verb; None for a verb that makes none."""
+    _capturing.append(True)
+    try:
+        verb_module(verb).main([])
+    except _Captured as captured:
+        return captured.parser
+    except UsageError:
+        return None
+    finally:
+        _capturing.pop()
+    return None
+
+
+def _name_of(action: argparse.Action) -> str:
+    """What a message calls an argument."""
+    if action.option_strings:
+        return action.option_strings[-1]
+    metavar = action.metavar if isinstance(action.metavar, str) else None
+    return metavar or action.dest.replace("_", " ")
 
 
 def add_place(parser: Parser) -> None:
@@ -139,19 +276,43 @@ def known_verbs() -> dict[str, str]:
             foreign += qualified_names("verbs", name)
         elif name not in VERBS:
             foreign.append(name)
-    return {**VERBS, **dict.fromkeys(foreign, "(from an installed package)")}
+    return {**VERBS, **{name: _described(name) for name in foreign}}
+
+
+def _described(verb: str) -> str:
+    """The first line of the docstring of a third-party verb's module, which is not imported."""
+    module = verb_module_name(verb)
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    places = [] if spec is None else [Path(each) for each in spec.submodule_search_locations or ()]
+    files = [place.joinpath(*rest, "__init__.py") for place in places]
+    files += [place.joinpath(*rest).with_suffix(".py") for place in places if rest]
+    if spec is not None and spec.origin is not None and not rest:
+        files.append(Path(spec.origin))
+    try:
+        source = next(file for file in files if file.is_file()).read_text()
+        text = ast.get_docstring(ast.parse(source)) or ""
+    except (StopIteration, OSError, SyntaxError, ValueError):
+        text = ""
+    line = text.partition("\n")[0].removeprefix(f"`harness {verb}`:").strip().rstrip(".")
+    return line or "(from an installed package)"
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `harness --help` and of everything that is no verb."""
-    verbs = "\n".join(f"  {name:18} {text}" for name, text in known_verbs().items())
+    others = {name: text for name, text in known_verbs().items() if name not in VERBS}
+    groups = {**GROUPED, "installed packages": others} if others else GROUPED
+    verbs = "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {name:18} {text}" for name, text in members.items())])
+        for group, members in groups.items()
+    )
     parser = Parser(
         prog="harness",
         usage="harness VERB [OPTION ...]",
-        description=f"Chaos testing for replicated catalogs.\n\nverbs:\n{verbs}",
+        description=f"Chaos testing for replicated catalogs.\n\n{verbs}",
         epilog=EPILOG,
         allow_abbrev=True,
     )
-    parser.add_argument("--version", action="version", version=f"harness {__version__}")
-    parser.add_argument("verb", nargs="?", choices=list(known_verbs()), help=argparse.SUPPRESS)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("verb", nargs="?", help=argparse.SUPPRESS)
     return parser

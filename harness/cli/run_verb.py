@@ -43,6 +43,7 @@ EPILOG = """examples:
   harness run --nemesis partition-leader
   harness run --env sim --nemesis kill-leader,pause-leader --seed 7 --time-limit 30
   harness run --env process --bug NO-LEASE --nemesis partition-leader
+  harness run --env sim --fault 'cut leader from members every 10s for 4s'
   harness run --env docker --case store/ddl-none/latest/case.json"""
 
 
@@ -134,6 +135,7 @@ def _keep(
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness run",
+        usage="harness run [OPTION ...]",
         description="Deploy a target, drive a workload, break things, heal them, and prove what "
         "was kept.",
         epilog=EPILOG,
@@ -166,6 +168,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     add_verbose(parser)
+    parser.show_first(
+        *("-h", "--help-all", "--env", "--seed", "--target", "--workload", "--nemesis", "--fault"),
+        *("--bug", "--profile", "--time-limit", "--rate", "--concurrency", "--interval"),
+        *("--duration", "--case", "--store", "--name", "--dry-run", "--quiet", "--verbose"),
+        "--json",
+    )
     return parse_case_options(parser, arguments)
 
 

@@ -47,6 +47,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     """The options; raises `UsageError` for values and combinations that cannot be."""
     parser = Parser(
         prog="harness soak",
+        usage="harness soak --seeds A..B [OPTION ...]",
         description="Run many seeds of one case, each in a fresh world; resumable.",
         epilog=EPILOG,
     )
@@ -54,6 +55,11 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     add_place(parser)
     _add_keeping(parser)
     _add_outputs(parser)
+    parser.show_first(
+        *("-h", "--help-all", "--env", "--seeds", "--jobs", "--stop-after", "--fresh", "--target"),
+        *("--workload", "--nemesis", "--fault", "--bug", "--profile", "--time-limit", "--case"),
+        *("--store", "--name", "--label", "--keep", "--lake", "--junit", "--json"),
+    )
     parsed = parse_case_options(parser, arguments, nemesis=ANY)
     if parsed.seed is not None:
         raise UsageError("a soak takes --seeds A..B, not --seed")

@@ -35,7 +35,7 @@ from typing import Final
 import msgspec
 
 from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 from harness.plugins import Scene
 
 __all__ = [
@@ -156,12 +156,14 @@ def check_names(
         return
     roles = sorted({spec.role for spec in specs.values()})
     if selector.word == "node" and selector.name not in specs:
-        raise UsageError(f"there is no node {selector.name!r}; there are: {', '.join(specs)}")
+        raise UsageError(f"no node {selector.name!r}; {choices_near(selector.name, specs)}")
     if selector.word == "role" and selector.name not in roles:
-        raise UsageError(f"no node has the role {selector.name!r}; roles: {', '.join(roles)}")
+        raise UsageError(f"no role {selector.name!r}; {choices_near(selector.name, roles)}")
     if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
-        known = ", ".join([MEMBERS, NONMEMBERS, *roles, *groups])
-        raise UsageError(f"'@{selector.among}' chooses among nobody; write @ and one of {known}")
+        known = [MEMBERS, NONMEMBERS, *roles, *groups]
+        raise UsageError(
+            f"'@{selector.among}' chooses among no nodes; {choices_near(selector.among, known)}"
+        )
 
 
 def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:

@@ -27,6 +27,7 @@ import msgspec
 
 from harness.case import FAULT_S_MIN, NS_PER_S
 from harness.cluster import CLIENT, Capability
+from harness.errors import choices_near
 from harness.faults.kinds import Cut, FaultKind, Kill, Operate, Pause, Reset, Restart
 from harness.faults.schedules import Schedule, Trigger
 from harness.faults.selectors import (
@@ -93,6 +94,9 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
         return max(names, default=-1) + 1
 
 
+_SEE: Final = "harness list faults"
+
+
 def are_words(name: str) -> bool:
     """Whether a name among a case's nemeses is a fault in words; no plug-in's name has a space."""
     return " " in name
@@ -117,8 +121,8 @@ def parse(text: str) -> Sentence:
     elif verb in _NODE_VERBS:
         kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
-        known = ", ".join([*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"])
-        raise wrong(text, f"begins with {verb!r}", f"begin with one of: {known}")
+        known = [*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"]
+        raise wrong(text, f"begins with {verb!r}", choices_near(verb, known, see=_SEE))
     trigger = _trigger(text, words[event:times]) if event < times else None
     if whom.names_it and trigger is None:
         raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
@@ -207,6 +211,9 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
     if found is None or found[3] not in (OF_CLIENTS if among == CLIENTS and client else known):
         known += [CLIENT, f"{CLIENT}:NUMBER"] if client else []
         known += [f"{name}@{CLIENTS}" for name in OF_CLIENTS if client]
+        near = choices_near(word, known)
+        if near.startswith("did"):
+            raise wrong(text, f"names {word!r}", near)
         raise wrong(
             text,
             f"names {word!r}",

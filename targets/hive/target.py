@@ -55,6 +55,10 @@ class HiveTarget:
         members.ADD: members.SERVING,
         members.REMOVE: members.IDLE,
     }
+    larger: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"token_store": "zookeeper"},
+        {"spare_metastores": 1},
+    )
     nemeses: ClassVar[tuple[str, ...]] = (
         "kill-metastore",
         "pause-metastore",

@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 
 __all__ = ["DRAWN", "RANGES", "Flags", "draw_flags", "parse_flags"]
 
@@ -99,13 +99,17 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
         name, separator, value = part.partition("=")
         if not separator:
             raise UsageError(f"the flag {part!r} has no value; write it as NAME=VALUE")
-        given[name.strip().lstrip("-")] = value.strip()
+        name = name.strip().lstrip("-")
+        if name not in Flags.__struct_fields__:
+            raise UsageError(
+                f"--kudu-flag has {part!r}: no flag {name!r}; "
+                f"{choices_near(name, Flags.__struct_fields__)}"
+            )
+        given[name] = value.strip()
     try:
         flags = msgspec.convert(given, type=Flags, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"bad flags {text!r}: {error}; names and units are in targets/kudu/flags.py"
-        ) from error
+        raise UsageError(f"--kudu-flag is {text!r}: {error}") from error
     for name, (least, most) in RANGES.items():
         value = getattr(flags, name)
         if not least <= value <= most:  # NaN is not either

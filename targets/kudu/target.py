@@ -48,6 +48,7 @@ class KuduTarget:
     )
     profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
     bugs: ClassVar[Mapping[str, str]] = BUGS
+    larger: ClassVar[tuple[Mapping[str, Any], ...]] = ({"hms": True},)
     nemeses: ClassVar[tuple[str, ...]] = (
         "partition-leader",
         "partition-halves",
@@ -87,7 +88,7 @@ class KuduTarget:
             "",
             "masters that nodes of the variant `changed` are told of, as m1,m4,m5",
         ),
-        Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE (targets/kudu/flags.py)"),
+        Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE"),
         Option("hms", False, "two metastores and their database stand beside the masters"),
         Option("hms-poll-ms", 1000, "how often leaders poll the metastore's log", (10, 60_000)),
     )

@@ -17,14 +17,14 @@ def run(arguments, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--nemesis", "earthquake", "--env", "sim"], "'earthquake' is not among"),
+        (["run", "--nemesis", "earthquake", "--env", "sim"], "no nemesis 'earthquake'"),
         (["run", "--nemesis", "a,,b", "--env", "sim"], "commas"),
         (["run", "--nemesis", "none,kill-leader", "--env", "sim"], "'none,kill-leader'"),
-        (["run", "--env", "moon"], "it is one of: auto"),
+        (["run", "--env", "moon"], "one of: auto"),
         (["run", "--env", "process", "--fault", "shape one from others loss=5%"], "--env sim"),
         (["run", "--env", "sim", "--damage", "all"], "one of: minority, majority"),
         (["run", "--rat", "3"], "did you mean --rate"),
-        (["run", "--rate", "many"], "invalid float value"),
+        (["run", "--rate", "many"], "it must be a number"),
         (["run", "--case", "/no/such/file"], "cannot read the case file"),
         (["run", "--env", "sim", "--knob", "latency"], "NAME=VALUE"),
         (["run", "--env", "sim", "--knob", "gravity=9"], "gravity"),
@@ -165,7 +165,7 @@ def test_every_verb_has_help(verb, capsys):
 
 
 def test_help_of_run_shows_every_option_with_its_default(capsys):
-    assert main(["run", "--help"]) == 0
+    assert main(["run", "--help-all"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for flag in ("--nemesis", "--rate", "--masters", "--names", "--store", "--seed", "--env"):
         assert flag in text

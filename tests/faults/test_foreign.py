@@ -74,7 +74,7 @@ def test_what_cannot_reach_a_foreign_program_is_refused(words, reach, refused):
 
 
 def test_the_list_tells_foreign_programs_apart(capsys):
-    assert main(["list"]) == 0
+    assert main(["list", "faults"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = next(line for line in lines if "docker, foreign" in line)
     cells = {line[2:42].strip(): line[43:] for line in lines if line.startswith("  ")}

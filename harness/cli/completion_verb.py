@@ -1,0 +1,77 @@
+"""`harness completion`: prints the script with which a shell completes our verbs and options.
+
+The script is generated once, by `shtab`, from the parsers that the verbs make; completing a word
+starts no Python. The names of plug-ins in it are those installed at that time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from harness.cli.output import say
+from harness.cli.parser import Parser, captured_parser, known_verbs
+from harness.errors import UsageError
+from harness.registry import load_all, plugin_names
+
+__all__ = ["main"]
+
+SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
+_EPILOG: Final = """examples:
+  harness completion bash > ~/.local/share/bash-completion/completions/harness
+  harness completion zsh > ~/.zfunc/_harness
+  harness completion fish > ~/.config/fish/completions/harness.fish"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the script."""
+    parser = Parser(
+        prog="harness completion",
+        description="Print the completion script of a shell: verbs, options and the names of "
+        "plug-ins. Generate it again after installing a plug-in.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("shell", choices=SHELLS, help="one of: " + ", ".join(SHELLS))
+    shell = parser.parse_args(list(arguments)).shell
+
+    import shtab
+
+    say(shtab.complete(_whole_parser(), shell))
+    return 0
+
+
+def _whole_parser() -> argparse.ArgumentParser:
+    """One parser of all verbs, with the names of plug-ins as choices."""
+    whole = argparse.ArgumentParser(prog="harness")
+    verbs = whole.add_subparsers()
+    names = {dest: sorted(names()) for dest, names in _NAMES.items()}
+    for verb, text in known_verbs().items():
+        made = verbs.add_parser(verb, help=text.replace("%", "%%"))
+        parser = None if verb == "completion" else captured_parser(verb)
+        if parser is None:
+            continue
+        for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+            if action.option_strings and action.dest in names and action.nargs != 0:
+                action.choices = names[action.dest]
+        verbs.choices[verb] = parser
+        parser.prog = made.prog
+    return whole
+
+
+def _bugs() -> list[str]:
+    """The bugs of all targets that load."""
+    found = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
+    return [bug for target in found for bug in target.bugs]
+
+
+_NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
+    "nemesis": lambda: ["any", *plugin_names("nemeses")],
+    "target": lambda: plugin_names("targets"),
+    "workload": lambda: plugin_names("workloads"),
+    "env": lambda: ["auto", *plugin_names("environments")],
+    "reporters": lambda: ["all", "default", "none", *plugin_names("reporters")],
+    "model": lambda: plugin_names("models"),
+    "bug": _bugs,
+}
+"""What completes the value of an option, by its destination."""

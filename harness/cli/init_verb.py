@@ -1,0 +1,64 @@
+"""`harness init`: writes a commented `harness.toml` into the current folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.output import say
+from harness.cli.parser import Parser
+from harness.cli.project import FILE
+from harness.errors import InfrastructureError, UsageError
+
+__all__ = ["main"]
+
+_TEXT: Final = """\
+# Defaults of the harness for commands that are run in this folder.
+# An option on the command line replaces a line of this file; --case FILE ignores the whole file.
+# `harness list` shows what is installed.
+
+# The system under test, and what its clients do.
+target = "kudu"
+workload = "ddl"
+# profile = "strict"
+
+# What breaks. `harness list nemeses` describes each.
+nemeses = ["partition-leader"]
+
+# Where: "sim", "process", "docker" or "auto" (Docker if it works here, otherwise processes).
+env = "sim"
+
+# How long (seconds), how fast (operations per second) and how many clients.
+time-limit = 60
+# rate = 40
+# concurrency = 10
+
+# Where runs are kept, and the name that tells soaks apart in reports.
+store = "store"
+# label = "v1"
+
+# Worker processes of a soak (default: one per core).
+# jobs = 2
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file; raises `UsageError` where there is one and `--force` is not given."""
+    parser = Parser(
+        prog="harness init",
+        description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "
+        "`soak` and the other verbs.",
+    )
+    parser.add_argument("--force", action="store_true", help=f"replace an existing {FILE}")
+    parsed = parser.parse_args(list(arguments))
+    path = Path(FILE)
+    try:
+        with path.open("w" if parsed.force else "x", encoding="utf-8") as file:
+            file.write(_TEXT)
+    except FileExistsError:
+        raise UsageError(f"{FILE} exists already; edit it, or give --force to replace it") from None
+    except OSError as error:
+        raise InfrastructureError(f"{FILE} cannot be written: {error.strerror}") from error
+    say(f"wrote {FILE}: edit it, then `harness run`")
+    return 0

@@ -1,0 +1,104 @@
+"""`harness.toml`: the defaults of a folder, which take the place of options that are not given.
+
+The file is read from the current folder only, so that a command never depends on a folder above
+it. Its values become options in front of those of the command line, where the last one wins: what
+is checked, stored and replayed is the same as if the user had typed them. `--case FILE` decides a
+whole case, so the file is ignored beside it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cli.output import note
+from harness.errors import UsageError, choices_near
+
+__all__ = ["FILE", "KEYS", "project_arguments"]
+
+FILE: Final = "harness.toml"
+KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "target": ((str,), "a text"),
+    "workload": ((str,), "a text"),
+    "nemeses": ((list,), "a list of texts"),
+    "profile": ((str,), "a text"),
+    "env": ((str,), "a text"),
+    "store": ((str,), "a text"),
+    "label": ((str,), "a text"),
+    "time-limit": ((int, float), "a number of seconds"),
+    "rate": ((int, float), "a number"),
+    "concurrency": ((int,), "a whole number"),
+    "jobs": ((int,), "a whole number"),
+}
+"""Every key, the types of its value, and the rule in words."""
+_FLAGS: Final = {"nemeses": "--nemesis"}
+_CASE: Final = frozenset(
+    {"target", "workload", "nemeses", "profile", "time-limit", "rate", "concurrency"}
+)
+_READ_BY: Final[dict[str, frozenset[str]]] = {
+    "run": _CASE | {"env", "store"},
+    "soak": _CASE | {"env", "store", "label", "jobs"},
+    "check-determinism": _CASE,
+    "up": frozenset({"target", "profile"}),
+    "import": frozenset({"store"}),
+}
+_OF_TARGET: Final = frozenset({"workload", "profile"})
+"""What is of no use to another target than the file's."""
+
+
+def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
+    """The options that `harness.toml` adds to the `arguments` of a verb; says so on stderr.
+
+    Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
+    the wrong type.
+    """
+    wanted = _READ_BY.get(verb)
+    given = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
+    if wanted is None or not given.keys().isdisjoint({"--case", "-h", "--help", "--help-all"}):
+        return []
+    values = _read(Path(FILE))
+    target = _value_of("--target", arguments)
+    if target is not None and target != values.get("target", target):
+        values = {key: value for key, value in values.items() if key not in _OF_TARGET}
+    added: list[str] = []
+    for key, value in values.items():
+        flag = _FLAGS.get(key, f"--{key}")
+        replaced = flag in given or (key == "nemeses" and "--fault" in given)
+        if key in wanted and not replaced:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            added.append(f"{flag}={text}")
+    if added:
+        note(f"defaults from {FILE}: {' '.join(added)}")
+    return added
+
+
+def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
+    """The value that the command line gives to `flag`."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            return value if equals else following
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}; fix it or remove it") from error
+    for key, value in values.items():
+        if key not in KEYS:
+            raise UsageError(f"{path} has the key {key!r}; {choices_near(key, KEYS)}")
+        types, rule = KEYS[key]
+        right = type(value) in types and (
+            not isinstance(value, list) or all(type(item) is str for item in value)
+        )
+        if not right:
+            raise UsageError(f"{path}: {key} is {value!r}; it must be {rule}")
+        if value in ("", []):
+            raise UsageError(f"{path}: {key} is empty; give it {rule}, or remove the line")
+    return values
