@@ -152,7 +152,7 @@ def blocks_of(page):
 
 def run_page(blocks, folder):
     """Run these blocks in one bash. Returns what each wrote to stdout."""
-    script = "\n".join(block.script(number) for number, block in enumerate(blocks))
+    script = "\n".join([*(block.script(number) for number, block in enumerate(blocks)), "exit 0"])
     try:
         written = bash(script, folder, sum(timeout_s(block) for block in blocks))
     finally:
