@@ -122,7 +122,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"--damage is {self.damage!r}; {choices_near(self.damage, get_args(Damage))}"
             )
         if not 0 <= self.draw <= DRAW_MAX:
-            raise UsageError(f"--draw is {self.draw}; it must be in 0 .. {DRAW_MAX} (nemeses)")
+            raise UsageError(f"--draw is {self.draw}; it must be in 0 .. {DRAW_MAX}")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed is {self.seed}; it must be in 0 .. 2**63-1")
 

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class _Fits(Protocol):
-    def __call__(self, target: Target, options: Mapping[str, Any]) -> None:
+    def __call__(self, target: Target, options: Mapping[str, Any], /) -> None:
         """Raise `HarnessError` where a target with these options does not fit."""
 
 

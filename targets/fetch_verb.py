@@ -22,7 +22,9 @@ def main(arguments: Sequence[str]) -> int:
         prog="harness fetch",
         description="Get the programs of a real target from Maven Central, with hashes checked.",
     )
-    parser.add_argument("what", choices=sorted(KNOWN), help="hive: Hive Metastore 4.0.1")
+    parser.add_argument(
+        "what", metavar="WHAT", choices=sorted(KNOWN), help="hive: Hive Metastore 4.0.1"
+    )
     module: Any = importlib.import_module(KNOWN[parser.parse_args(list(arguments)).what])
     fetch: Callable[[Callable[[str], None]], Path] = module.fetch
     print(fetch(_note))  # noqa: T201 - what the verb is for

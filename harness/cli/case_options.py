@@ -345,7 +345,7 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
     if not all(names):
         raise UsageError(f"--nemesis is {text!r}; separate names with commas, e.g. a,b")
     if len(names) + len(faults) > 1 and "none" in names:
-        raise UsageError(f"--nemesis is {text!r}; `none` cannot be combined with another nemesis")
+        raise UsageError(f"--nemesis is {text!r}; `none` excludes all others: leave it out")
     return tuple(dict.fromkeys([*names, *faults]))
 
 

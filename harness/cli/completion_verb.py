@@ -32,7 +32,9 @@ def main(arguments: Sequence[str]) -> int:
         "plug-ins. Generate it again after installing a plug-in.",
         epilog=_EPILOG,
     )
-    parser.add_argument("shell", choices=SHELLS, help="one of: " + ", ".join(SHELLS))
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help="one of: " + ", ".join(SHELLS)
+    )
     shell = parser.parse_args(list(arguments)).shell
 
     import shtab

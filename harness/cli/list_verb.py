@@ -55,9 +55,9 @@ def main(arguments: Sequence[str]) -> int:
                 f"--target is {parsed.target!r}; it narrows the groups bugs and workloads alone: "
                 f"`harness list bugs --target {parsed.target}`"
             )
-    group = None if parsed.group is None else parsed.group.replace("-", "_")
+    group: str | None = None if parsed.group is None else str(parsed.group).replace("-", "_")
     if parsed.json:
-        chosen = [group] if group in GROUPS else list(GROUPS)
+        chosen = [group] if group is not None and group in GROUPS else list(GROUPS)
         if group == BUGS:
             found: dict[str, Any] = {BUGS: _bugs(parsed.target)}
         else:

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -98,7 +98,9 @@ class Parser(argparse.ArgumentParser):
         """What a message says about an option that exists, but not here."""
         self._first: frozenset[str] | None = None
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
         """As argparse does; `captured_parser` gets the parser instead."""
         if _capturing:
             raise _Captured(self)
@@ -141,7 +143,7 @@ class Parser(argparse.ArgumentParser):
         if action.type in {int, float}:
             rule = "a whole number" if action.type is int else "a number"
             try:
-                return action.type(arg_string)  # type: ignore[operator]
+                return action.type(arg_string)
             except ValueError:
                 raise UsageError(
                     f"{_name_of(action)} is {arg_string!r}; it must be {rule}"

@@ -8,6 +8,7 @@ whole case, so the file is ignored beside it.
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +77,7 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
     """The value that the command line gives to `flag`."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in itertools.pairwise([*arguments, ""]):
         name, equals, value = argument.partition("=")
         if name == flag:
             return value if equals else following

@@ -187,7 +187,7 @@ def test_a_killed_night_is_resumed(night, tmp_path):
 def test_settings_that_cannot_be_are_told_and_lose_nothing(night, tmp_path):
     done = night(case=QUIET_CASE.replace("none", "earthquake"))
     assert done.returncode == 254
-    assert "'earthquake' is not among" in done.stdout
+    assert "no nemesis 'earthquake'" in done.stdout
     assert (tmp_path / "current").exists()
     # Nor does what an interrupted start left pass for the summary of one that could not begin.
     label = (tmp_path / "current").read_text().split()[0]

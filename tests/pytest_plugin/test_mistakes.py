@@ -15,7 +15,7 @@ filterwarnings = error
 TOY = '@pytest.mark.harness(target="toy-register", workload="register", time_limit=5)'
 MISTAKES = [
     ("run_case(nemesiss='none')", "did you mean 'nemesis'?"),
-    ("run_case(nemesis='kill-leadr')", "'kill-leadr' is not among"),
+    ("run_case(nemesis='kill-leadr')", "no nemesis 'kill-leadr'"),
     ("run_case(rate=-1)", "rate is -1"),
     ("run_case(case='nope.json')", "'nope.json'"),
     ("nemesis('kill-leader')", "cluster(...).run"),

@@ -61,12 +61,12 @@ def test_one_nemesis_does_not_shift_the_faults_of_another():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"target": "mongo"}, "'mongo' is not among the targets"),
-        ({"workload": "bank"}, "'bank' is not among the workloads"),
-        ({"nemeses": ("earthquake",)}, "'earthquake' is not among the nemeses"),
+        ({"target": "mongo"}, "no target 'mongo'"),
+        ({"workload": "bank"}, "no workload 'bank'"),
+        ({"nemeses": ("earthquake",)}, "no nemesis 'earthquake'"),
         ({"profile": "lax"}, "no profile 'lax'"),
         ({"bugs": ("KUDU-0",)}, "no bug 'KUDU-0'"),
-        ({"workload": "register"}, "does not speak 'register'"),
+        ({"workload": "register"}, "cannot run the workload 'register'"),
         ({"workload": "follower-reads", "profile": "modern"}, "has nothing of the workload"),
         ({"workload_options": {"nmes": 3}}, "no option 'nmes'"),
         ({"workload_options": {"names": "x"}}, "it takes a number"),
@@ -195,10 +195,15 @@ def test_schedules_by_hand_are_checked(faults, words):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"interval_s": 1e-10}, {"duration_s": 1e-6}, {"op_timeout_s": 61.0}]
+    ("fields", "flag"),
+    [
+        ({"interval_s": 1e-10}, "--interval"),
+        ({"duration_s": 1e-6}, "--duration"),
+        ({"op_timeout_s": 61.0}, "--op-timeout"),
+    ],
 )
-def test_times_without_sense_are_refused(fields):
-    with pytest.raises(UsageError, match=next(iter(fields))):
+def test_times_without_sense_are_refused(fields, flag):
+    with pytest.raises(UsageError, match=flag):
         planned(**fields)
 
 

@@ -65,7 +65,7 @@ def test_a_broken_plugin_is_named_with_the_reason(name, words):
 
 @pytest.mark.usefixtures("strange_plugins")
 def test_broken_plugins_are_lines_of_the_list(capsys):
-    assert main(["list"]) == 0
+    assert main(["list", "all"]) == 0
     assert capsys.readouterr().out.count("BROKEN") == 7
 
 

@@ -137,7 +137,7 @@ async def test_draws_differ_from_one_fault_to_the_next():
         ("kill leader every 10s for 4s", "says when"),
         ("kill leader at 1s for 4s", "says when"),
         ("explode leader", "explode"),
-        ("earthquake", "not among"),
+        ("earthquake", "no nemesis"),
         ("kill node:m9", "no node 'm9'"),
         ("do fly on leader", "no operation"),
         ("shape leader from members loss=5%", "--env"),

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 
 __all__ = ["parse"]
 
@@ -20,6 +20,12 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(allow_abbrev=False, **named)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = "/".join(action.option_strings) or action.metavar or self.prog
+            near = choices_near(str(value), [str(choice) for choice in action.choices])
+            raise UsageError(f"{name} is {value!r}; {near} (see `{self.prog} --help`)")
 
     def error(self, message: str) -> Any:
         """See the class."""
