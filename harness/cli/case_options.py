@@ -307,14 +307,15 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    target = load_plugin("targets", _target_of(parsed))
-    fields["target"] = target.name
-    fields.setdefault("workload", _usual_workload(target.name))
+    name = _target_of(parsed)  # maybe PACKAGE:NAME, which the plug-in itself does not know
+    target = load_plugin("targets", name)
+    fields["target"] = name
+    fields.setdefault("workload", _usual_workload(name))
     workload = load_plugin("workloads", fields["workload"])
     if workload.vocabulary in target.vocabularies:  # otherwise refused later
         needed = needed_options(workload, target, options["workload"], options["target"])
         options["target"] |= needed
-        _note_needs(workload.name, needed, None if parsed.target else target.name)
+        _note_needs(workload.name, needed, None if parsed.target else name)
     fields = {**getattr(target, "usual", {}), **getattr(workload, "usual", {}), **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 

@@ -213,7 +213,12 @@ _capturing: list[bool] = []
 
 
 def captured_parser(verb: str) -> Parser | None:
-    """The parser that a verb makes, without running the verb; None for a verb that makes none."""
+    """The parser that one of our verbs makes, without running the verb.
+
+    None for a verb that makes none, and for one of another package, which might do its work.
+    """
+    if verb not in VERBS:
+        return None
     _capturing.append(True)
     try:
         verb_module(verb).main([])

@@ -249,7 +249,7 @@ def test_only_the_runs_of_a_label(small, capsys):
         (["--label", "x"], "--label is 'x', which no run here has; the labels here: 'a', 'b'"),
         (["--jobs", "0"], "--jobs is 0; it must be in 1 .. 512"),
         (["--check-time-limit", "0"], "--check-time-limit is 0.0; it must be positive"),
-        (["--engine", "sqlite"], "invalid choice: 'sqlite'"),
+        (["--engine", "sqlite"], "--engine is 'sqlite'; one of: duckdb, spark"),
         (
             ["--engine", "duckdb", "--executor", "pool", "--spark-master", "local[2]"],
             "--spark-master means nothing to --engine duckdb with --executor pool",

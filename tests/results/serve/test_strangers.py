@@ -329,7 +329,7 @@ def test_bad_arguments_are_one_line(tmp_path, capsys, monkeypatch):
     for arguments, text in (
         ([str(tmp_path / "none")], "cannot read the store"),
         ([str(store), "--port", "70000"], "--port is 70000"),
-        ([str(store), "--port", "x"], "invalid int value"),
+        ([str(store), "--port", "x"], "--port is 'x'; it must be a whole number"),
         ([str(store), "--bind", "nonsense"], "--bind is 'nonsense'"),
         ([str(store), "--bind", "203.0.113.7", "--port", "0"], "cannot listen on 203.0.113.7"),
     ):
