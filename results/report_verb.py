@@ -25,6 +25,7 @@ from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
 from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
+from harness.cli.project import project_store
 from harness.cli.status_line import StatusLine
 from harness.cli.styles import VERDICT_STYLES, bar, indented, styled
 from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
@@ -150,8 +151,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "path",
+        nargs="?",
         metavar="STORE",
-        help="a store, a lake (a folder, or s3://BUCKET/PREFIX), or a run's folder",
+        help="a store, a lake (a folder, or s3://BUCKET/PREFIX), or a run's folder (default: the "
+        "store of harness.toml, or ./store)",
     )
     parser.add_argument(
         "--engine",
@@ -169,7 +172,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="URL",
         help="check and aggregate on Spark: local[N], local-cluster[W,C,M], spark://.., sc://..",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--baseline", metavar="LABEL", help="compare with the runs of this label")
     parser.add_argument(
         "--label",
@@ -189,7 +192,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="where to (default: STORE/.report; of a lake elsewhere: ./lake-report)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
-    return parser.parse_args(list(arguments))
+    parsed = parser.parse_args(list(arguments))
+    parsed.path = parsed.path or project_store()
+    return parsed
 
 
 def _validate(parsed: argparse.Namespace, *, lake: bool) -> None:

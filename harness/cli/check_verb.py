@@ -25,7 +25,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_verbose
 from harness.cli.styles import VERDICT_STYLES, joined, styled
 from harness.cli.verdict_text import described
-from harness.errors import EXIT_CRASH, HistoryError, UsageError, counted
+from harness.errors import EXIT_CRASH, HistoryError, UsageError, choices_near, counted
 from harness.ops import ModelSettings, Verdict, worst
 from harness.registry import load_plugin, plugin_names
 from harness.store.edn_forms import parse_forms
@@ -256,9 +256,12 @@ def require_kind(name: str, kind: str) -> None:
     kinds = {known: load_plugin("models", known).kind for known in names}
     if kinds.get(name) == kind:
         return
-    known = ", ".join(other for other in names if kinds[other] == kind)
-    other = f"; use --{kinds[name]} {name}" if name in kinds else f"; it is one of: {known}"
-    raise UsageError(f"--{kind} is {name!r}, which it cannot be{other}")
+    if name in kinds:
+        raise UsageError(
+            f"--{kind} is {name!r}, which is a {kinds[name]}; use --{kinds[name]} {name}"
+        )
+    known = [other for other in names if kinds[other] == kind]
+    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, known)}")
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:

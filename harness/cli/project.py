@@ -17,7 +17,7 @@ from typing import Any, Final
 from harness.cli.output import note
 from harness.errors import UsageError, choices_near
 
-__all__ = ["FILE", "KEYS", "project_arguments"]
+__all__ = ["FILE", "KEYS", "project_arguments", "project_store"]
 
 FILE: Final = "harness.toml"
 KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -73,6 +73,14 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     if added:
         note(f"defaults from {FILE}: {' '.join(added)}")
     return added
+
+
+def project_store() -> str:
+    """The store of verbs that take it as their argument: the file's, or `store`.
+
+    Raises `UsageError` as `project_arguments`.
+    """
+    return str(_read(Path(FILE)).get("store", "store"))
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:

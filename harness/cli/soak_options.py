@@ -225,7 +225,7 @@ def _add_work(parser: Parser) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help=f"worker processes (default: one a core, here {os.cpu_count() or 1})",
+        help=f"worker processes (default: one per core, here {os.cpu_count() or 1})",
     )
     parser.add_argument(
         "--spark-master",

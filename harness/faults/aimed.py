@@ -13,7 +13,7 @@ import msgspec
 
 from harness.case import Fault
 from harness.cluster import CLIENT, Capability, Link, NodeSpec, is_client
-from harness.errors import UsageError, listed
+from harness.errors import UsageError, choices_near, listed
 from harness.faults.kinds import Aim, Cut, Operate, Reset, Shape, Stream
 from harness.faults.operations import ROLLING_RESTART
 from harness.faults.schedules import Schedule, Trigger
@@ -171,7 +171,8 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
     known = [ROLLING_RESTART, *getattr(target, "operations", ())]
     if what.name not in known:
         raise UsageError(
-            f"the target {target.name!r} has no operation {what.name!r}; it has: {', '.join(known)}"
+            f"the target {target.name!r} has no operation {what.name!r}; "
+            f"{choices_near(what.name, known)}"
         )
     needed = getattr(target, "variant_of", {}).get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import UsageError
+from harness.errors import UsageError, choices_near
 from harness.faults.kinds import Clock, Condition, Cpu, Disk, Shape, Stream
 from harness.qualities import (
     Capability,
@@ -61,7 +61,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
     for setting in settings:
         word, _, value = setting.partition("=")
         if word not in known:
-            raise wrong(text, f"sets {word!r}", f"{verb} has {', '.join(known)}")
+            raise wrong(text, f"sets {word!r}", choices_near(word, known))
         field = known[word]
         if field in fields:
             raise wrong(text, f"sets {word} twice", "set it once")

@@ -94,7 +94,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
         return max(names, default=-1) + 1
 
 
-_SEE: Final = "harness list faults"
+_SEE: Final = " (`harness list faults` has examples)"
 
 
 def are_words(name: str) -> bool:
@@ -122,7 +122,7 @@ def parse(text: str) -> Sentence:
         kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
         known = [*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"]
-        raise wrong(text, f"begins with {verb!r}", choices_near(verb, known, see=_SEE))
+        raise wrong(text, f"begins with {verb!r}", choices_near(verb, known) + _SEE)
     trigger = _trigger(text, words[event:times]) if event < times else None
     if whom.names_it and trigger is None:
         raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")

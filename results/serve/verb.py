@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
+from harness.cli.project import project_store
 from harness.errors import InfrastructureError, UsageError, counted, listed
 from results.lake.files import LOG_FOLDER
 
@@ -34,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "place", nargs="?", default="store", metavar="STORE",
-        help="a folder of runs, or a lake: its folder, or s3://BUCKET/PREFIX (default: "
-        "%(default)s)",
+        "place", nargs="?", metavar="STORE",
+        help="a folder of runs, or a lake: its folder, or s3://BUCKET/PREFIX (default: the store "
+        "of harness.toml, or ./store)",
     )  # fmt: skip
     parser.add_argument(
         "--bind",
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         help="0 takes any free one (default: %(default)s)",
     )  # fmt: skip
     parsed = parser.parse_args(list(arguments))
+    parsed.place = parsed.place or project_store()
     if not 0 <= parsed.port <= 65_535:
         raise UsageError(f"--port is {parsed.port}; it must be in 0 .. 65535")
     return _serve(parsed.place, _address(parsed.bind), parsed.port)

@@ -109,7 +109,12 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
     try:
         flags = msgspec.convert(given, type=Flags, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"--kudu-flag is {text!r}: {error}") from error
+        said, _, name = str(error).partition(" - at `$.")
+        name = name.rstrip("`")
+        raise UsageError(
+            f"--kudu-flag has {name}={given.get(name)!r}: {said}; by default it is "
+            f"{getattr(Flags(), name, None)}"
+        ) from error
     for name, (least, most) in RANGES.items():
         value = getattr(flags, name)
         if not least <= value <= most:  # NaN is not either

@@ -83,3 +83,11 @@ def script(tmp_path_factory):
         assert main(["completion", "bash"]) == 0
     path.write_text(texts[0])
     return path
+
+
+def test_reports_read_the_store_of_the_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "harness.toml").write_text('store = "runs"\n')
+    for verb in ("report", "serve"):
+        assert main([verb]) == EXIT_USAGE
+        assert "'runs'" in capsys.readouterr().err
