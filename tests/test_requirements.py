@@ -30,7 +30,8 @@ def test_a_tool_that_is_there_is_no_reason(monkeypatch):
 
 @pytest.fixture
 def java(monkeypatch, tmp_path):
-    """A Java that says this of itself."""
+    """A Java that says this of itself, beside a PySpark."""
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.0")
 
     def make(says):
         program = tmp_path / "bin" / "java"
@@ -59,6 +60,7 @@ def test_doctor_on_java(java, says, there, words):
 
 
 def test_doctor_on_no_java(monkeypatch, tmp_path):
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.0")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     found, detail = SparkAndJava().look()

@@ -59,7 +59,9 @@ def test_what_is_needed_is_pinned_to_what_is_here():
     ]
 
 
+@pytest.mark.lake
 def test_the_extras_for_executors_and_drivers_are_wanted():
+    pytest.importorskip("pyspark")
     wanted = image._requirements(installed.plugin_distributions())
     names = {one.partition("==")[0] for one in wanted}
     assert {"pyarrow", "deltalake", "pyspark[connect]", "duckdb", "pandas"} <= names

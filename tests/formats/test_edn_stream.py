@@ -388,6 +388,7 @@ def test_a_long_string_of_escapes_takes_memory_by_its_length(tmp_path):
     assert peak < 16 << 20
 
 
+@pytest.mark.slow
 def test_a_long_line_of_many_ops_is_streamed(tmp_path):
     path = tmp_path / "h.edn"
     path.write_text("[" + " ".join(op(n) for n in range(20_000)) + "]")

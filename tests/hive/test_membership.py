@@ -226,6 +226,7 @@ def test_what_could_not_be_is_refused_before_the_start():
             plan_case(case_of(words, 1), SimEnvironment())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["", "--selection random", "--uri-list kept", "--metastores 3"])
 def test_runs_in_which_metastores_come_and_go_are_valid_and_end_as_they_began(more):
     words = (

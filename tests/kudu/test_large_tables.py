@@ -9,6 +9,7 @@ from bench.large_table import Size, count_of, half_there, run
 SMALL = Size(tablets=60, replicas=1, seed=3)
 
 
+@pytest.mark.slow
 def test_a_table_is_whole_or_absent_wherever_its_leader_is_killed(capsys):
     assert run(SMALL, 6) == 0
     printed = capsys.readouterr().out

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
@@ -114,6 +116,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed
     assert {"READY"} == set((await held_by(cluster, "t1")).values())
 
 
+@pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: Deployed):
     """t1 goes and comes back, then two others go: what it had is copied over what it kept."""

@@ -68,6 +68,7 @@ def administered():
     return plan, conduct(plan, Administered(plan.case), run_id="test", folder=None).history
 
 
+@pytest.mark.slow
 def test_nobody_is_convicted_of_what_was_given_up(administered):
     plan, history = administered
     judged = judge(history, plan.case, plan.checkers)
@@ -88,6 +89,7 @@ def test_each_change_is_a_fact_before_anything_came_of_it(administered):
     assert len({fact["group"] for fact in facts}) == len(facts)
 
 
+@pytest.mark.slow
 def test_without_the_fact_it_is_what_it_looks_like(administered, monkeypatch):
     plan, history = administered
     monkeypatch.setattr("harness.checking.temper", lambda _, result, __: result)

@@ -31,6 +31,8 @@ def archive_in(folder, files):
     return folder
 
 
+@pytest.mark.lake
+@pytest.mark.s3
 def test_what_no_address_leads_to_is_one_archive_in_a_bucket(tmp_path):
     with s3_server() as endpoint:
         lake = lake_at(f"s3://{BUCKET}/kept", storage_options=options_for(endpoint))
@@ -56,6 +58,7 @@ def test_what_no_address_leads_to_is_one_archive_in_a_bucket(tmp_path):
         assert [name for name, _ in lake.place.listed("folders/n/r2")] == ["report.html"]
 
 
+@pytest.mark.lake
 def test_a_folder_of_a_disk_is_a_folder(tmp_path):
     lake = lake_at(str(tmp_path / "lake"))
     writer_to(lake)("folders/n/r1", FILES)

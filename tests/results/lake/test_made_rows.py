@@ -177,6 +177,7 @@ FORGED = {
 }
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_of_rows_that_cannot_be_read_the_history_makes_others(
     store: Path, tmp_path: Path, forged: Callable[[bytes], bytes]
@@ -206,6 +207,7 @@ def test_of_rows_that_cannot_be_read_the_history_makes_others(
     assert found["sound"] == found["forged"]
 
 
+@pytest.mark.lake
 def test_a_run_whose_folder_goes_meanwhile_is_named_and_the_others_go_in(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

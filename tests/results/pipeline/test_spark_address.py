@@ -55,6 +55,7 @@ def ports(monkeypatch):
 
 
 def test_nobody_listens(ports):
+    pytest.importorskip("pyspark")
     there, gone = ports
     check_reachable(f"sc://127.0.0.1:{there}")
     check_reachable(f"spark://127.0.0.1:{gone},127.0.0.1:{there}")
