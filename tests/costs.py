@@ -6,7 +6,7 @@ for them depends on the order. Wall time is shown, and decides nothing.
 
 With HARNESS_CPU_LIMIT=1 a test without a heavy mark that takes more than `LIMIT_S` of CPU runs
 again, since the first run may have paid for imports and caches. It fails if the second run takes
-too long as well.
+too long as well. Tests of Hypothesis are measured with the profile `quick` alone.
 """
 
 import csv
@@ -18,7 +18,7 @@ from time import monotonic, process_time  # the functions themselves: tests repl
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.tiers import HEAVY
+from tests.tiers import HEAVY, profile
 
 LIMIT_S = 1.0
 OPTION = "costs"
@@ -67,7 +67,10 @@ class Meter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         """Run the test, again if it must and took too long; report the last run."""
-        if not self.limited or any(mark.name in HEAVY for mark in item.iter_markers()):
+        exempt = any(mark.name in HEAVY for mark in item.iter_markers()) or (
+            profile() == "ci" and getattr(item.obj, "is_hypothesis_test", False)
+        )
+        if exempt or not self.limited:
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         reports = self.run(item, nextitem)
