@@ -90,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
 
         *lines, verdict = text_of(summary, answers, str(page))
         style = VERDICT_STYLES[summary.verdict]
-        say(*lines, styled(verdict, f"bold {style.removeprefix('bold ')}"))
+        hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
+        say(*hanging, styled(verdict, f"bold {style.removeprefix('bold ')}"))
     if "spark" in (summary.engine, summary.executor):
         _archive_classes()
     return summary.exit_code

@@ -121,11 +121,11 @@ def joined(*parts: str | Text) -> Text:
     return Text.assemble(*(styled(part) if isinstance(part, str) else part for part in parts))
 
 
-def indented(text: str) -> Padding:
-    """Text that is wrapped below its own beginning, two columns to the right."""
+def indented(text: str, columns: int = 2) -> Padding:
+    """Text that is wrapped below its own beginning, some columns to the right."""
     from rich.padding import Padding
 
-    return Padding(styled(text), (0, 0, 0, 2), expand=False)
+    return Padding(styled(text), (0, 0, 0, columns), expand=False)
 
 
 def table(
