@@ -65,7 +65,8 @@ check: $(DEV_STAMP) ## run linters, mypy, and the rules of layout and determinis
 	$(BIN)/python -m harness.determinism targets
 
 docs: $(DOCS_STAMP) ## build the site of the documentation, strictly
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo 'site/index.html'
 
 dist: $(DIST_STAMP) ## build the wheel and the sdist (dist/)
 	$(BIN)/python .ci/dist.py
