@@ -94,7 +94,7 @@ $(BIN)/uv: .ci/uv.txt
 # No cargo here: compiling takes longer than all the rest.
 $(STAMP): uv.lock pyproject.toml $(EXAMPLES:=/pyproject.toml) | $(filter $(BIN)/uv,$(UV))
 	@mkdir -p $(VENV)
-	@test -x $(BIN)/python || $(UV) venv --quiet --allow-existing $(VENV)
+	@test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	$(call step,1/3 Python packages,$(NO_CARGO) $(SYNC) --extra docker --extra hive --extra report --group build)
 	$(call step,2/3 example plug-ins,$(IN_PLACE) $(addprefix -e ./,$(EXAMPLES)))
 	@touch $@

@@ -7,10 +7,10 @@ keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diag
 `harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
 always modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command
 line shows. Only the chosen plug-in is imported. A value that is a module alone has many plug-ins:
-every public object in it with a `name` and an `api_version`; that module is imported when the names
-of its group are read. The built-in ones register in the same way; `harness` imports none. A name
-that several packages claim is the built-in plug-in's; any of the others is `PACKAGE:NAME`, so that
-a name which is taken costs nothing but itself.
+every public object in it with a `name` and an `api_version`, of those that a non-empty `__all__`
+lists; that module is imported when the names of its group are read. The built-in ones register in
+the same way; `harness` imports none. A name that several packages claim is the built-in plug-in's;
+any of the others is `PACKAGE:NAME`, so that a name which is taken costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -203,8 +203,13 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
     except (Exception, SystemExit):  # noqa: BLE001 - loading the plug-in reports it
         yield name, whole
         return
+    listed = getattr(module, "__all__", None) or vars(module)
     for attribute, value in vars(module).items():
-        if attribute.startswith("_") or not hasattr(value, "api_version"):
+        if (
+            attribute.startswith("_")
+            or attribute not in listed
+            or not hasattr(value, "api_version")
+        ):
             continue
         imported = isinstance(value, type) and value.__module__ != module.__name__
         if isinstance(own := getattr(value, "name", None), str) and not imported:

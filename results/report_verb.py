@@ -371,7 +371,9 @@ class _Progress:
         # What is left is named in lines of its own, so that its name is not cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
-        return Group(bar(done, cost, text), *map(indented, "".join(left).split("; ")))
+        return Group(
+            bar(done, cost, text), *(indented(unit) for unit in "".join(left).split("; ") if unit)
+        )
 
     @property
     def kept(self) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from harness.case import Case, load_case
 from harness.cli.output import note
 from harness.cli.parser import Parser
+from harness.cli.project import NO_CONFIG
 from harness.drawing import DRAWABLE
 from harness.errors import UsageError, listed
 from harness.faults.words import parse
@@ -60,6 +61,7 @@ def parse_case_options(
     `nemesis` is what strikes where neither `--nemesis` nor a case says it.
     """
     _add_choices(parser, nemesis)
+    parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
     chosen, _ = _silent_copy().parse_known_args(list(arguments))
     target_name, workload_name = _chosen(chosen)
     target: Target = load_plugin("targets", target_name)

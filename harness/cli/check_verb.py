@@ -100,7 +100,10 @@ def _all_in_all(verdicts: list[Verdict], failures: list[Failed]) -> Text:
     counts = ", ".join(f"{of_each[each]} {each.value}" for each in Verdict if of_each[each])
     unread = f", {len(failures)} without a verdict" if failures else ""
     histories = f"{len(verdicts) + len(failures)} histories"
-    return _headline(worst(verdicts), f"{histories}: {counts}{unread}")
+    proven = not failures or Verdict.INVALID in verdicts
+    return _headline(
+        worst(verdicts) if proven else Verdict.UNKNOWN, f"{histories}: {counts}{unread}"
+    )
 
 
 def _headline(verdict: Verdict, about: str) -> Text:

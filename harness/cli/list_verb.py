@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
 from harness.deployment import refuse_in_simulation
 from harness.environments.fuse.available import why_missing
-from harness.errors import HarnessError, UsageError
+from harness.errors import UsageError
 from harness.faults.words import EXAMPLES, parse
 from harness.options import with_defaults
 from harness.planning import reaches_foreign
@@ -58,10 +58,16 @@ def main(arguments: Sequence[str]) -> int:
     group: str | None = None if parsed.group is None else str(parsed.group).replace("-", "_")
     if parsed.json:
         chosen = [group] if group is not None and group in GROUPS else list(GROUPS)
+        if group == FAULTS:
+            raise UsageError("--json has no table of faults; drop --json, or list environments")
         if group == BUGS:
             found: dict[str, Any] = {BUGS: _bugs(parsed.target)}
         else:
             found = {name: _entries(name) for name in chosen}
+        if parsed.target is not None and group == "workloads":
+            spoken = load_plugin("targets", parsed.target).vocabularies
+            able = {name for name, each in _working("workloads") if each.vocabulary in spoken}
+            found[group] = [entry for entry in found[group] if entry["name"] in able]
         say(msgspec.json.encode({"schema_version": 1, **found}).decode())
         return 0
     if group is None:
@@ -107,20 +113,21 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _bugs(target: str | None) -> dict[str, dict[str, str]]:
     """The bugs of each target that has some, or of one."""
-    return {
-        name: dict(found.bugs)
-        for name, found in load_all("targets")
-        if not isinstance(found, UsageError) and found.bugs and target in {None, name}
-    }
+    return {name: dict(found.bugs) for name, found in _targets(target) if found.bugs}
+
+
+def _targets(name: str | None) -> list[tuple[str, Target]]:
+    """All targets that load, or the one of this name."""
+    return list(_working("targets")) if name is None else [(name, load_plugin("targets", name))]
+
+
+def _working(group: str) -> Iterator[tuple[str, Any]]:
+    return (pair for pair in load_all(group) if not isinstance(pair[1], UsageError))
 
 
 def _print_workloads(target: str | None) -> None:
     """Each workload with the targets that can run it, and where."""
-    targets = {
-        name: found
-        for name, found in load_all("targets")
-        if not isinstance(found, UsageError) and target in {None, name}
-    }
+    targets = dict(_targets(target))
     for name, workload in load_all("workloads"):
         if isinstance(workload, UsageError):
             say(f"{name:16} BROKEN: {workload}")
@@ -146,7 +153,7 @@ def _simulated(target: Target) -> bool:
     )
     try:
         refuse_in_simulation(target.nodes(settings))
-    except HarnessError:
+    except Exception:  # noqa: BLE001 - another package's code; listing it must not fail
         return False
     return True
 

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["ensure_standard_streams", "flush_output", "harmless", "note", "reader_went_away", "say"]
 
 
-# What a terminal obeys, C0 but for line ends and tabs, DEL, and C1, as JSON writes it.
+# What a terminal obeys: C0 except line ends and tabs, DEL, C1, and what ends a line elsewhere.
 _CONTROLS: Final = {
-    code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+    code: f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+    if chr(code) not in "\n\t"
 }
 
 

@@ -3,12 +3,14 @@
 The file is read from the current folder only, so that a command never depends on a folder above
 it. Its values become options in front of those of the command line, where the last one wins: what
 is checked, stored and replayed is the same as if the user had typed them. `--case FILE` decides a
-whole case, so the file is ignored beside it.
+whole case, so the file is ignored beside it; `--no-config` ignores it, too, and is in the replay
+commands that a folder with such a file prints.
 """
 
 from __future__ import annotations
 
 import itertools
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, Final
 from harness.cli.output import note
 from harness.errors import UsageError, choices_near
 
-__all__ = ["FILE", "KEYS", "project_arguments", "project_store"]
+__all__ = ["FILE", "KEYS", "NO_CONFIG", "project_arguments", "project_store", "replay_words"]
 
 FILE: Final = "harness.toml"
 KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -34,6 +36,8 @@ KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "jobs": ((int,), "a whole number"),
 }
 """Every key, the types of its value, and the rule in words."""
+NO_CONFIG: Final = "--no-config"
+_HELP: Final = ("-h", "--help", "--help-all")
 _FLAGS: Final = {"nemeses": "--nemesis"}
 _CASE: Final = frozenset(
     {"target", "workload", "nemeses", "profile", "time-limit", "rate", "concurrency"}
@@ -47,6 +51,8 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
 """What is of no use to another target than the file's."""
+_OF_WORKLOAD: Final = frozenset({"target", "profile"})
+"""What another workload than the file's may not fit; it brings a target of its own."""
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
@@ -57,12 +63,15 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     """
     wanted = _READ_BY.get(verb)
     given = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
-    if wanted is None or not given.keys().isdisjoint({"--case", "-h", "--help", "--help-all"}):
+    if wanted is None or not given.keys().isdisjoint({"--case", NO_CONFIG, *_HELP}):
         return []
     values = _read(Path(FILE))
     target = _value_of("--target", arguments)
+    workload = _value_of("--workload", arguments)
     if target is not None and target != values.get("target", target):
         values = {key: value for key, value in values.items() if key not in _OF_TARGET}
+    elif target is None and workload not in {None, values.get("workload")}:
+        values = {key: value for key, value in values.items() if key not in _OF_WORKLOAD}
     added: list[str] = []
     for key, value in values.items():
         flag = _FLAGS.get(key, f"--{key}")
@@ -71,8 +80,13 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
             text = ",".join(value) if isinstance(value, list) else str(value)
             added.append(f"{flag}={text}")
     if added:
-        note(f"defaults from {FILE}: {' '.join(added)}")
+        note(f"defaults from {FILE}: {shlex.join(added)}")
     return added
+
+
+def replay_words() -> list[str]:
+    """What a replay command needs so that the file of this folder does not change its case."""
+    return [NO_CONFIG] if Path(FILE).exists() else []
 
 
 def project_store() -> str:

@@ -6,6 +6,7 @@ import argparse
 import datetime as dt
 import platform
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,9 +80,10 @@ def main(arguments: Sequence[str]) -> int:
             listener=None if parsed.quiet else progress,
         )
     except BaseException:
+        place = shlex.quote(str(folder.path))
         note(
-            f"harness: no verdict; the partial run is kept in {folder.path}, and "
-            f"`harness check {folder.path}` judges what is there"
+            f"harness: no verdict; the partial run is kept in {place}, and if it has operations, "
+            f"`harness check {place}` judges them"
         )
         raise
     finally:

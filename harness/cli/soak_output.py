@@ -20,12 +20,14 @@ import msgspec
 from harness import __version__
 from harness.cli.artefacts import make_artefacts
 from harness.cli.output import note
+from harness.cli.project import replay_words
 from harness.cli.soak_options import SIM, words_of_case
 from harness.cli.soak_progress import duration_text
 from harness.cli.styles import VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
 from harness.outfile import replacing
+from harness.registry import load_all
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
@@ -55,6 +57,7 @@ class Replays:
         self._words = ["harness", "run", "--env", parsed.env]
         self._by_file = parsed.case is not None
         self._kept = words_of_case(arguments)
+        self._kept += [word for word in replay_words() if word not in self._kept]
         if (
             parsed.nemesis is None and not parsed.fault
         ):  # what is the default of a soak is not that of a run
@@ -122,10 +125,11 @@ class SoakOutput:
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
             return  # they were made before the run went there
+        extras = {extra.file for _, extra in load_all("sealed_extras") if hasattr(extra, "file")}
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
-            if {path.name for path in folder.iterdir()} <= _OWN_FILES:
+            if {path.name for path in folder.iterdir()} <= _OWN_FILES | extras:
                 make_artefacts(folder, names)
 
     def write_files(self) -> None:
@@ -345,6 +349,7 @@ class SoakOutput:
             words = (good if passed else Verdict.UNKNOWN).value
             about = f"{tally.seeds} of {counted(seeds, 'seed')}: "
             about += "every promise checked was kept" if tally.seeds else "nothing was checked"
+            about += "" if passed or not tally.seeds else ", but not all seeds ran"
             if permitted:
                 about += f", except for what the profile permits ({counted(permitted, 'seed')})"
             where = "" if passed else "; the same command continues"

@@ -36,8 +36,14 @@ def duration_text(seconds: float) -> str:
 class SoakProgress:
     """Shows results as they come. `finish` ends the line; a stream that is gone is no error."""
 
-    def __init__(self, tally: Tally, total: int, stream: TextIO | None = None) -> None:
-        """Follow `tally`, of which some may be done already; `total` is the number of seeds."""
+    def __init__(
+        self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
+    ) -> None:
+        """Follow `tally`, of which some may be done already; `total` is the number of seeds.
+
+        A soak that `may_stop` after some failures may not run all of them.
+        """
+        self._may_stop = may_stop
         self._tally = tally
         self._total = total
         self._stream = stream
@@ -106,7 +112,8 @@ class SoakProgress:
         rate = here / max(elapsed_s, 1e-9)
         pace = [f"{rate:.1f} seeds/s" if rate >= RATE_MIN else f"{1 / rate:.0f} s per seed"]
         if done < self._total:
-            pace.append(f"about {duration_text((self._total - done) / rate)} to go")
+            about = "at most" if self._may_stop else "about"
+            pace.append(f"{about} {duration_text((self._total - done) / rate)} to go")
         return pace
 
     def _drawn(self) -> RenderableType:

@@ -89,7 +89,11 @@ def _run(
     campaign: Campaign, environment: Environment, parsed: argparse.Namespace, replays: Replays
 ) -> int:
     quiet = parsed.quiet or parsed.json
-    progress = None if quiet else SoakProgress(campaign.tally, campaign.spec.seeds)
+    progress = (
+        None
+        if quiet
+        else SoakProgress(campaign.tally, campaign.spec.seeds, may_stop=parsed.stop_after > 0)
+    )
     begin_s = time.monotonic()
     interrupted = False
 

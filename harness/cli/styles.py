@@ -86,8 +86,8 @@ def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
 def drawn(part: RenderableType, stream: TextIO) -> str:
     """`part` as it is written to `stream`, without spaces at the ends of lines."""
     into = io.StringIO()
-    console_on(stream, to=into).print(part)
-    return "\n".join(line.rstrip() for line in into.getvalue().splitlines())
+    console_on(stream, to=into).print(part, soft_wrap=not _wraps(part))
+    return _without_padding(into.getvalue())
 
 
 def plain(parts: Sequence[RenderableType]) -> list[str]:
@@ -104,14 +104,26 @@ def _drawn_plainly(part: RenderableType) -> str:
 
     into = io.StringIO()
     Console(file=into, color_system=None, width=WIDTH_PIPED, force_terminal=False).print(part)
-    return "\n".join(line.rstrip() for line in into.getvalue().splitlines())
+    return _without_padding(into.getvalue())
+
+
+def _without_padding(text: str) -> str:
+    """Lines without spaces at their ends; only a line feed ends one."""
+    return "\n".join(line.rstrip() for line in text.removesuffix("\n").split("\n"))
+
+
+def _wraps(part: RenderableType) -> bool:
+    """Whether a long line is broken: not in a text, whose commands and paths are copied."""
+    from rich.text import Text
+
+    return not isinstance(part, Text)
 
 
 def styled(text: str, style: str = "") -> Text:
     """Text in a style of rich; nothing in it is markup."""
     from rich.text import Text
 
-    return Text(harmless(text), style)
+    return Text(harmless(text).expandtabs(4), style)
 
 
 def joined(*parts: str | Text) -> Text:
@@ -159,7 +171,7 @@ def bar(done: float, total: float, text: Text) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 1))
-    grid.add_column()
+    grid.add_column(no_wrap=True, min_width=BAR_WIDTH)
     grid.add_column(no_wrap=True, overflow="ellipsis")
     grid.add_row(ProgressBar(total=total or 1, completed=done, width=BAR_WIDTH), text)
     return grid

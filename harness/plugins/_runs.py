@@ -213,9 +213,11 @@ class SealedExtra(Protocol):
     api_version: int
     name: str
     doc: str
+    file: str
+    """The name of the file."""
 
-    def made(self, history: History, sealed: Path) -> tuple[str, bytes] | None:
-        """The name and content of the file, for a history that lies at `sealed`; or none."""
+    def made(self, history: History, sealed: Path) -> bytes | None:
+        """The content of the file, for a history that lies at `sealed`; or none."""
         ...
 
 

@@ -180,7 +180,7 @@ def add_extras(folder: RunFolder, history: History) -> None:
         with contextlib.suppress(Exception):  # which costs no run, nor its verdict
             made = extra.made(history, folder.path / "history.parquet")
         if made is not None:
-            folder.write_extra(*made)
+            folder.write_extra(extra.file, made)
 
 
 def _replay_for_logs(plan: Plan, folder: Path, outcome: Outcome) -> None:

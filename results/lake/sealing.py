@@ -19,14 +19,14 @@ class LakeRows:
 
     api_version = 1
     name = "lake"
+    file = MADE
     doc = "Rows of a run as a lake has them, made while it is sealed (docs/lake.md)."
 
-    def made(self, history: History, sealed: Path) -> tuple[str, bytes] | None:
+    def made(self, history: History, sealed: Path) -> bytes | None:
         """See `harness.plugins.SealedExtra`; `None` for a history that no table can hold."""
         about = About(name="", id="", case=Case(seed=0), record=None)
         try:
             rows, (counted,) = history_rows([source_of(history, about)])
         except HistoryError:  # which an ingest will say, of this run
             return None
-        content = encoded(rows, counted, sealed, history.digest())
-        return None if content is None else (MADE, content)
+        return encoded(rows, counted, sealed, history.digest())

@@ -359,7 +359,7 @@ def test_bad_histories_are_one_located_error_and_cost_no_other_its_verdict(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--model", "cas"], "it is one of: cas-register, catalog"),
+        (["--model", "cas"], "did you mean cas-register?"),
         (["--model", "list-append"], "use --elle list-append"),
         (["--elle", "register"], "use --model register"),
         (["--elle", "list-append", "--model", "register"], "not allowed with"),

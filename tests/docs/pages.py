@@ -107,6 +107,8 @@ class Block:
         lines = [f"echo '{BETWEEN} {number}'", *self.values("before")]
         if self.language == "python":
             return "\n".join([*lines, f"python - <<'@@'\n{self.text}@@", stop(0, self.place)])
+        for old in (pair.split("=>")[0] for pair in self.values("small")):
+            assert any(old in command for command, _ in self.commands), f"{self.place}: no {old!r}"
         codes = [int(code) for value in self.values("exit") for code in value.split(",")] or [0]
         if len(codes) == 1:
             codes *= len(self.commands)
