@@ -324,7 +324,7 @@ def test_a_crashed_seed_costs_the_workflow_nothing_but_its_colour(github, tmp_pa
     assert codes == {"label": 0, "soak": 255, "report": 0}, said
     assert "boom" in (tmp_path / "summary.md").read_text()
     label = (tmp_path / "soak" / "last-label").read_text().strip()
-    assert "CRASH: 2 runs" in (tmp_path / "report.txt").read_text()
+    assert "CRASH  2 runs" in (tmp_path / "report.txt").read_text()
 
     codes, said = github(2, VACUOUS_CASE)
     assert codes == {"label": 0, "soak": 2, "report": 0}, said
