@@ -13,7 +13,7 @@ EXAMPLES := examples/toy_register examples/http_register examples/etcd examples/
 CARGO ?= cargo
 NO_CARGO := CARGO=/nonexistent/cargo
 DISK := native/fusedisk
-RUN_ARGS ?= --env process --nemesis partition-leader --time-limit 15
+RUN_ARGS ?= --env process --nemesis partition-leader --time-limit 20
 # Tests wait more than they compute: twice as many workers as processors.
 WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup -q
