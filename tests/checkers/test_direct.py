@@ -127,6 +127,7 @@ def test_a_set_with_removals_still_refuses_what_was_never_added() -> None:
     assert outcome.failure.elements == (2,)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_additions_are_one_look() -> None:
     adds = [(Add(n), 2 * n, None, 2 * n + 5) for n in range(20_000)]
     for lost in (frozenset[int](), frozenset((777,))):

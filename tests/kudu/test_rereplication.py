@@ -210,6 +210,7 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: D
     assert (await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))).error
 
 
+@pytest.mark.slow
 @on(deploy, tservers=5, flags=SOON + ",tablet_snapshot_every=4")
 async def test_rows_move_with_their_replicas(cluster: Deployed):
     """Every server goes once: no replica of the end is one of the beginning."""

@@ -224,6 +224,7 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_nobody_anything():
     before = children()  # other tests of this process may have left some, such as a server
     quiet = {result.seed: result.digest for result in in_workers(toys(1, 2, 3))}

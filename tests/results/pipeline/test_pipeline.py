@@ -333,6 +333,7 @@ def linear(checked):
     return {found[row] for row in found if row[1] == "linearizable-register"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mishap", [MemoryError(), RuntimeError("no room on the disk")])
 @pytest.mark.parametrize("buckets", [0, 2])
 def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
