@@ -27,7 +27,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.project import project_store
 from harness.cli.status_line import StatusLine
-from harness.cli.styles import VERDICT_STYLES, bar, indented, styled
+from harness.cli.styles import HEADLINE_STYLES, bar, indented, styled
 from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
 from harness.plugins import Reporter
 from harness.registry import load_plugin
@@ -89,9 +89,8 @@ def main(arguments: Sequence[str]) -> int:
         from results.report.summary import text_of
 
         *lines, verdict = text_of(summary, answers, str(page))
-        style = VERDICT_STYLES[summary.verdict]
         hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
-        say(*hanging, styled(verdict, f"bold {style.removeprefix('bold ')}"))
+        say(*hanging, styled(verdict, HEADLINE_STYLES[summary.verdict]))
     if "spark" in (summary.engine, summary.executor):
         _archive_classes()
     return summary.exit_code

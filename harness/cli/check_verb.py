@@ -23,7 +23,7 @@ from harness.cli.check_tasks import CheckRequest, Outcome, judge_task
 from harness.cli.find_tasks import Failed, Task, find_tasks
 from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_verbose
-from harness.cli.styles import VERDICT_STYLES, joined, styled
+from harness.cli.styles import HEADLINE_STYLES, joined, styled
 from harness.cli.verdict_text import described
 from harness.errors import EXIT_CRASH, HistoryError, UsageError, choices_near, counted
 from harness.ops import ModelSettings, Verdict, worst
@@ -107,8 +107,7 @@ def _all_in_all(verdicts: list[Verdict], failures: list[Failed]) -> Text:
 
 
 def _headline(verdict: Verdict, about: str) -> Text:
-    style = f"bold {VERDICT_STYLES[verdict.value].removeprefix('bold ')}"
-    return joined(styled(verdict.value.upper(), style), f"  {about}")
+    return joined(styled(verdict.value.upper(), HEADLINE_STYLES[verdict.value]), f"  {about}")
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:

@@ -23,7 +23,7 @@ from harness.cli.output import note
 from harness.cli.project import replay_words
 from harness.cli.soak_options import SIM, words_of_case
 from harness.cli.soak_progress import duration_text
-from harness.cli.styles import VERDICT_STYLES, joined, styled
+from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
 from harness.outfile import replacing
@@ -353,5 +353,4 @@ class SoakOutput:
             if permitted:
                 about += f", except for what the profile permits ({counted(permitted, 'seed')})"
             where = "" if passed else "; the same command continues"
-        style = f"bold {VERDICT_STYLES[words].removeprefix('bold ')}"
-        return joined(styled(f"{words.upper()}  {about}", style), where)
+        return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), where)

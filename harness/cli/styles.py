@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 __all__ = [
+    "HEADLINE_STYLES",
     "VERDICT_STYLES",
     "bar",
     "console_on",
@@ -41,6 +42,10 @@ VERDICT_STYLES: Final[Mapping[str, str]] = {
     "unknown": "yellow",
     "crash": "bold magenta",
 }
+HEADLINE_STYLES: Final[Mapping[str, str]] = {
+    verdict: f"bold {style.removeprefix('bold ')}" for verdict, style in VERDICT_STYLES.items()
+}
+"""Of the line that gives the verdict of all."""
 BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000

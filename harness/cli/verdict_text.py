@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checking import Judgement
-from harness.cli.styles import VERDICT_STYLES, indented, joined, plain, styled, table
+from harness.cli.styles import (
+    HEADLINE_STYLES,
+    VERDICT_STYLES,
+    indented,
+    joined,
+    plain,
+    styled,
+    table,
+)
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 
@@ -70,8 +78,7 @@ def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
     """The verdict in its colour, what it is about, and where to go from there."""
     words = verdict.value
     about = f"{numbers}: {_WORDS[verdict]}" if numbers else _WORDS[verdict]
-    style = f"bold {VERDICT_STYLES[words].removeprefix('bold ')}"
-    return joined(styled(f"{words.upper()}  {about}", style), more)
+    return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), more)
 
 
 def in_numbers(judgement: Judgement) -> str:
