@@ -38,7 +38,7 @@ from typing import Any, Final
 from bench.lake_equal import LEFT, Tables, answers_in, differences, result_tables, sizes
 from bench.measure import ROOT, machine
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from results.lake.judged import RESULTS
+from results.judging.result_lake import RESULTS
 from tests.spark_programs import connect_server, spark_programs, standalone_cluster
 
 LOCAL: Final = {

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.checking import CHECK_TIME_LIMIT_S
-from results.budgets import Budget
-from results.engines import DuckEngine
-from results.lake.folders import ARCHIVE, FOLDERS
-from results.lake.lake import Lake
-from results.lake.schema import SCHEMA_VERSION, schemas
-from results.pipeline import check
+from results.judging.budgets import Budget
+from results.judging.lake_source import LakeSource
+from results.judging.pipeline import check
+from results.lake.log.lake import Lake
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.folders import ARCHIVE, FOLDERS
+from results.questions.engines import DuckEngine
 from results.report.making import register
-from results.sources.lake import LakeSource
 
 __all__ = [
     "LEFT",

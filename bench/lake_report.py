@@ -92,14 +92,14 @@ def cost_of(*words: str) -> Cost:
 
 def plain_loop(uri: str) -> None:
     """Every run judged by all its checkers, and its facts taken: nothing else."""
-    from results.budgets import Budget
-    from results.facts import extract
-    from results.lake.files import MAIN
-    from results.lake.reading import runs_in
-    from results.lake.rebuild import HISTORY_TABLES, history_of
-    from results.manifest import Registry
-    from results.sources.lake_found import run_of
-    from results.units import Checkers, judge_history
+    from results.facts.extraction import extract
+    from results.judging.budgets import Budget
+    from results.judging.manifest import Registry
+    from results.judging.staged_results import run_of
+    from results.judging.units import Checkers, judge_history
+    from results.lake.log.files import MAIN
+    from results.lake.log.reading import runs_in
+    from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 
     snapshot = opened(uri).snapshot()
     tables = (MAIN, *HISTORY_TABLES)
@@ -117,11 +117,11 @@ def plain_loop(uri: str) -> None:
 
 def checks(uri: str, executor: str) -> None:
     """Judge what is new of a lake, and store it."""
-    from results.budgets import Budget
-    from results.pipeline import check
-    from results.sources.lake import LakeSource
-    from results.spark import get_spark
-    from results.spark_lake.driver import SparkLake
+    from results.judging.budgets import Budget
+    from results.judging.lake_source import LakeSource
+    from results.judging.pipeline import check
+    from results.spark.driver import SparkLake
+    from results.spark.session import get_spark
 
     lake = opened(uri)
     snapshot, budgets = lake.snapshot(), (Budget(), Budget().larger())
@@ -150,14 +150,14 @@ def report(uri: str, engine: str, output: str) -> None:
 
 def opened(uri: str) -> Any:
     from results.lake import SCHEMA_VERSION, schemas
-    from results.lake.lake import Lake
+    from results.lake.log.lake import Lake
 
     return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
     """A lake of so many runs, which are those of `source` again; "yes": with their results."""
-    from results.lake.judged import ResultLake
+    from results.judging.result_lake import ResultLake
 
     with_results = results == "yes"
     lake, origin = opened(uri), opened(source).snapshot()
@@ -237,12 +237,12 @@ def archive_classes() -> None:
 
     `HARNESS_SPARK_CLASSES=off` measures without it.
     """
-    from results.spark import check_java
-    from results.spark_classes import archive_of
+    from results.spark.classes import archive_of
+    from results.spark.session import check_java
 
     archive = archive_of(check_java())
     if archive is not None and not archive.is_file():
-        subprocess.run([sys.executable, "-m", "results.spark_classes"], cwd=ROOT, check=True)
+        subprocess.run([sys.executable, "-m", "results.spark.classes"], cwd=ROOT, check=True)
 
 
 # The table ---------------------------------------------------------------------------------------

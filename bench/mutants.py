@@ -31,7 +31,7 @@ from harness.cli.case_options import parse_pair
 from harness.cli.soak_options import parse_seeds
 from harness.drawing import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
-from results.statistics import wilson
+from results.statistics.estimates import wilson
 from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted
 

@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT)]  # run as a file
 
 from harness.case import Case  # noqa: E402
 from harness.ops import CheckResult, History, Verdict  # noqa: E402
-from results.page import PageReporter  # noqa: E402
-from tests.results.page.runs import MS, Script, write_run  # noqa: E402
+from results.run.page import PageReporter  # noqa: E402
+from tests.results.run.page.runs import MS, Script, write_run  # noqa: E402
 
 FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")

@@ -44,9 +44,9 @@ from harness.store import RunFolder, RunRecord  # noqa: E402
 from harness.store.buckets import lat_buckets  # noqa: E402
 from harness.store.keyed import bucket_of, write_bucket  # noqa: E402
 from harness.store.parquet import schema_of  # noqa: E402
-from results.columns import read_columns  # noqa: E402
-from results.pipeline import check_store  # noqa: E402
-from results.stored import RESULTS  # noqa: E402
+from results.judging.columns import read_columns  # noqa: E402
+from results.judging.markers import RESULTS  # noqa: E402
+from results.judging.pipeline import check_store  # noqa: E402
 
 CHECKER = "linearizable-register"
 KEYS_A_RUN = 5_000
@@ -271,7 +271,7 @@ def main() -> None:
         shutil.rmtree(store / RESULTS, ignore_errors=True)
         master = "local[2]" if executor == "spark" else None
         if master is not None:
-            from results.executors.cluster import SparkExecutor
+            from results.judging.executors.cluster import SparkExecutor
 
             _, wall, cpu = timed(lambda: SparkExecutor("local[2]", None))
             print(f"{'start of Spark':24}{wall:8.2f}{cpu:8.2f}")

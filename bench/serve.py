@@ -19,9 +19,9 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from results.run_index import ScanCache, scan
 from results.serve import group_pages, pages
 from results.serve.render import render
+from results.serve.run_index import ScanCache, scan
 from results.serve.store_library import StoreLibrary
 from tests.results.serve.stores import big_store
 

@@ -40,12 +40,12 @@ import pyarrow as pa  # noqa: E402
 
 from bench.lake import lakes  # noqa: E402
 from bench.measure import ROOT, machine  # noqa: E402
+from results.judging.problems import Problems, run_folders  # noqa: E402
 from results.lake import SCHEMA_VERSION, schemas  # noqa: E402
-from results.lake.compaction import compact  # noqa: E402
-from results.lake.lake import Lake  # noqa: E402
-from results.lake.rows import tables_of  # noqa: E402
-from results.lake.source import read_source  # noqa: E402
-from results.store_scan import Problems, run_folders  # noqa: E402
+from results.lake.log.lake import Lake  # noqa: E402
+from results.lake.tables.row_tables import tables_of  # noqa: E402
+from results.lake.transfer.source import read_source  # noqa: E402
+from results.lake.upkeep.compaction import compact  # noqa: E402
 
 DAYS: Final = 60
 LABELS: Final = ("v1", "v2", "v3")

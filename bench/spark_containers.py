@@ -42,7 +42,7 @@ from bench.lake_equal import (
 from bench.measure import ROOT, machine
 from harness.environments.docker.executor.image import build_executor
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from results.lake.judged import ResultLake
+from results.judging.result_lake import ResultLake
 from tests.spark_containers import SparkContainers, spark_containers
 
 MASTER = "spark://master:7077"
@@ -51,7 +51,7 @@ DEADLINE_S = 3600.0
 POLL_S = 0.2
 MANY = 100  # seeds whose results come in several appends
 JUDGING = "ls -d /tmp/harness-*"
-"""`results.spark_lake.judging` has a folder there while it judges."""
+"""`results.spark.tasks` has a folder there while it judges."""
 SOAKING = "ls -d /tmp/harness-soak-*"
 """A task of a soak has its runs there until they are in the lake."""
 STARTED = "ls -d /work/app-*/ | sed -n 2p | grep ."

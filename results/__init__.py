@@ -3,7 +3,7 @@
 Checkers and workloads are reached through the registry only; pyarrow, pandas, DuckDB, Jinja2 and
 PySpark are imported where they are used, so that a run needs none of them but pyarrow.
 
-`open` opens a lake or a store as tables, see `results.opened`.
+`open` opens a lake or a store as tables, see `results.notebook.tables`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from results.opened import Runs, Table, open  # noqa: A004 - `results.open` reads as what it is
+    from results.notebook.tables import Runs, Table, open  # noqa: A004 - `results.open` reads as what it is
 
 __all__ = ["Runs", "Table", "open"]
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
     """These are imported when somebody wants them: importing `results` is for free."""
     if name not in __all__:
         raise AttributeError(f"module 'results' has no attribute {name!r}")
-    from results import opened
+    from results.notebook import tables as opened
 
     return getattr(opened, name)

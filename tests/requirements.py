@@ -15,7 +15,7 @@ from harness.environments.fuse.available import why_missing
 from harness.environments.real.faketime import find_library
 from harness.errors import HarnessError, UsageError
 from harness.java import check_java
-from results.diagnosis import SparkAndJava
+from results.spark.diagnosis import SparkAndJava
 from targets.apache_hive.artefacts import require
 from targets.hive.sql.postgres import require_driver
 from targets.hive.sql.server import SEARCH_PATH

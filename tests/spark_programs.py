@@ -16,7 +16,7 @@ SMALL = (
     "spark.sql.shuffle.partitions=2",
     "spark.sql.codegen.wholeStage=false",
 )
-"""Of a server: what `results.spark` sets where it starts Spark itself."""
+"""Of a server: what `results.spark.session` sets where it starts Spark itself."""
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from results.diagnosis import SparkAndJava
+from results.spark.diagnosis import SparkAndJava
 from tests import requirements
 
 pytest_plugins = ["pytester"]

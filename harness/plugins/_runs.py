@@ -94,9 +94,9 @@ class Checker(Protocol):
     judge again (without it, any change of the checker's package, or of the bundled checkers, does);
     `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search; and
     `check_columns(columns, case)`, which judges the keys of a keyed history from columns (see
-    `results.columns.Columns`) and returns, by key, `valid` for those it proved, their `reasons` and
-    `configurations`; the others are then given to `check`, one by one. A result that a larger
-    budget could decide says so by a true `limited` in its details.
+    `results.judging.columns.Columns`) and returns, by key, `valid` for those it proved, their
+    `reasons` and `configurations`; the others are then given to `check`, one by one. A result that
+    a larger budget could decide says so by a true `limited` in its details.
     """
 
     api_version: int

@@ -4,9 +4,9 @@
 makes rows of many at once, `rebuild` runs of rows; `ingest` and `export` move whole stores.
 """
 
-from results.lake.rebuild import case_of, history_of, record_of
-from results.lake.rows import rows_of
-from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.rebuild import case_of, history_of, record_of
+from results.lake.tables.row_tables import rows_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
 
 __all__ = [
     "SCHEMA_VERSION",

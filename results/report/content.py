@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from results.aggregate import OUTCOMES, Answers, Rows
+from results.questions.aggregate import OUTCOMES, Answers, Rows
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
 from results.report.plots import Forest, latencies, rates, ratios, shares, stacked

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from harness.errors import UsageError
-from results.engines import query, query_names
+from results.questions.engines import query, query_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from results.engines import Engine, SqlEngine, open_engine, query_names
+from results.facts.schema import COLUMNS
+from results.judging.problems import NO_LOSS
+from results.lake.log.refusals import failure_of
+from results.questions.engines import Engine, SqlEngine, open_engine, query_names
+from results.questions.trends import Stored
 from results.report.files import write_report
-from results.rights import failure_of
-from results.schema import COLUMNS
-from results.store_scan import NO_LOSS
-from results.trends import Stored
 
 if TYPE_CHECKING:
-    from results.aggregate import Answers
-    from results.pipeline import Checked, Progress
+    from results.judging.pipeline import Checked, Progress
+    from results.questions.aggregate import Answers
     from results.report.populations import Addresses
     from results.report.summary import Summary
 
@@ -56,8 +56,8 @@ def make_report(
     has its tables already, and is closed. Raises `UsageError` for labels
     that no run has, and `InfrastructureError`.
     """
-    from results.aggregate import aggregate
-    from results.pipeline import Progress
+    from results.judging.pipeline import Progress
+    from results.questions.aggregate import aggregate
     from results.report.content import sections
     from results.report.page import render
     from results.report.summary import summarise
@@ -117,7 +117,7 @@ def _opened(asked: Asked, checked: Checked) -> Iterator[Engine]:
     """The engine, with a Spark session of its own where it needs one."""
     session = None
     if asked.engine == "spark":
-        from results.spark import get_spark
+        from results.spark.session import get_spark
 
         session = get_spark(asked.spark_master or "local[*]")
     try:

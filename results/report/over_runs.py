@@ -9,15 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import counted
-from results.aggregate import Rows
-from results.baseline import Comparison
-from results.failures import ANY, RULE
-from results.numbers import NOTHING, count, duration, interval, share
+from results.questions.aggregate import Rows
+from results.questions.baseline import Comparison
+from results.questions.failures import ANY, RULE
+from results.questions.trends import NO
 from results.report.layouts import LAYOUTS
+from results.report.number_words import NOTHING, count, duration, interval, share
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
 from results.report.section import PLOTS_MAX, VERDICTS, Section, Telling, counts_of, linked, ranged
 from results.report.tables import make_table
-from results.trends import NO
 
 __all__ = ["AGAINST", "baseline", "costs", "flakes", "seeds", "seen", "trends"]
 

@@ -1,7 +1,7 @@
 """The page of a store: one HTML file without scripts, network or anything beside it.
 
 The content security policy allows nothing but the page's own style, so even text that slipped
-through escaping (`results.templates`) could do nothing.
+through escaping (`results.report.templates`) could do nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from results.numbers import count, duration
+from results.report.number_words import count, duration
 from results.report.section import Section
 from results.report.summary import Summary, repeats_in_words
-from results.templates import templates
+from results.report.templates import templates
 
 __all__ = ["render"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from results.numbers import TIMES, count, duration, interval, ratio, share
+from results.report.number_words import TIMES, count, duration, interval, ratio, share
 
 __all__ = [
     "Bar",

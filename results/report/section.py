@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from harness.ops import Verdict
-from results.aggregate import Answers, Rows
-from results.numbers import interval
+from results.questions.aggregate import Answers, Rows
+from results.report.number_words import interval
 from results.report.plots import Chart, Plot
 from results.report.populations import Addresses, Populations
 from results.report.tables import Table

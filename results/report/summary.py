@@ -9,9 +9,9 @@ import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import Verdict
-from results.aggregate import Answers
-from results.failures import KNOWN, RULE
-from results.numbers import count, duration, interval, ratio, share
+from results.questions.aggregate import Answers
+from results.questions.failures import KNOWN, RULE
+from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
 __all__ = ["Summary", "exit_code", "repeats_in_words", "summarise", "text_of"]

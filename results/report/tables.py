@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from results.numbers import count, duration, p_value, ratio, share, size
+from results.report.number_words import count, duration, p_value, ratio, share, size
 
 __all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
 

@@ -10,8 +10,8 @@ import msgspec
 
 from harness.case import Case
 from harness.ops import CheckResult
-from results.run_index import RunRow, StoredChecks, read_bounded
-from results.run_numbers import KindNumbers
+from results.facts.run_numbers import KindNumbers
+from results.serve.run_index import RunRow, StoredChecks, read_bounded
 
 __all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", "kinds_of_both"]
 

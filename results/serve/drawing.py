@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from results.run_numbers import RunNumbers
+from results.facts.run_numbers import RunNumbers
 from results.serve.over_time import TotalOf, TrendPoint
 
 __all__ = ["Availability", "TrendPlot", "availability", "peak", "total_plots", "trend_plots"]

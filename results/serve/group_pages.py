@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from results.run_index import OUTCOMES
 from results.serve.drawing import total_plots, trend_plots
 from results.serve.groups import DIMENSIONS, failures_of, matrix_of
 from results.serve.labels import compare_labels
@@ -15,6 +14,7 @@ from results.serve.library import Library
 from results.serve.over_time import ORDERED, TREND_DIMENSIONS, totals_of, trends_of
 from results.serve.page import Page
 from results.serve.query import BadQuery, Query, matching, parse_query
+from results.serve.run_index import OUTCOMES
 from results.serve.run_table import NONE
 
 __all__ = ["labels", "matrix", "trends"]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from harness.ops import Verdict
-from results.run_index import OUTCOMES
 from results.serve.query import LISTS, column_of
+from results.serve.run_index import OUTCOMES
 from results.serve.run_table import NONE, RunTable
-from results.statistics import wilson
+from results.statistics.estimates import wilson
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = [
     "DIMENSIONS",

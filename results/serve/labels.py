@@ -1,9 +1,10 @@
 """Two labels side by side: like with like, and which failures only one of them has.
 
 Runs are compared within a *setting* (a case without its seed), as `harness report --baseline` does
-(`results.baseline` has the reasons): Fisher's exact test of the shares of invalid runs, all
-p-values adjusted together by Holm's procedure. Where a bug is switched on, more of them is better.
-Only shares of runs are compared: rates and latencies are for the report, which reads histories.
+(`results.questions.baseline` has the reasons): Fisher's exact test of the shares of invalid runs,
+all p-values adjusted together by Holm's procedure. Where a bug is switched on, more of them is
+better. Only shares of runs are compared: rates and latencies are for the report, which reads
+histories.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from results.baseline import BETTER, NO_EVIDENCE, WORSE
+from results.questions.baseline import BETTER, NO_EVIDENCE, WORSE
 from results.serve.groups import Cell, FailureGroup, Share, failures_of
 from results.serve.over_time import words_of
 from results.serve.run_table import NONE, RunTable
-from results.statistics import ALPHA, fisher_exact, holm
+from results.statistics.estimates import ALPHA, fisher_exact, holm
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = ["LabelComparison", "SettingLine", "SignatureLine", "compare_labels"]
 

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HarnessError, InfrastructureError
-from results.lake.files import KEY, LOG_FOLDER, MAIN, FileRef
-from results.lake.lake import Lake
-from results.lake.log import State
-from results.lake.reading import conforming
-from results.lake.schema import schema
-from results.lake.trouble import Patience, troubles
-from results.run_index import UNFINISHED, cut, versions_text
-from results.schema import LIST_SEPARATOR
+from results.facts.schema import LIST_SEPARATOR
+from results.facts.setting import code_of
+from results.lake.log.delta import State
+from results.lake.log.files import KEY, LOG_FOLDER, MAIN, FileRef
+from results.lake.log.lake import Lake
+from results.lake.log.reading import conforming
+from results.lake.log.storage_errors import Patience, troubles
+from results.lake.tables.schema import schema
+from results.serve.run_index import UNFINISHED, cut, versions_text
 from results.serve.run_table import RunTable, Texts
-from results.setting import code_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

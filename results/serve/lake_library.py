@@ -27,24 +27,24 @@ from harness.errors import HistoryError, UsageError
 from harness.ops import CheckResult, Verdict
 from harness.store import RunFolder
 from harness.store.folder import check_name
-from results.lake.files import BATCH, KEY, MAIN
-from results.lake.folders import ARCHIVE, BYTES_MAX, FOLDERS, folder_of, unpack
-from results.lake.judged import RUN_BATCH, ResultLake
-from results.lake.lake import Lake
-from results.lake.rebuild import HISTORY_TABLES, case_of, history_of, record_of
-from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.trouble import troubles
+from results.judging.result_lake import RUN_BATCH, ResultLake
+from results.lake.log.files import BATCH, KEY, MAIN
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import troubles
+from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.folders import ARCHIVE, BYTES_MAX, FOLDERS, folder_of, unpack
 from results.report import REPORT_FOLDER
-from results.run_index import RunRow, is_plain_name
 from results.serve.groups import FINISHED
 from results.serve.lake_index import QUICK, LakeIndex
 from results.serve.library import ARTEFACTS, Command, Library, Pace
 from results.serve.paths import FILES_MAX, NotThere, files_below, open_below
+from results.serve.run_index import RunRow, is_plain_name
 from results.serve.run_table import RunTable
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
-    from results.lake.snapshot import Snapshot
+    from results.facts.intervals import Ints
+    from results.lake.log.snapshot import Snapshot
 
 __all__ = ["LakeLibrary"]
 

@@ -24,14 +24,14 @@ from harness.errors import HarnessError, HistoryError
 from harness.ops import CheckResult
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
-from results.run_index import RunRow
-from results.run_numbers import RunNumbers, run_numbers
+from results.facts.run_numbers import RunNumbers, run_numbers
 from results.serve.compare import checks_of
 from results.serve.paths import FileEntry, NotThere, files_below, first_link, open_below
+from results.serve.run_index import RunRow
 from results.serve.run_table import RunTable
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = ["ARTEFACTS", "REPORT_PAGE", "ArtefactFailed", "Brief", "Command", "Library", "Pace"]
 

@@ -17,7 +17,7 @@ from results.serve.groups import FINISHED, Cell, FailureGroup, Share
 from results.serve.run_table import NONE, RunTable
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = [
     "ORDERED",

@@ -10,8 +10,7 @@ import msgspec
 
 from harness.errors import HistoryError
 from harness.ops import CheckResult
-from results.run_index import OUTCOMES, RunRow
-from results.run_numbers import RunNumbers
+from results.facts.run_numbers import RunNumbers
 from results.serve.compare import differences, kinds_of_both
 from results.serve.drawing import availability, peak
 from results.serve.group_pages import labels
@@ -29,11 +28,12 @@ from results.serve.query import (
     ordered,
     parse_query,
 )
+from results.serve.run_index import OUTCOMES, RunRow
 from results.serve.run_table import NONE, RunTable
-from results.statistics import QUANTILES
+from results.statistics.estimates import QUANTILES
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = ["Page", "compare", "run", "runs", "the_run"]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from results.run_index import is_plain_name
+from results.serve.run_index import is_plain_name
 
 __all__ = ["FILES_MAX", "FileEntry", "NotThere", "files_below", "first_link", "open_below"]
 

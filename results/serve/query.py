@@ -23,11 +23,11 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from results.run_index import OUTCOMES
+from results.serve.run_index import OUTCOMES
 from results.serve.run_table import LIST_SEPARATOR, NONE, RunTable
 
 if TYPE_CHECKING:
-    from results.intervals import Flags, Ints
+    from results.facts.intervals import Flags, Ints
 
 __all__ = [
     "EXACT",

@@ -8,8 +8,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from results import numbers
-from results.templates import templates
+from results.report import number_words as numbers
+from results.report.templates import templates
 
 if TYPE_CHECKING:
     import jinja2

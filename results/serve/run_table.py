@@ -16,12 +16,12 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from results.run_index import OUTCOMES, RunRow
+from results.serve.run_index import OUTCOMES, RunRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.intervals import Flags, Ints
+    from results.facts.intervals import Flags, Ints
 
 __all__ = [
     "DISTINCT",

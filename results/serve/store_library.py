@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 from harness.case import replay_command
 from harness.ops import CheckResult, Verdict
 from results.report import REPORT_FOLDER
-from results.run_index import Index, RunRow, ScanCache, is_plain_name, scan
 from results.serve.library import Command, Library, Pace
 from results.serve.over_time import sample
 from results.serve.paths import NotThere, open_below
+from results.serve.run_index import Index, RunRow, ScanCache, is_plain_name, scan
 from results.serve.run_table import RunTable, table_of_rows
 
 if TYPE_CHECKING:
-    from results.intervals import Ints
+    from results.facts.intervals import Ints
 
 __all__ = ["StoreLibrary"]
 

@@ -15,7 +15,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.project import project_store
 from harness.errors import InfrastructureError, UsageError, counted, listed
-from results.lake.files import LOG_FOLDER
+from results.lake.log.files import LOG_FOLDER
 
 if TYPE_CHECKING:
     from results.serve.library import Library
@@ -99,7 +99,7 @@ def _serve(place: str, bind: str, port: int) -> int:
 
 def _library(place: str) -> Library:
     """The runs of a store or a lake; raises `UsageError` for what is neither."""
-    from results.report_lake import is_lake
+    from results.report.lake_report import is_lake
 
     if is_lake(place):
         from results.serve.lake_library import LakeLibrary

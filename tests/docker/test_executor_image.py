@@ -15,7 +15,7 @@ import yaml
 from harness import installed
 from harness.cli.soak_options import parse_soak
 from harness.environments.docker.executor import image
-from results import report_verb
+from results.report import verb as report_verb
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = ROOT / "harness/environments/docker/executor/entrypoint.sh"

@@ -11,7 +11,7 @@ from harness.cli import main
 from harness.cli.parser import known_verbs
 from harness.registry import plugin_names
 from harness.store import load_run
-from results.page import read_results
+from results.run.page import read_results
 from tests.docs.pages import blocks_of, missing_lines, name_of, pages, run_page
 
 ONLY_PARSED_MAX = 12

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.planning import plan_case
 from harness.pytesting.markers import case_from_settings
 from harness.registry import load_plugin
-from results.setting import setting_of
+from results.facts.setting import setting_of
 from targets.kudu.flags import parse_flags
 
 SIM = load_plugin("environments", "sim")

@@ -12,8 +12,8 @@ from harness.ops import CheckResult, OpType, Verdict
 from harness.overruled import UNSAFE_CHANGE, temper
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
-from results.budgets import Budget
-from results.units import judge_history
+from results.judging.budgets import Budget
+from results.judging.units import judge_history
 from tests.checkers.histories import Writer
 
 FORCED = {

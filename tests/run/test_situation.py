@@ -9,7 +9,7 @@ from harness.checking import judge
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.situation import Timeline, explained
 from harness.timeline import faults_of, kind_of, reigns_of
-from tests.results.page.runs import Script, small_run
+from tests.results.run.page.runs import Script, small_run
 
 
 def of(history, *operations, verdict=Verdict.INVALID):

@@ -17,11 +17,12 @@ from harness.signatures import Failure
 from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpec, identity
 from harness.soak.journal import Journal
 from harness.soak.seed import versions_of
-from results.ingest_verb import main as ingest_verb
-from results.lake import SCHEMA_VERSION, schemas, soaked
-from results.lake.compaction import compact
-from results.lake.lake import Lake
-from results.lake.soaked import LakeSink
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.log.lake import Lake
+from results.lake.transfer import soak_sink as soaked
+from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.lake.transfer.soak_sink import LakeSink
+from results.lake.upkeep.compaction import compact
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 from tests.run_folders import keep_run
 from tests.soak.commands import LEASELESS, alive, journaled, kill, start, workers_of

@@ -16,8 +16,8 @@ from harness.errors import InfrastructureError
 from harness.soak import SeedJob, SeedResult
 from harness.soak.identity import code_digest
 from results import open as open_tables
-from results import soak_spark
-from results.soak_spark import SparkSoak, run_ranges, split
+from results.spark.session import soak as soak_spark
+from results.spark.soak import SparkSoak, run_ranges, split
 from tests.soak.commands import LEASELESS, contents, results
 from tests.spark_support import spark_test
 
@@ -170,8 +170,8 @@ def waves(monkeypatch):
 
     monkeypatch.setattr(soak_spark, "_run_wave", run_wave)
     monkeypatch.setattr(soak_spark.time, "monotonic", lambda: seen.now_s)
-    monkeypatch.setattr("results.spark.get_spark", lambda _: None)
-    monkeypatch.setattr("results.spark.prepare_workers", lambda _: 2)
+    monkeypatch.setattr("results.spark.session.get_spark", lambda _: None)
+    monkeypatch.setattr("results.spark.session.prepare_workers", lambda _: 2)
     return seen
 
 

@@ -9,7 +9,7 @@ import queue
 import threading
 from types import SimpleNamespace
 
-from results.lake.trouble import AgainError
+from results.lake.log.storage_errors import AgainError
 
 DEADLINE_S = 60.0
 HARM = ("die before", "die after", "fail before", "fail after")

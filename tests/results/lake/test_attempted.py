@@ -2,7 +2,7 @@
 
 import pytest
 
-from results.lake.attempted import outcome_of, said_of
+from results.lake.tables.attempt_outcomes import outcome_of, said_of
 
 SAID = ["ok", "E: x", "E: y", "E", "E: ", ": x", "", ": ", "E: x: y", "E: : x"]
 

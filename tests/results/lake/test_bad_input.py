@@ -10,11 +10,11 @@ import pytest
 
 from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
-from results.lake.lake import Lake
-from results.lake.place import Place
-from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.trouble import AgainError, Patience, said_of
-from results.lake.vacuum import Vacuumed
+from results.lake.log.lake import Lake
+from results.lake.log.place import Place
+from results.lake.log.storage_errors import AgainError, Patience, said_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.upkeep.vacuum import Vacuumed
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
 
 pytestmark = pytest.mark.lake

@@ -8,14 +8,14 @@ import pytest
 
 from harness.errors import counted
 from harness.ops import HARNESS, History, Op, OpType
-from results.budgets import Budget
+from results.judging.budgets import Budget
+from results.judging.result_lake import RESULTS, ResultLake
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.judged import RESULTS, ResultLake
-from results.lake.lake import Lake
-from results.lake.verb import main as lake_verb
-from results.lake.writing import ParquetFile
-from tests.results.pipeline.stores import put_run
-from tests.results.pipeline.test_lake_source import ingested, plain_lake, report
+from results.lake.log.lake import Lake
+from results.lake.log.writing import ParquetFile
+from results.lake.upkeep.verb import main as lake_verb
+from tests.results.judging.stores import put_run
+from tests.results.judging.test_lake_source import ingested, plain_lake, report
 
 pytestmark = pytest.mark.lake
 

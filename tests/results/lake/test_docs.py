@@ -14,10 +14,10 @@ from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake import lake as lake_module
-from results.lake.folders import writer_to
-from results.lake.ingest import ingest
-from results.lake.lake import Lake
+from results.lake.log.delta import lake as lake_module
+from results.lake.log.lake import Lake
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import ingest
 from tests.run_folders import keep_run
 from tests.spark_support import spark_test
 
@@ -155,7 +155,7 @@ def test_on_duckdb(uri):
 
 @spark_test
 def test_on_spark(uri):
-    from results.spark import get_spark
+    from results.spark.session import get_spark
 
     close(by_spark(uri, get_spark("local[2]")), expected(uri))
 

@@ -5,8 +5,8 @@ import zipfile
 import pytest
 
 from harness.errors import HistoryError
-from results.lake import folders
-from results.lake.folders import ARCHIVE, fetch_folder, unpack, writer_to
+from results.lake.transfer import folders
+from results.lake.transfer.folders import ARCHIVE, fetch_folder, unpack, writer_to
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.lake.toy import lake_at
 

@@ -13,12 +13,12 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, InfrastructureError, UsageE
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import load_run
-from results.ingest_verb import main as ingest_verb
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.ingest import ingest
-from results.lake.lake import Lake
-from results.lake.source import read_source
-from results.lake.verb import main as lake_verb
+from results.lake.log.lake import Lake
+from results.lake.transfer.ingest import ingest
+from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.lake.transfer.source import read_source
+from results.lake.upkeep.verb import main as lake_verb
 from tests.run_folders import keep_run
 
 pytestmark = pytest.mark.lake
@@ -192,7 +192,7 @@ def test_numbers_that_no_column_holds_and_names_of_any_bytes_are_named(store, tm
 
 
 def test_ids_with_an_at_sign_come_in_the_order_of_their_keys(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 1)
+    monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 1)
     store, uri = tmp_path / "store", tmp_path / "lake"
     for number in range(3, -1, -1):  # the digits of r's key stand where r@1 has its 1
         keep_run(store, "ddl", "r", Case(seed=number), history(number))
@@ -246,7 +246,7 @@ def large_store(store):
 def test_an_append_ends_where_a_file_is_large_enough(tmp_path, monkeypatch):
     sink = Sink()
 
-    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 2)
 
     found, problems = ingest(large_store(tmp_path), sink, refuse, append_bytes=1_000)
 
@@ -263,7 +263,7 @@ def test_memory_is_bounded_over_all_partitions(tmp_path, monkeypatch):
             tmp_path, "ddl", f"r{number:02}", Case(seed=number), history(number), label=f"v{number}"
         )
     few = read_source(tmp_path / "ddl" / "r00").table.nbytes * 9 // 2
-    monkeypatch.setattr("results.lake.ingest.HELD_BYTES_MAX", few)
+    monkeypatch.setattr("results.lake.transfer.ingest.HELD_BYTES_MAX", few)
     looked, at = [], []
 
     class Noting(Sink):
@@ -278,7 +278,7 @@ def test_memory_is_bounded_over_all_partitions(tmp_path, monkeypatch):
 
 def test_an_ingest_that_was_stopped_goes_on(tmp_path, monkeypatch):
     store, first = large_store(tmp_path), Sink(appends_max=1)
-    monkeypatch.setattr("results.lake.ingest.RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("results.lake.transfer.ingest.RUNS_AT_ONCE", 2)
     with pytest.raises(KeyboardInterrupt):
         ingest(store, first, refuse, append_bytes=1_000)
     kept = len(first.known())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
-from results.lake.compaction import compact
+from results.lake.upkeep.compaction import compact
 from tests.results.lake.stage import HARM, Actor, play
 from tests.results.lake.toy import contents, damage, lake_at, rows
 from tests.tiers import examples

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import InfrastructureError, InternalError, UsageError
-from results.lake.files import coded_schema
-from results.lake.gathered import Gathered
-from results.lake.lake import Lake
-from results.lake.trouble import AgainError
+from results.lake.log.append_buffer import Gathered
+from results.lake.log.files import coded_schema
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import AgainError
 from tests.results.lake.toy import (
     DAY,
     HEAD,
@@ -339,7 +339,7 @@ def test_codes_that_no_row_has_are_in_no_statistics(tmp_path):
 
 
 def test_row_groups_are_written_on_the_way_and_hold_whole_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.lake.gathered.GROUP_ROWS", 10)
+    monkeypatch.setattr("results.lake.log.append_buffer.GROUP_ROWS", 10)
     lake, gathered = lake_at(tmp_path / "lake"), Gathered(SCHEMAS)
     runs = [f"r{number:02}" for number in range(12)]
     for run in runs:

@@ -20,14 +20,14 @@ from harness.errors import HistoryError
 from harness.ops import History, Op, OpType
 from harness.soak.seed import add_extras
 from harness.store import RunFolder, load_run
-from results.lake.folders import writer_to
-from results.lake.ingest import ingest
-from results.lake.lake import Lake
-from results.lake.made import MADE, MADE_VERSION
-from results.lake.rows import history_rows, tables_of
-from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.sealing import LakeRows
-from results.lake.source import About, Source, read_about, read_source, source_of
+from results.lake.log.lake import Lake
+from results.lake.tables.made import MADE, MADE_VERSION
+from results.lake.tables.row_tables import history_rows, tables_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.sealing import LakeRows
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import ingest
+from results.lake.transfer.source import About, Source, read_about, read_source, source_of
 from tests.run_folders import keep_run
 
 HEADER = 92
@@ -220,7 +220,7 @@ def test_a_run_whose_folder_goes_meanwhile_is_named_and_the_others_go_in(
             raise FileNotFoundError(str(folder))
         return read_source(folder, about, rows=rows)
 
-    monkeypatch.setattr("results.lake.ingest.read_source", read)
+    monkeypatch.setattr("results.lake.transfer.ingest.read_source", read)
     lake = Lake.create_or_open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
     found, problems = ingest(again, lake, writer_to(lake))
     assert found.appended == 5

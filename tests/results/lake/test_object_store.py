@@ -8,9 +8,9 @@ import pytest
 
 from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
-from results.lake.lake import Lake
-from results.lake.place import Place
-from results.lake.trouble import AgainError, Patience
+from results.lake.log.lake import Lake
+from results.lake.log.place import Place
+from results.lake.log.storage_errors import AgainError, Patience
 from tests.object_store import (
     BUCKET,
     flaky_proxy,

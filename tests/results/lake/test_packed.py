@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from harness.errors import HistoryError
 from harness.ops import HARNESS, History, Op, OpType
 from results.lake import history_of
-from results.lake.packed import PACKED_BYTES_MIN, answered, pack, with_ids, with_repeats
-from results.lake.rows import tables_of
-from results.lake.source import source_of
+from results.lake.tables.packed import PACKED_BYTES_MIN, answered, pack, with_ids, with_repeats
+from results.lake.tables.row_tables import tables_of
+from results.lake.transfer.source import source_of
 from tests.results.lake.histories import IDS, PARTS, STATES, about
 
 encode = msgspec.json.Encoder(order="sorted").encode
@@ -142,7 +142,7 @@ def test_notes_looked_through_in_parts_are_packed_alike(notes, at_once):
     runs = [number // 2 for number in range(len(notes))]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("results.lake.packed._BYTES_AT_ONCE", at_once)
+        patch.setattr("results.lake.tables.packed._BYTES_AT_ONCE", at_once)
         in_parts = packed(notes, runs)
 
     assert in_parts == packed(notes, runs)

@@ -6,11 +6,11 @@ import pytest
 
 from harness.errors import counted
 from harness.ops import History
+from results.judging.result_lake import ResultLake
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.judged import ResultLake
-from results.lake.lake import Lake
-from tests.results.pipeline.stores import put_run, register_ops
-from tests.results.pipeline.test_lake_source import plain_lake, report
+from results.lake.log.lake import Lake
+from tests.results.judging.stores import put_run, register_ops
+from tests.results.judging.test_lake_source import plain_lake, report
 from tests.unprivileged import Shell, refusing
 
 pytestmark = pytest.mark.lake

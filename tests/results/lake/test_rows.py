@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store.keyed import checked_buckets, is_keyed, write_buckets
+from results.facts.operations import of_history
 from results.lake import case_of, history_of, record_of, rows_of
-from results.lake.rows import tables_of
-from results.lake.schema import schemas
-from results.lake.source import Source, source_of
-from results.operations import of_history
+from results.lake.tables.row_tables import tables_of
+from results.lake.tables.schema import schemas
+from results.lake.transfer.source import Source, source_of
 from tests.results.lake.histories import about, histories
 
 

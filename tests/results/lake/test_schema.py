@@ -10,13 +10,13 @@ import pytest
 from harness.errors import UsageError
 from harness.ops import HARNESS, History, Op, OpType
 from harness.vocabularies import ddl, follower_reads, members, rows
+from results.judging.result_lake import RESULT_TABLES, RESULTS_VERSION
 from results.lake import SCHEMA_VERSION, history_of, schemas
-from results.lake.judged import RESULT_TABLES, RESULTS_VERSION
-from results.lake.lake import Lake
-from results.lake.rebuild import HISTORY_TABLES
-from results.lake.rows import tables_of
-from results.lake.schema import ASKED, PARTITION, TABLES, markdown
-from results.lake.source import source_of
+from results.lake.log.lake import Lake
+from results.lake.tables.rebuild import HISTORY_TABLES
+from results.lake.tables.row_tables import tables_of
+from results.lake.tables.schema import ASKED, PARTITION, TABLES, markdown
+from results.lake.transfer.source import source_of
 from tests.results.lake.histories import about
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "lake-tables.md"
@@ -37,7 +37,7 @@ PLAIN = {
     ],
 )
 def test_the_document_is_the_schema(mark, tables, head, version):
-    """After a change: put `results.lake.schema.markdown` between the marks, raise the version."""
+    """After a change: put `schema.markdown` between the marks, and raise the version."""
     before, _, rest = DOCUMENT.read_text().partition(f"<!-- {mark} -->\n")
 
     assert rest.partition(f"<!-- end of {mark} -->")[0] == markdown(tables, head=head)

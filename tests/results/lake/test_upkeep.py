@@ -10,12 +10,13 @@ import pytest
 
 from harness.cli import main
 from harness.errors import UsageError
-from results.lake import compaction, reading
-from results.lake import lake as lake_module
-from results.lake.compaction import compact, planned
-from results.lake.files import KEY, MAIN, FileRef, batch_of
-from results.lake.judged import ResultLake, result_schema
-from results.lake.writing import ParquetFile
+from results.judging.result_lake import ResultLake, result_schema
+from results.lake.log.delta import lake as lake_module
+from results.lake.log.delta import reading
+from results.lake.log.files import KEY, MAIN, FileRef, batch_of
+from results.lake.log.writing import ParquetFile
+from results.lake.upkeep import compaction
+from results.lake.upkeep.compaction import compact, planned
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, operations_of, rows
 
 pytestmark = pytest.mark.lake

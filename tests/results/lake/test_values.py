@@ -1,4 +1,4 @@
-"""Values are taken apart by the rule in `results.lake.values`, whatever they are."""
+"""Values are taken apart by the rule in `results.lake.tables.values`, whatever they are."""
 
 import msgspec
 import pyarrow as pa
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.lake.typed import ANSWERS, ASKS, EVENTS
-from results.lake.values import Shredder
+from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
+from results.lake.tables.values import Shredder
 from tests.results.lake.histories import VALUES
 
 encode = msgspec.json.Encoder(order="sorted").encode

@@ -9,7 +9,7 @@ import pytest
 
 from bench import lake_writers
 from bench.measure import ROOT
-from results.lake.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from tests.results.lake.toy import lake_at
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.process]

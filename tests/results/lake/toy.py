@@ -4,8 +4,8 @@ import datetime as dt
 
 import pyarrow as pa
 
-from results.lake.lake import Lake
-from results.lake.trouble import Patience
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import Patience
 
 HEAD = [
     ("target", pa.string()), ("label", pa.string()), ("day", pa.date32()), ("run", pa.string()),

@@ -5,7 +5,7 @@ They are of the group of those that need Spark, which share a worker: half of th
 
 import pytest
 
-from results.report_verb import report_store
+from results.report.verb import report_store
 from tests.results.report.oracle import Oracle
 from tests.results.report.stores import make_store
 

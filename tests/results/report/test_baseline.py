@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import UsageError
-from results import baseline
-from results.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label, compare
+from results.questions import baseline
+from results.questions.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label, compare
 
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
 

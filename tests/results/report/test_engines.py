@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UsageError
-from results.aggregate import aggregate
-from results.engines import (
+from results.facts.schema import COLUMNS, schema
+from results.questions.aggregate import aggregate
+from results.questions.engines import (
     BASES,
     DuckEngine,
     SparkEngine,
@@ -21,7 +22,6 @@ from results.engines import (
     query_names,
     unordered,
 )
-from results.schema import COLUMNS, schema
 from tests.programs import python
 from tests.spark_support import spark_test
 
@@ -56,7 +56,7 @@ def told(name, table):
 
 @pytest.fixture(scope="module")
 def spark(reported, store):
-    from results.spark import get_spark
+    from results.spark.session import get_spark
 
     return answers_of(SparkEngine(get_spark("local[2]")), store)
 
@@ -94,7 +94,7 @@ def test_a_report_of_no_run_has_all_answers():
 @pytest.mark.nightly
 @spark_test
 def test_a_report_of_no_run_has_the_same_answers_on_both_engines():
-    from results.spark import get_spark
+    from results.spark.session import get_spark
 
     assert of_no_run(SparkEngine(get_spark("local[2]"))) == of_no_run(DuckEngine())
 
@@ -102,8 +102,8 @@ def test_a_report_of_no_run_has_the_same_answers_on_both_engines():
 AS_DELIVERED = """
 import json, sys
 from pathlib import Path
-from results.engines import SparkEngine
-from results.spark import get_spark
+from results.questions.engines import SparkEngine
+from results.spark.session import get_spark
 from tests.results.report.test_engines import answers_of, told
 found = answers_of(SparkEngine(get_spark("local[2]")), Path(sys.argv[1]))
 print(json.dumps({name: told(name, table) for name, table in found.items()}, default=str))
@@ -151,7 +151,7 @@ def test_a_question_reads_tables_or_what_was_gathered_from_them(name):
 
 
 def test_the_bases_come_first_and_all_files_are_queries():
-    names = {item.name for item in (resources.files("results") / "sql").iterdir()}
+    names = {item.name for item in (resources.files("results.questions") / "sql").iterdir()}
 
     assert query_names()[: len(BASES)] == list(BASES)
     assert {f"{name}.sql" for name in query_names()} == names

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from harness.case import Case, ScheduledOp
 from harness.drawing import draw_case
 from harness.ops import History
-from results.facts import bare, extract
-from results.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
-from results.schema import COLUMNS, FACT_TABLES, ddl, schema
+from results.facts.extraction import bare, extract
+from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
+from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema
 from tests.results.report.histories import MS, Script, run_of
 from tests.tiers import examples
 

@@ -10,11 +10,11 @@ import urllib.parse
 
 import pytest
 
-from results.distributions import student_quantile
-from results.engines import kind_of, query_names
-from results.numbers import NOTHING, TIMES
+from results.questions.engines import kind_of, query_names
 from results.report.layouts import LAYOUTS
+from results.report.number_words import NOTHING, TIMES
 from results.report.populations import Populations
+from results.statistics.distributions import student_quantile
 from tests.results.report.oracle import middle, rank
 from tests.results.report.stores import COMPARED
 

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.cli import main
-from results.ingest_verb import main as ingest_verb
-from results.report_lake import LakePlaces, chosen_engine
-from results.report_verb import report_store
+from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.report.lake_report import LakePlaces, chosen_engine
+from results.report.verb import report_store
 from tests.results.report.stores import MIXED, Spec, add_run, make_store
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
@@ -82,7 +82,7 @@ def test_every_answer_is_that_of_the_store(both, told):
 
 
 def test_what_lists_runs_is_cut_and_nothing_else(both, told, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("results.report_lake.ROWS_OF_RUNS_MAX", 2)
+    monkeypatch.setattr("results.report.lake_report.ROWS_OF_RUNS_MAX", 2)
     lake, output = str(both[0] / "lake"), str(tmp_path / "cut")
     assert main(["report", lake, "--json", "--output", output]) == told[0]
     cut, whole = json.loads(capsys.readouterr().out), told[1]
@@ -168,7 +168,7 @@ def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
     assert f"{kept}/case.json" in page
 
     from results.lake import SCHEMA_VERSION, schemas
-    from results.lake.lake import Lake
+    from results.lake.log.lake import Lake
 
     snapshot = Lake.open(str(lake), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
     far = LakePlaces("s3://team/lake", snapshot, tmp_path)
@@ -180,7 +180,7 @@ def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
 
 def test_a_place_without_a_lake_or_runs_is_refused(tmp_path, capsys):
     from results.lake import SCHEMA_VERSION, schemas
-    from results.lake.lake import Lake
+    from results.lake.log.lake import Lake
 
     Lake.create_or_open(str(tmp_path / "empty"), schemas=schemas(), version=SCHEMA_VERSION)
     assert main(["report", str(tmp_path / "empty")]) == 254

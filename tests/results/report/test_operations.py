@@ -12,10 +12,11 @@ from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
 from harness.store.keyed import read_buckets, write_buckets
 from harness.store.parquet import write_table
-from results import facts, operations
-from results.operations import counted, of_buckets, of_history
-from results.store_scan import Problems, scan_run
-from tests.results.pipeline.stores import put_run
+from results.facts.extraction import extraction as facts
+from results.facts.extraction import operations
+from results.facts.operations import counted, of_buckets, of_history
+from results.judging.problems import Problems, scan_run
+from tests.results.judging.stores import put_run
 
 KINDS = ("read", "write", "cas", "get")
 ERRORS = (None, "TIMED_OUT: no answer", "NOT_THE_LEADER", "TIMED_OUT", ": odd")
@@ -181,8 +182,8 @@ def test_rows_are_counted_also_where_one_number_cannot_hold_them(rows, repeat):
 
 
 def test_facts_of_buckets_need_no_history(tmp_path, monkeypatch):
-    from results import units
-    from results.pipeline import check_store
+    from results.judging import units
+    from results.judging.pipeline import check_store
 
     put_run(tmp_path, "n", "r", chaotic(2), buckets=2)
     monkeypatch.setattr(units, "read_history", None)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from results.distributions import chi_square_sf
-from results.engines import DuckEngine, query
-from results.facts import extract
-from results.failures import changes, detection, signatures
-from results.statistics import Sums, risk_ratio, wilson
-from results.strata import pooled_ratio
-from results.survival import found_within, kaplan_meier, seeds_for
-from results.trends import costs, trends
+from results.facts.extraction import extract
+from results.questions.engines import DuckEngine, query
+from results.questions.failures import changes, detection, signatures
+from results.questions.trends import costs, trends
+from results.statistics.distributions import chi_square_sf
+from results.statistics.estimates import Sums, risk_ratio, wilson
+from results.statistics.strata import pooled_ratio
+from results.statistics.survival import found_within, kaplan_meier, seeds_for
 from tests.results.report.histories import Script, run_of
 from tests.results.report.oracle_at_scale import mantel_haenszel, pooled_log_se
 from tests.tiers import examples

@@ -9,7 +9,7 @@ import pytest
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
-from results.report_verb import report_store
+from results.report.verb import report_store
 from tests.browser_support import BROWSER_MARKS
 from tests.results.report.histories import Script
 from tests.run_folders import keep_run

@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from results.aggregate import aggregate
-from results.engines import (
+from results.facts.schema import COLUMNS
+from results.questions.aggregate import aggregate
+from results.questions.engines import (
     BASES,
     OF_CELLS_FIRST,
     DuckEngine,
@@ -18,8 +19,7 @@ from results.engines import (
     query,
     query_names,
 )
-from results.parts import ADDED, LISTED, Whole, part_of
-from results.schema import COLUMNS
+from results.questions.partial_answers import ADDED, LISTED, Whole, part_of
 
 EXTENTS = (Extent(), Extent(3), Extent(3, compared=True))
 

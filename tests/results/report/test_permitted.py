@@ -6,10 +6,10 @@ import pytest
 
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import CheckResult, History, Verdict
-from results.engines import DuckEngine, query
+from results.facts.schema import schema
+from results.judging.units import Row, _fill, table_of
+from results.questions.engines import DuckEngine, query
 from results.report.summary import exit_code
-from results.schema import schema
-from results.units import Row, _fill, table_of
 
 
 def row(verdict, **permitted):

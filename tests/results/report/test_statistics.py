@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.distributions import beta_cdf, student_cdf, student_quantile
-from results.statistics import (
+from results.statistics.distributions import beta_cdf, student_cdf, student_quantile
+from results.statistics.estimates import (
     Sums,
     fisher_exact,
     holm,
@@ -122,7 +122,7 @@ def test_rank_sum_of_many_runs_is_close_to_the_exact_one(monkeypatch):
         second = [float(rng.randrange(8) + rng.randrange(3)) for _ in range(18)]
         approximate = rank_sum(first, second)
         with monkeypatch.context() as patch:
-            patch.setattr("results.statistics._EXACT_RUNS_MAX", 100)
+            patch.setattr("results.statistics.estimates._EXACT_RUNS_MAX", 100)
             exact = rank_sum(first, second)
         assert approximate == pytest.approx(exact, abs=0.02)
     assert rank_sum([1.0] * 20, [1.0] * 20) == 1.0

@@ -14,10 +14,10 @@ from harness.checking import judge
 from harness.cli import main
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
-from results.engines import query_names
-from results.pipeline import check_store
+from results.facts.schema import COLUMNS
+from results.judging.pipeline import check_store
+from results.questions.engines import query_names
 from results.report import REPORT_FOLDER
-from results.schema import COLUMNS
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
 from tests.run_folders import keep_run
@@ -144,7 +144,7 @@ def test_json_is_one_object_that_says_the_same(judged, capsys):
 
 
 def test_json_says_what_it_left_out(judged, capsys, monkeypatch):
-    monkeypatch.setattr("results.report_verb.JSON_ROWS_MAX", 3)
+    monkeypatch.setattr("results.report.verb.JSON_ROWS_MAX", 3)
     _, out, _ = report(capsys, judged, "--json")
     found = json.loads(out)
 

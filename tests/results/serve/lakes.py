@@ -6,7 +6,7 @@ import re
 
 from harness.ops import CheckResult, Verdict
 from harness.signatures import Failure
-from results.ingest_verb import main as ingest_verb
+from results.lake.transfer.ingest_verb import main as ingest_verb
 from tests.results.serve.stores import HOSTILE, add_run, history
 
 DIGITS = re.compile(r"(@|%40)[0-9a-f]{12}\b")

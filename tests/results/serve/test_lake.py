@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.cli import main
-from results.lake.files import MAIN
-from results.lake.folders import folder_of
-from results.lake.lake import Lake
-from results.lake.schema import SCHEMA_VERSION, schemas
-from results.lake.verb import main as lake_verb
-from results.report_verb import report_store
+from results.lake.log.files import MAIN
+from results.lake.log.lake import Lake
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.folders import folder_of
+from results.lake.upkeep.verb import main as lake_verb
+from results.report.verb import report_store
 from results.serve import lake_index, lake_library
 from results.serve.lake_library import LakeLibrary
 from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server

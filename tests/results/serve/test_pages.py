@@ -14,8 +14,8 @@ import pytest
 from harness.case import Fault
 from harness.ops import CheckResult, Verdict
 from harness.signatures import Failure
-from results.report_verb import report_store
-from results.run_numbers import run_numbers
+from results.facts.run_numbers import run_numbers
+from results.report.verb import report_store
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import HOSTILE, S, add_run, big_store, history
 

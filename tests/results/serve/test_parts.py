@@ -8,15 +8,15 @@ from hypothesis import given, settings
 
 from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
-from results import numbers
-from results.run_index import RunRow, ScanCache, read_bounded, scan
-from results.run_numbers import run_numbers
+from results.facts.run_numbers import run_numbers
+from results.report import number_words as numbers
 from results.serve.compare import flat
 from results.serve.over_time import trends_of
+from results.serve.run_index import RunRow, ScanCache, read_bounded, scan
 from results.serve.run_table import table_of_rows
 from results.serve.store_library import StoreLibrary
-from results.statistics import QUANTILES, wilson
-from tests.results.perfetto.histories import histories
+from results.statistics.estimates import QUANTILES, wilson
+from tests.results.run.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history, small_store
 from tests.tiers import examples
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.run_index import OUTCOMES, RunRow
 from results.serve.groups import failures_of, matrix_of
 from results.serve.over_time import totals_of, trends_of
 from results.serve.query import LISTS, RANGES, SORTS, Query, column_of, matching, ordered
+from results.serve.run_index import OUTCOMES, RunRow
 from results.serve.run_table import NONE, Texts, table_of_rows
 from tests.tiers import examples
 

@@ -1,0 +1,431 @@
+"""What a run says about its target, as small tables that add up over thousands of runs.
+
+`extract` is a pure function of a run's case, record and history: equal inputs give equal tables,
+row by row. Tables and columns are in `results.facts.schema`; `FACTS_VERSION` rises whenever any
+number here may change, so that stored facts are made anew. The rules all tables share:
+
+* An operation belongs to the moment of its **invocation**: its phase, the faults it ran
+  under. (Its whole span would make slow operations look hit by every fault near them.)
+* A fault is active in `[inject, heal)`; one never healed until the end of the run; one without
+  targets hit nobody and lasts no time. A heal closes the oldest open fault of its id.
+* Faults may overlap. Each gets the whole time and every operation in it, so sums over faults or
+  nemeses may exceed the total; `active` in `ops` names the exact set and does add up.
+* The run ends with the last line of its history. An operation without completion is `info`, and
+  under way until then.
+* Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation.
+  Transactions that only read are the kind `txn r`, whatever column `f` says of kinds holds of it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from harness.case import NS_PER_S, Case
+from harness.checking import checker_names
+from harness.errors import UsageError
+from harness.ops import History
+from harness.store import RunRecord
+from harness.timeline import Fault
+from harness.vocabularies.kinds import READS
+from results.facts.fault_roles import role_exposure
+from results.facts.intervals import Interval, Outage, outages_of, overlap_ns, union
+from results.facts.operations import (
+    TYPES,
+    Notes,
+    Operations,
+    counted,
+    inside,
+    of_buckets,
+    of_history,
+)
+from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
+from results.facts.setting import asked_nemeses, code_of, setting_of
+from results.facts.timeline import Timeline, field_of, whole_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "FACTS_VERSION",
+    "NO_NEMESIS",
+    "Run",
+    "bare",
+    "extract",
+    "extract_buckets",
+]
+
+FACTS_VERSION: Final = 4
+NO_NEMESIS: Final = "none"
+KINDS: Final = ("mutation", "read")
+
+
+class Run(Protocol):
+    """The part of a `RunInfo` that matters here."""
+
+    @property
+    def name(self) -> str:
+        """The folder below the store."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The folder below that."""
+        ...
+
+    @property
+    def case(self) -> Case:
+        """What was asked for."""
+        ...
+
+    @property
+    def record(self) -> RunRecord | None:
+        """What became of it; `None` where it was cut short."""
+        ...
+
+    @property
+    def label(self) -> str | None:
+        """What tells soaks apart; a run that was cut short may still say it in its footer."""
+        ...
+
+
+Row = tuple[Any, ...]
+
+
+def extract(run: Run, history: History) -> dict[str, pa.Table]:
+    """All tables of `FACT_TABLES` for one run."""
+    return _tables(_Facts(run, *of_history(history), digest=history.digest))
+
+
+def extract_buckets(run: Run, folder: Path) -> dict[str, pa.Table]:
+    """The same from a folder of buckets, which are never all in memory; raises `HistoryError`.
+
+    Without a record there is no digest: it would be that of the whole history.
+    """
+    return _tables(_Facts(run, *of_buckets(folder), digest=lambda: None))
+
+
+def _tables(facts: _Facts) -> dict[str, pa.Table]:
+    rows: dict[str, Iterable[Row]] = {
+        "runs": [facts.run_row()],
+        "traits": facts.trait_rows(),
+        "ops": facts.op_rows(),
+        "faults": facts.fault_rows(),
+        "recoveries": facts.recovery_rows(),
+        "unavailability": facts.unavailability_rows(),
+        "elections": facts.election_rows(),
+        "infos": facts.info_rows(),
+        "exposure": facts.exposure_rows(),
+        "exposure_by_role": role_exposure(facts.ops, facts.timeline, facts.leaders),
+        "exposure_time": facts.exposure_time_rows(),
+    }
+    return {name: _table(name, facts.key, rows[name]) for name in FACT_TABLES}
+
+
+def bare(run: Run) -> dict[str, pa.Table]:
+    """What is known of a run whose facts cannot be extracted: its case, and numbers of 0.
+
+    So its verdict has a place, under its nemeses, bug switches and label.
+    """
+    facts = _Facts(run, *of_history(History(())), digest=History(()).digest)
+    rows = {"runs": [facts.run_row()], "traits": facts.trait_rows()}
+    return {name: _table(name, facts.key, rows[name]) for name in rows}
+
+
+def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = schema(name)
+    keyed = [(key, *row) for row in rows]
+    values = list(zip(*keyed, strict=True)) if keyed else [()] * len(columns)
+    arrays = [
+        pa.array(column, type=field.type) for column, field in zip(values, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+class _Facts:
+    """One run while its tables are made; a method a table, rows without the run's key."""
+
+    def __init__(
+        self, run: Run, operations: Operations, notes: Notes, *, digest: Callable[[], str | None]
+    ) -> None:
+        import numpy as np
+
+        self.key = f"{run.name}/{run.run}"
+        self.run = run
+        self.digest = digest
+        self.ops = operations
+        self.notes = notes
+        self.timeline = Timeline(notes.history, notes.end_ns)
+        self.is_read = np.array([name in READS for name in operations.f_names], np.bool_)
+        self.active = self.timeline.numbers(operations.start)  # of `timeline.members`
+        self.leaders = list(notes.history.leaders())
+        self.outages: dict[str, list[Outage]] = {kind: self._outages(kind) for kind in KINDS}
+        self.down = {
+            kind: [(item.start, item.end) for item in self.outages[kind]] for kind in KINDS
+        }
+        seen = [fault.nemesis for fault in self.timeline.faults]
+        self.nemeses = sorted({*run.case.nemeses, *seen} - {NO_NEMESIS})
+
+    def _outages(self, kind: str) -> list[Outage]:
+        import numpy as np
+
+        ops, end_ns = self.ops, self.notes.end_ns
+        own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
+        end = np.where(ops.done, ops.end, end_ns)
+        return outages_of(ops.start[own], end[own], (ops.done & ops.answered)[own], end_ns)
+
+    def run_row(self) -> Row:
+        """The one row of `runs`."""
+        case, record = self.run.case, self.run.record
+        ok, fail, info = (int((self.ops.type == number).sum()) for number in range(len(TYPES)))
+        refused = int((self.ops.answered & (self.ops.type == TYPES.index("fail"))).sum())
+        # A process that stopped may be recorded as cut short only in its history.
+        interrupted = any(True for _ in self.notes.history.facts("interrupted"))
+        return (
+            self.run.name,
+            self.run.label,
+            None if record is None else record.environment,
+            case.target,
+            case.profile,
+            case.workload,
+            LIST_SEPARATOR.join(sorted(set(case.nemeses))),
+            asked_nemeses(case),
+            LIST_SEPARATOR.join(sorted(set(case.bugs))),
+            LIST_SEPARATOR.join(_checkers(case)),
+            setting_of(case, None if record is None else record.environment),
+            case.seed,
+            None if record is None else record.started,
+            None if record is None else _ns(record.wall_s),
+            self.timeline.end_ns,
+            None if record is None else record.verdict.value,
+            self.digest() if record is None else record.digest,
+            self.notes.lines,
+            len(self.ops),
+            ok,
+            fail,
+            info,
+            refused,
+            max(0, len(self.leaders) - 1),
+            len(self.timeline.faults),
+            interrupted or (record is not None and record.interrupted),
+            None if record is None else code_of(record.versions),
+        )
+
+    def trait_rows(self) -> list[Row]:
+        """Nemeses and bugs of the case, one a row."""
+        case = self.run.case
+        rows: list[Row] = [("nemesis", name) for name in sorted(set(case.nemeses))]
+        return rows + [("bug", name) for name in sorted(set(case.bugs))]
+
+    def op_rows(self) -> list[Row]:
+        """Client operations, counted by everything that reports group by."""
+        ops, look = self.ops, self.timeline
+        cells = counted(
+            ops.f,
+            ops.node,
+            look.phase_numbers(ops.start),
+            self.active,
+            ops.type,
+            ops.answered,
+            ops.error,
+            ops.latency_buckets(),
+        )
+        sums: Counter[Row] = Counter()  # phases and sets of nemeses may be met twice
+        for (f, node, phase, active, kind, answered, error, took), n in cells:
+            sums[
+                ops.f_names[f],
+                bool(self.is_read[f]),
+                None if node < 0 else ops.nodes[node],
+                look.phase_name(phase),
+                look.sets[active],
+                TYPES[kind],
+                bool(answered),
+                None if error < 0 else ops.errors[error],
+                None if took < 0 else took,
+            ] += n
+        return sorted(((*row, n) for row, n in sums.items()), key=_sortable)
+
+    def fault_rows(self) -> list[Row]:
+        """Faults in the order of their injection."""
+        rows: list[Row] = []
+        for fault in self.timeline.faults:
+            interval = self.timeline.interval(fault)
+            own = union([interval])
+            rows.append(
+                (
+                    fault.id,
+                    fault.nemesis,
+                    *interval,
+                    bool(fault.targets),
+                    fault.heal is not None,
+                    LIST_SEPARATOR.join(sorted(fault.targets)),
+                    None
+                    if fault.bite is None or fault.undone
+                    else whole_of(fault.bite.get("count")),
+                    *(overlap_ns(own, self.down[kind]) for kind in KINDS),
+                    *(self._outage_ns(kind, fault) for kind in KINDS),
+                )
+            )
+        return rows
+
+    def _outage_ns(self, kind: str, fault: Fault) -> int | None:
+        """How long after its heal the outage went on in which it was healed; 0 if in none."""
+        if fault.end is None:
+            return None
+        at = bisect.bisect_right(self.down[kind], (fault.end, float("inf"))) - 1
+        if at < 0 or fault.end >= self.down[kind][at][1]:
+            return 0
+        outage = self.outages[kind][at]
+        return outage.end - fault.end if outage.ended == "answered" else None
+
+    def recovery_rows(self) -> list[Row]:
+        """For each heal and kind of operation: when it was tried again, and when it succeeded.
+
+        What comes after the heal is told by index: in virtual time many things share a moment.
+        """
+        rows: list[Row] = []
+        kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
+        for fault in self.timeline.faults:
+            if fault.heal is None:
+                continue
+            for f, ends in kinds:
+                tried = ends.first_try(fault.heal.index)
+                rows.append(
+                    (
+                        fault.id,
+                        fault.nemesis,
+                        f,
+                        None if tried is None else max(0, tried - fault.heal.time),
+                        ends.first_ok(fault.heal.index, fault.heal.time),
+                    )
+                )
+        return rows
+
+    def unavailability_rows(self) -> list[Row]:
+        """Outages of both kinds."""
+        look = self.timeline
+        return [
+            (
+                kind,
+                outage.start,
+                outage.end,
+                outage.tried,
+                outage.ended,
+                look.phase(outage.start),
+                look.active(outage.start),
+            )
+            for kind in KINDS
+            for outage in self.outages[kind]
+        ]
+
+    def election_rows(self) -> list[Row]:
+        """Every leader that was seen."""
+        return [
+            (
+                op.time,
+                None if field_of(op, "node") is None else str(field_of(op, "node")),
+                whole_of(field_of(op, "term")),
+                number == 0,
+                self.timeline.active(op.time),
+            )
+            for number, op in enumerate(self.leaders)
+        ]
+
+    def info_rows(self) -> list[Row]:
+        """Operations lost to info, under each nemesis that was active."""
+        lost = self.ops.type == TYPES.index("info")
+        counts: Counter[tuple[str, str]] = Counter()
+        for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
+            for name in self.timeline.members[active] or (NO_NEMESIS,):
+                counts[self.ops.f_names[f], name] += n
+        return [(*cell, n) for cell, n in sorted(counts.items())]
+
+    def exposure_rows(self) -> list[Row]:
+        """Operations of the chaos phase, with and without each nemesis."""
+        ops = self.ops
+        chaos = inside(self.timeline.chaos, ops.start)
+        counts: dict[tuple[str, str, bool], list[int]] = {}
+        kinds = (ops.f[chaos], self.active[chaos], ops.type[chaos], ops.answered[chaos])
+        for (f, active, kind, answered), n in counted(*kinds):
+            outcome = (True, kind == 0, kind == 1 and not answered, kind == 2)  # of `TYPES`
+            for nemesis in self.nemeses:
+                cell = (nemesis, ops.f_names[f], nemesis in self.timeline.members[active])
+                sums = counts.setdefault(cell, [0, 0, 0, 0])
+                for column, value in enumerate(outcome):
+                    sums[column] += n * value
+        return [(*cell, *sums) for cell, sums in sorted(counts.items())]
+
+    def exposure_time_rows(self) -> list[Row]:
+        """Time of the chaos phase, with and without each nemesis."""
+        look = self.timeline
+        chaos = look.chaos
+        rows: list[Row] = []
+        for nemesis in self.nemeses:
+            own = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
+            struck = _common(chaos, own)
+            for active in (False, True):
+                columns = [overlap_ns(chaos, chaos), *(overlap_ns(chaos, d) for d in self._downs())]
+                under = [
+                    overlap_ns(struck, struck),
+                    *(overlap_ns(struck, d) for d in self._downs()),
+                ]
+                if not active:
+                    under = [a - b for a, b in zip(columns, under, strict=True)]
+                rows.append((nemesis, active, *under))
+        return rows
+
+    def _downs(self) -> list[list[Interval]]:
+        return [self.down[kind] for kind in KINDS]
+
+
+class _Ends:
+    """The operations of one kind, to be asked what came after a line of the history."""
+
+    def __init__(self, ops: Operations, f: int) -> None:
+        import numpy as np
+
+        own = np.flatnonzero(ops.f == f)
+        own = own[np.argsort(ops.end_index[own], kind="stable")]
+        self._ends = ops.end_index[own]
+        # The least invocation from each on.
+        self._invokes = np.minimum.accumulate(ops.start[own][::-1])[::-1]
+        oks = own[ops.done[own] & (ops.type[own] == TYPES.index("ok"))]
+        self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
+
+    def first_try(self, index: int) -> int | None:
+        """The earliest invocation of those that ended, or never did, after line `index`."""
+        at = self._ends.searchsorted(index, side="right")
+        return int(self._invokes[at]) if at < len(self._invokes) else None
+
+    def first_ok(self, index: int, since_ns: int) -> int | None:
+        """Time from `since_ns` to the first acknowledgement after line `index`."""
+        at = self._ok_indices.searchsorted(index, side="right")
+        return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
+
+
+def _checkers(case: Case) -> tuple[str, ...]:
+    """Those of the case, in its order; none where its workload is not to be had."""
+    try:
+        return checker_names(case)
+    except UsageError:
+        return ()
+
+
+def _ns(seconds: float) -> int | None:
+    """Seconds as int64 ns; `None` for a number that no clock shows."""
+    return int(seconds * NS_PER_S) if 0 <= seconds < 1e9 else None
+
+
+def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
+    """The time that both lists cover."""
+    return union((max(a, c), min(b, d)) for a, b in first for c, d in second)
+
+
+def _sortable(row: Row) -> tuple[Any, ...]:
+    """A key in which null comes first and compares with nothing."""
+    return tuple((value is not None, value if value is not None else 0) for value in row)

@@ -1,0 +1,68 @@
+"""Operations by what they ran under: which nemesis, in which phase, and the role of what it hit.
+
+Cutting off the leader is another fault than cutting off somebody else, whatever its name. The role
+of a fault is that of its targets when it was injected:
+
+| role    | the fault hit                                                       |
+|---------|---------------------------------------------------------------------|
+| leader  | the node that the harness had seen lead last, and perhaps others    |
+| other   | other nodes only                                                    |
+| unknown | some nodes, before any leader was seen                              |
+
+Rows without a role are the operations of the same phase while no fault of the nemesis was active:
+what the others are compared with. Phases are those in which a fault may be active: from `chaos` on,
+until all are healed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from harness.ops import Op
+from harness.timeline import Fault
+from results.facts.operations import Operations, counted
+from results.facts.timeline import Timeline, field_of, moments, sweep
+
+__all__ = ["LEADER", "OTHER", "UNKNOWN", "role_exposure"]
+
+LEADER: Final = "leader"
+OTHER: Final = "other"
+UNKNOWN: Final = "unknown"
+PHASES: Final = ("chaos", "heal-core")
+
+Row = tuple[str, str, str | None, int, int]
+
+
+def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) -> list[Row]:
+    """The rows of `exposure_by_role`: nemesis, phase, role, operations, of these bad ones."""
+    hit = [fault for fault in timeline.faults if fault.targets]
+    nemeses = sorted({fault.nemesis for fault in hit})
+    if not nemeses:
+        return []
+    active = [((f.nemesis, _role(f, leaders)), timeline.interval(f)) for f in hit]
+    edges, members = sweep(active)
+    counts: Counter[tuple[str, str, str | None]] = Counter()
+    bad: Counter[tuple[str, str, str | None]] = Counter()
+    columns = (timeline.phase_numbers(ops.start), moments(edges, ops.start), ops.answered)
+    for (phase, moment, answered), n in counted(*columns):
+        name = timeline.phase_name(phase)
+        if name not in PHASES:
+            continue
+        for nemesis in nemeses:
+            roles = sorted(role for own, role in members[moment] if own == nemesis)
+            for role in roles or (None,):
+                counts[nemesis, name, role] += n
+                bad[nemesis, name, role] += 0 if answered else n
+    cells = sorted(counts, key=lambda cell: (cell[0], cell[1], cell[2] or ""))
+    return [(*cell, counts[cell], bad[cell]) for cell in cells]
+
+
+def _role(fault: Fault, leaders: Sequence[Op]) -> str:
+    """By line, not by time: in virtual time many things share a moment."""
+    before = [op for op in leaders if op.index < fault.begin.index]
+    leader = field_of(before[-1], "node") if before else None
+    if leader is None:
+        return UNKNOWN
+    return LEADER if str(leader) in fault.targets else OTHER

@@ -1,0 +1,333 @@
+"""The client operations of a run as columns: some fifty bytes an operation, whatever its values.
+
+Facts count operations and ask when they began and ended; none needs them as objects, which are two
+thousand bytes each. `of_history` takes them from a history, `of_buckets` from a sealed keyed one,
+bucket by bucket, with the same rules, in a sixth of the memory that its history would need.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+from harness.ops import History, Op, OpType, error_code
+from harness.store.buckets import lat_buckets
+from harness.store.keyed import checked_buckets
+from harness.store.parquet import ops_of_table
+from harness.vocabularies.kinds import kind_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from results.facts.intervals import Flags, Ints
+
+    Codes = npt.NDArray[np.int32]
+
+__all__ = [
+    "TYPES",
+    "Notes",
+    "Operations",
+    "counted",
+    "inside",
+    "is_no",
+    "of_buckets",
+    "of_history",
+    "of_table",
+    "turns",
+    "type_codes",
+]
+
+TYPES: Final = ("ok", "fail", "info")
+_INVOKE: Final = len(TYPES)
+_NEVER: Final = (1 << 63) - 1
+_CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
+
+
+@dataclasses.dataclass(frozen=True)
+class Operations:
+    """One row an operation; names are numbers of lists, -1 where there is none."""
+
+    f: Codes
+    start: Ints
+    end: Ints  # of one that never completed: nothing
+    end_index: Ints  # the line of its completion; beyond all lines where there was none
+    done: Flags
+    type: Codes  # of `TYPES`
+    answered: Flags  # `ok`, or a definite no of the target itself
+    error: Codes
+    node: Codes
+    f_names: Sequence[str]
+    errors: Sequence[str]
+    nodes: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.f)
+
+    def latency_buckets(self) -> Codes:
+        """`lat_bucket` of each, -1 where it never completed."""
+        import numpy as np
+
+        took = lat_buckets(np.where(self.done, self.end - self.start, 0))
+        return np.where(self.done, took, -1).astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Notes:
+    """What nemesis and harness noted, and what is to be known of the lines besides."""
+
+    history: History
+    lines: int
+    end_ns: int
+
+
+def is_no(said: Any) -> bool:
+    """Whether what came with a failure is the target's own no, with what it saw."""
+    if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
+        said = said[1]
+    return isinstance(said, dict) and "result" in said
+
+
+class _Names:
+    """Texts as numbers, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str | None) -> int:
+        """The number of a name; -1 for none."""
+        return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
+
+    def list(self) -> list[str]:
+        """All names, by number."""
+        return [*self._numbers]
+
+
+def of_history(history: History) -> tuple[Operations, Notes]:
+    """The operations of a whole history."""
+    import numpy as np
+
+    fs, errors, nodes = _Names(), _Names(), _Names()
+    rows: list[tuple[int, ...]] = []
+    for pair in history.pairs:
+        done, kind = pair.completion, pair.type
+        error = None if done is None or done.error is None else error_code(done.error)
+        answered = kind is OpType.OK or (
+            kind is OpType.FAIL and done is not None and is_no(done.value)
+        )
+        rows.append(
+            (
+                fs.number(kind_of(pair.invoke)),
+                pair.invoke.time,
+                -1 if done is None else done.time,
+                _NEVER if done is None else done.index,
+                done is not None,
+                _CODES[kind.value],
+                answered,
+                errors.number(error),
+                -1 if done is None else nodes.number(done.node),
+            )
+        )
+    columns = zip(*rows, strict=True) if rows else ((),) * 9
+    long, short, flag = np.int64, np.int32, np.bool_
+    dtypes: tuple[Any, ...] = (short, long, long, long, flag, short, flag, short, short)
+    f, start, end, line, done_, kinds, answers, error_, node = (
+        np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True)
+    )
+    operations = Operations(
+        f, start, end, line, done_, kinds, answers, error_, node, fs.list(), errors.list(),
+        nodes.list(),
+    )  # fmt: skip
+    return operations, Notes(history, len(history), history[-1].time if len(history) else 0)
+
+
+def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The distinct rows of some columns of small numbers, -1 among them, and how often each is."""
+    import numpy as np
+
+    if not len(columns[0]):
+        return
+    cells = np.zeros(len(columns[0]), np.int64)
+    size = 1
+    for column in columns:
+        width = int(column.max()) + 2
+        if size * width >= 1 << 62:  # too many for one number: number those that there are
+            there, cells = np.unique(cells, return_inverse=True)
+            size = len(there)
+        cells = cells * width + (column.astype(np.int64) + 1)
+        size *= width
+    _, first, counts = np.unique(cells, return_index=True, return_counts=True)
+    rows = zip(*(column[first].tolist() for column in columns), strict=True)
+    yield from zip((tuple(map(int, row)) for row in rows), counts.tolist(), strict=True)
+
+
+def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
+    """Which times lie in any of some half-open intervals."""
+    import numpy as np
+
+    found = np.zeros(len(times), np.bool_)
+    for start, end in intervals:
+        found |= (start <= times) & (times < end)
+    return found
+
+
+def of_buckets(folder: Path) -> tuple[Operations, Notes]:
+    """The operations of a folder of buckets; raises `HistoryError` as `read_buckets` does."""
+    import numpy as np
+
+    names = (_Names(), _Names(), _Names())
+    parts: list[tuple[Any, ...]] = []
+    notes: list[Op] = []
+    for path, table in checked_buckets(folder):
+        noted = np.asarray(table.column("process").to_numpy()) < 0
+        notes += ops_of_table(path, table.filter(_mask(noted)))
+        clients = table.filter(_mask(~noted))
+        if clients.column("key").null_count:
+            raise HistoryError(f"{str(path)!r} holds an operation without a key")
+        parts.append(tuple(_lines(clients, *names)))
+    columns = [[*column] for column in zip(*parts, strict=True)]
+    parts.clear()
+    lines = [np.concatenate(columns.pop(0)) for _ in range(len(columns))]  # one at a time is double
+    notes.sort(key=lambda op: op.index)
+    indices = np.concatenate([lines[0], [op.index for op in notes]]).astype(np.int64)
+    indices.sort()
+    if (indices[1:] == indices[:-1]).any():
+        raise HistoryError(f"{str(folder)!r} holds an index twice")
+    last = [int(lines[1][lines[0].argmax()])] if len(lines[0]) else []
+    end_ns = last[0] if last else 0
+    if notes and (not last or notes[-1].index > lines[0].max()):
+        end_ns = notes[-1].time
+    operations = _paired(repr(str(folder)), lines, names)
+    return operations, Notes(History(notes), len(indices), end_ns)
+
+
+def _mask(flags: Flags) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(flags)
+
+
+def of_table(what: str, table: pa.Table) -> Operations:
+    """Of the columns index, time, process, type and f of the lines of a history, and no others.
+
+    So nothing is known of answers, errors and nodes. Raises `HistoryError`, which begins with
+    `what`.
+    """
+    import numpy as np
+
+    if table.column("type").null_count or table.column("f").null_count:
+        raise HistoryError(f"{what} has lines without a type or a kind")
+    names = (_Names(), _Names(), _Names())
+    table = table.filter(_mask(np.asarray(table.column("process").to_numpy()) >= 0))
+    lines: list[Any] = [*_begin_of_lines(table, names[0])]
+    nothing = np.full(len(table), -1, np.int32)
+    return _paired(what, [*lines, nothing > 0, nothing, nothing], names)
+
+
+def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
+    """Index, time, process, type and f of some lines."""
+    import numpy as np
+
+    for name in ("index", "time", "process"):
+        yield table.column(name).to_numpy()
+    yield type_codes(table.column("type")).astype(np.int8)
+    yield _coded(table.column("f"), fs.number)  # `[key, txn]` is of the kind `txn`
+
+
+def type_codes(column: pa.ChunkedArray) -> Codes:
+    """The column `type` of some lines as numbers of `TYPES`, and `len(TYPES)` for an invocation."""
+    return _coded(column, _code)
+
+
+def _code(kind: str) -> int:
+    if kind not in _CODES:
+        raise HistoryError(f"there is a line of the type {kind!r}; types are {', '.join(_CODES)}")
+    return _CODES[kind]
+
+
+def _lines(table: pa.Table, fs: _Names, errors: _Names, nodes: _Names) -> Iterator[Any]:
+    """The same, and answered, error and node, of the lines of clients."""
+    import numpy as np
+    import pyarrow as pa
+
+    begin = [*_begin_of_lines(table, fs)]
+    yield from begin
+    kinds = begin[3]
+    answered = kinds == _CODES["ok"]
+    failed = np.flatnonzero(kinds == _CODES["fail"])
+    decode = msgspec.json.Decoder().decode
+    values = table.column("value").take(pa.array(failed))
+    answered[failed] = _coded(values, lambda text: is_no([None, decode(text)])) > 0
+    yield answered
+    yield _coded(table.column("error"), lambda text: errors.number(error_code(text)))
+    yield _coded(table.column("node"), nodes.number)
+
+
+def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
+    """Each distinct text of a column as `number` of it, null as -1."""
+    import numpy as np
+
+    whole = column.combine_chunks().dictionary_encode()
+    codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
+    found: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
+    return found
+
+
+def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
+    """Invocations with their completions."""
+    import numpy as np
+
+    order = np.lexsort((lines[0], lines[2]))
+    for number, column in enumerate(lines):
+        lines[number] = column[order]
+    del order, column
+    index, time, process, kind, f, answered, error, node = lines
+    begin, ends, done = turns(what, index, process, kind, process[1:] == process[:-1])
+    return Operations(
+        f[begin],
+        time[begin],
+        np.where(done, time[ends], -1),
+        np.where(done, index[ends], _NEVER),
+        done,
+        np.where(done, kind[ends], _CODES["info"]).astype(np.int32),
+        done & answered[ends],
+        np.where(done, error[ends], -1).astype(np.int32),
+        np.where(done, node[ends], -1).astype(np.int32),
+        *(found.list() for found in names),
+    )
+
+
+def turns(
+    what: str, index: Ints, process: Ints, kind: Any, same: Flags
+) -> tuple[Ints, Ints, Flags]:
+    """Positions of invocations and of what completes each, and whether anything does.
+
+    The lines of clients are sorted by process and index; `same` says of each but the first whether
+    it is of the process of the line before. The lines of a process take turns: raises
+    `HistoryError` where they do not.
+    """
+    import numpy as np
+
+    invoked = kind == _INVOKE
+    follows = np.zeros(len(kind), np.bool_)  # the line before is of the same process
+    follows[1:] = same
+    before = np.zeros(len(kind), np.bool_)
+    before[1:] = invoked[:-1]
+    retired = np.zeros(len(kind), np.bool_)
+    retired[1:] = kind[:-1] == _CODES["info"]
+    odd = np.where(invoked, follows & (before | retired), ~(follows & before))
+    if odd.any():
+        at = int(odd.argmax())
+        raise HistoryError(
+            f"{what}: op {index[at]}: process {process[at]} "
+            + ("invokes while it is busy or retired" if invoked[at] else "completes nothing")
+        )
+    begin = np.flatnonzero(invoked)
+    ends = np.minimum(begin + 1, max(0, len(kind) - 1))
+    return begin, ends, follows[ends] & ~invoked[ends] & (ends > begin)

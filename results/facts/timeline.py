@@ -1,0 +1,119 @@
+"""What was the case when: phases, faults and the nemeses that were active at any moment.
+
+Faults are those of `harness.timeline`. One is active in `[inject, heal)`, one never healed until
+the end of the run, one without targets never. What a history holds in other shapes than the harness
+writes (it may come from anywhere) is left out, never guessed at.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from harness.ops import NEMESIS, History, Op
+from harness.timeline import Fault, faults_of
+from results.facts.intervals import Interval, union
+from results.facts.schema import LIST_SEPARATOR
+
+if TYPE_CHECKING:
+    from results.facts.intervals import Ints
+
+__all__ = ["Timeline", "field_of", "moments", "sweep", "whole_of"]
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Timeline:
+    """What was the case at a moment: phase and active faults."""
+
+    def __init__(self, history: History, end_ns: int | None = None) -> None:
+        """Of a whole history, or of its notes alone: then `end_ns` is the time of its last line."""
+        last_ns = history[-1].time if len(history) else 0
+        self.end_ns = last_ns if end_ns is None else end_ns
+        self.faults = faults_of(history.of_process(NEMESIS), most=None)
+        phases = [(op.time, str(field_of(op, "phase"))) for op in history.facts("phase")]
+        self._phase_starts = [time for time, _ in phases]
+        self._phases = [name for _, name in phases]
+        active = [(fault.nemesis, self.interval(fault)) for fault in self.faults]
+        self._edges, self.members = sweep(active)
+        self.sets = [LIST_SEPARATOR.join(sorted(names)) for names in self.members]
+        bounds = [*self._phase_starts, self.end_ns]
+        self.chaos = union(
+            (bounds[number], bounds[number + 1])
+            for number, name in enumerate(self._phases)
+            if name == "chaos"
+        )
+
+    def phase(self, time_ns: int) -> str:
+        """The phase that began last."""
+        return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
+
+    def phase_name(self, number: int) -> str:
+        """One of `phase_numbers`."""
+        return self._phases[number] if number >= 0 else "before"
+
+    @property
+    def phases(self) -> int:
+        """How many phases there were."""
+        return len(self._phases)
+
+    def phase_numbers(self, times_ns: Ints) -> Ints:
+        """Which phase began last, for many moments; -1 before the first."""
+        import numpy as np
+
+        found: Ints = np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
+        return found
+
+    def numbers(self, times_ns: Ints) -> Ints:
+        """Which of `members` and `sets` were active, for many moments."""
+        return moments(self._edges, times_ns)
+
+    def active(self, time_ns: int) -> str:
+        """The nemeses with a fault at a moment, joined."""
+        return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
+
+    def interval(self, fault: Fault) -> Interval:
+        """When a fault was active; nothing where it hit nobody."""
+        end = self.end_ns if fault.end is None else fault.end
+        return fault.start, end if fault.targets else fault.start
+
+
+def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
+    """The moments at which the set of what is active may change, and the set from then on.
+
+    The first moment is the begin of time.
+    """
+    changes: dict[float, Counter[T]] = {}
+    for name, (start, end) in active:
+        changes.setdefault(start, Counter())[name] += 1
+        changes.setdefault(end, Counter())[name] -= 1
+    edges: list[float] = [float("-inf")]
+    members: list[frozenset[T]] = [frozenset()]
+    count: Counter[T] = Counter()
+    for edge in sorted(changes):
+        count.update(changes[edge])
+        edges.append(edge)
+        members.append(frozenset(name for name, n in count.items() if n > 0))
+    return edges, members
+
+
+def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
+    """Which of the sets of `sweep` is active, for many moments."""
+    import numpy as np
+
+    found: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
+    return found
+
+
+def field_of(op: Op, name: str) -> Any:
+    """A field of the op's value; `None` where there is none."""
+    return op.value.get(name) if isinstance(op.value, dict) else None
+
+
+def whole_of(value: Any) -> int | None:
+    """A number of the history as int64; `None` for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
+        return None
+    return value

@@ -1,0 +1,270 @@
+"""A lake as a source: what is known is an anti-join, work is ranges of runs, results are appended.
+
+Nothing is done per run in Python: `results.judging.ledger` joins the lake's `runs` with the ids of
+the results that each is to have, takes away those that the lake's results list, and cuts what is
+left into pieces of about equal cost. A unit is one piece and the files that hold its runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from results.judging.budgets import Budget
+from results.judging.ledger import Ledger
+from results.judging.manifest import Check, Registry
+from results.judging.packing import BINS_A_CORE
+from results.judging.problems import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.report_tables import write_tables
+from results.judging.required_results import Kind, Wants, wants_of
+from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.source import Gathered, Plan
+from results.judging.store_source import LOST
+from results.judging.units import no_verdict, table_of
+from results.judging.work import AnyConfig, AnyUnit, LakeConfig, LakeUnit
+from results.lake.log.duckdb_views import at_hand, readable
+from results.lake.log.files import MAIN, FileRef, Partition
+from results.lake.tables.rebuild import HISTORY_TABLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["LakeSource", "name_lacking"]
+
+UNIT_RUNS_MAX: Final = 1_000
+UNIT_LINES_MAX: Final = 1 << 20
+UNIT_COST_MAX: Final = 30_000_000_000
+UNIT_COST_MIN: Final = 1_000_000_000
+_READ: Final = (MAIN, *HISTORY_TABLES)
+
+
+class LakeSource:
+    """The runs of a lake, or of one label of it, in one report."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        budgets: Sequence[Budget],
+        label: str | None = None,
+        checkers: Sequence[str] | None = None,
+        facts: bool = True,
+        slots: int = 1,
+        wanted: Callable[[Kind], Wants] | None = None,
+        results: Snapshot | None = None,
+    ) -> None:
+        """`budgets`, `checkers`, `facts` as of a store, unless it is known what is `wanted`.
+
+        `slots` is how many units will be done at once, so that there are enough of them. `results`
+        are those that are known, where it is not to be what the lake has whenever that is asked.
+        """
+        self.problems = Problems()
+        self.place = snapshot.place
+        self._snapshot = snapshot = snapshot.of_label(label)
+        self._label = label
+        self.results = f"{self.place.uri}/{RESULTS}"
+        self._budgets = budgets
+        self._facts = facts
+        self._slots = slots
+        self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
+        self._found = results  # the results, when they were read last
+        self._given = results is not None
+        self._appended = False  # whether workers did
+        self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
+        """The first few runs that lack what could be had, and how many do, once it is gathered."""
+        self._files: dict[Partition, dict[str, list[FileRef]]] = {}
+        for table in _READ:
+            for file in snapshot.files(table):
+                self._files.setdefault(file.partition, {}).setdefault(table, []).append(file)
+        self._ledger = Ledger(snapshot, self.problems, self._scratch)
+        self._ledger.read_runs()
+        self._ledger.read_wants(
+            wanted
+            or functools.partial(
+                wants_of, registry=Registry(), budgets=budgets, checkers=checkers, facts=facts
+            )
+        )
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return self._ledger.number("SELECT count(*) FROM these")
+
+    def read_known(self) -> None:
+        """Know what the lake has now."""
+        if not self._given:
+            results = ResultLake.beside(self.place.uri, self.place.options)
+            self._found = None if results is None else results.snapshot().of_label(self._label)
+        if self._found is not None:
+            self._found = at_hand(self._found, self._scratch / "results")
+        self._ledger.read_known(self._found)
+
+    @property
+    def rowless(self) -> tuple[tuple[Problem, ...], int]:
+        """The first few runs of which rows of results are gone, and how many there are."""
+        kept = tuple(problem for problem in self.problems.kept if problem.kind == ROWLESS)
+        return kept, self._ledger.rowless_runs
+
+    def left(self) -> int:
+        """How many results are to be made."""
+        self._ledger.read_todo()
+        return self._ledger.number("SELECT count(*) FROM todo")
+
+    def missing(self, above: int) -> pa.Table:
+        """A row a run that misses results at a level of budget over `above`, which are named.
+
+        A line a result: level, checker (empty: facts) and id.
+        """
+        self._ledger.read_todo()
+        return self._ledger.missing(above)
+
+    def forget_unsettled(self, before: str = "infinity") -> None:
+        """See `Source`; `before` is a time, which only older ones count by."""
+        self.read_known()
+        self._ledger.ignore_unsettled(before)
+
+    def plan(self) -> Plan:
+        """See `Source`."""
+        self.read_known()
+        wanted, known = self._ledger.read_todo()
+        share = self._ledger.cost_left() // (self._slots * BINS_A_CORE)
+        pieces = self._ledger.cut(
+            cost=min(UNIT_COST_MAX, max(UNIT_COST_MIN, share)),
+            runs=UNIT_RUNS_MAX,
+            lines=UNIT_LINES_MAX,
+        )
+        checkers = self._ledger.checkers_of_ids()
+        units = tuple(self._unit(checkers, *piece) for piece in pieces)
+        return Plan(units=units, wanted=wanted, known=known)
+
+    def _unit(self, checkers: Mapping[int, str], *piece: Any) -> LakeUnit:
+        """A piece, see `Ledger.cut`, with the files that may hold its runs."""
+        target, label, day, level, cs, runs, batches, lines, cost = piece
+        own = set(batches)
+        files = self._files[target, label, day]
+        ids = self._ledger.ids
+        return LakeUnit(
+            files={
+                table: tuple(
+                    file.name
+                    for file in files.get(table, ())
+                    if file.first_run <= runs[-1]
+                    and file.last_run >= runs[0]
+                    and (file.batch is None or file.batch in own)
+                )
+                for table in _READ
+            },
+            runs=tuple(runs),
+            checks=tuple(Check(checkers[c], ids[c]) for c in cs if c in checkers),
+            facts_id=next((ids[c] for c in cs if c not in checkers), None),
+            budget=self._budgets[level - 1],
+            n_ops=lines,
+            cost=cost,
+        )
+
+    def begin(self, *, limit_memory: bool) -> LakeConfig:
+        """See `Source`."""
+        self._result_lake()
+        return LakeConfig(
+            uri=self.place.uri,
+            scratch=str(self._scratch),
+            round=uuid.uuid4().hex,
+            since_s=time.time(),
+            limit_memory=limit_memory,
+        )
+
+    def _result_lake(self) -> ResultLake:
+        found = ResultLake.beside(self.place.uri, self.place.options, create=True)
+        assert found is not None
+        return found
+
+    def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
+        """See `Source`; the units are all that the last plan had."""
+        del units, config
+        self._appended = True
+        self._ledger.note_tried()
+        shutil.rmtree(self._scratch / "started", ignore_errors=True)
+
+    def lose(self, unit: AnyUnit) -> None:
+        """See `Source`."""
+        assert isinstance(unit, LakeUnit)
+        text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
+        self.problems.add(Problem(unit.key, "lost", text))
+
+    def gather(self) -> Gathered:
+        """See `Source`; the files lie in a folder that goes with `close`."""
+        if self._appended and self._result_lake().tidy(self._label):
+            self.read_known()
+        self._ledger.choose()
+        self._name_missing()
+        folder = self._scratch / "tables"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        self._ledger.connection.register("stand_ins", self._stand_ins())
+        with readable(self.place.uri):
+            tables, counting = write_tables(
+                self._ledger, self._snapshot, self._found, folder, facts=self._facts
+            )
+        unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
+        unjudged = self._ledger.number(
+            "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
+        )
+        self._ledger.forget()
+        return Gathered(tables=tables, counting=counting, unsettled=unsettled, unjudged=unjudged)
+
+    def _name_missing(self) -> None:
+        """Have every run that lacks something among the problems."""
+        rows = self._ledger.rows(
+            """
+            SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
+            GROUP BY run ORDER BY run LIMIT ?
+            """,
+            [PROBLEMS_MAX],
+        )
+        self.lacking = (
+            tuple(lost_of(run, checker) for run, checker, _ in rows),
+            rows[0][2] if rows else 0,
+        )
+        name_lacking(self.problems, *self.lacking)
+
+    def _stand_ins(self) -> pa.Table:
+        """The row that says of a checker that it gave no verdict, for those of `missing`."""
+        import pyarrow as pa
+
+        names = self._ledger.rows(
+            "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
+        )
+        rows = [table_of([no_verdict(name)], "", "") for (name,) in names]
+        return pa.concat_tables([table_of([], "", ""), *rows])
+
+    def spill(self) -> Path:
+        """A folder for what does not fit into memory; it goes with `close`."""
+        return self._scratch / "spilled-by-questions"
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._ledger.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def lost_of(run: str, checker: str | None) -> Problem:
+    """What is said of a run that lacks a verdict, or its facts."""
+    what = "its facts" if checker is None else f"the verdict of {checker}"
+    return Problem(run, "lost", f"{what} could not be had; try again")
+
+
+def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
+    """Add runs that lack something to the problems, but for those that are named already."""
+    named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
+    for problem in lost:
+        if problem.run not in named:
+            problems.add(problem)
+    problems.total += total - len(lost)

@@ -1,0 +1,350 @@
+"""The work of a report on a lake, the same in every executor: many runs, one pass, one append.
+
+The runs of a unit come one by one out of the files (`results.lake.log.reading`); each is a history
+again, whose digest is compared, is judged and has its facts extracted by the very functions that
+judge a store's. What was found is appended to the lake's results at the end of the unit, and
+meanwhile whenever so much time has passed, so that whoever is killed loses little.
+
+A stage that killed its worker is known by its marker (`results.judging.markers.Marker`), which lies
+on this machine: before it is begun once more, all that was found so far is put away; when it killed
+twice, the checker has crashed. Whoever takes up a unit that was begun before looks what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import hashlib
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from harness.errors import HarnessError, HistoryError
+from harness.ops import History
+from harness.store import RunFolder
+from results.facts.extraction import extract
+from results.judging.budgets import SpentError, cpu_limit, memory_limit
+from results.judging.manifest import Check, Registry, pieces_of
+from results.judging.markers import LIMITED, Marker
+from results.judging.problems import Problem, Problems, scan_run
+from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.judging.staged_results import Found, RunOfLake, run_of
+from results.judging.units import (
+    Checkers,
+    Done,
+    crashed,
+    judge_history,
+    mark_of,
+    table_of,
+    worst_mark,
+)
+from results.judging.work import LakeConfig, LakeUnit
+from results.lake.log.files import KEY, MAIN
+from results.lake.log.place import Place
+from results.lake.log.reading import runs_in
+from results.lake.log.refusals import REFUSED, RefusedError
+from results.lake.log.storage_errors import AgainError
+from results.lake.log.writing import stored_schema
+from results.lake.tables.rebuild import HISTORY_TABLES, history_of
+from results.lake.tables.schema import schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["check_lake_units"]
+
+APPEND_EVERY_S: Final = 60.0
+SAY_EVERY_S: Final = 1.0
+TRIES_MAX: Final = 3
+"""How often a unit is begun again after the store did not answer."""
+CLOCKS_APART_S: Final = 3_600.0
+"""At most, those of machines: a file made so long before the round has none of its rows."""
+
+
+def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
+    """Do them, one after another."""
+    tools: _Tools | None = None
+    for unit in units:
+        begin_ns = time.process_time_ns()
+        problems = Problems()
+        limited = True  # unless it came to its end
+        try:
+            tools = tools or _tools(config.uri, config.round)
+            for number in range(TRIES_MAX):
+                work = _Work(unit, config, tools, problems)
+                try:
+                    yield from work.run(begun=number > 0)
+                    limited = work.limited
+                    break
+                except AgainError as error:
+                    if number + 1 == TRIES_MAX:
+                        problems.add(Problem(unit.key, "lost", str(error)))
+        except RefusedError as error:
+            problems.add(Problem(unit.key, REFUSED, str(error)))
+        except HarnessError as error:
+            problems.add(Problem(unit.key, "lost", str(error)))
+        except Exception:  # noqa: BLE001 - one unit must not end the others
+            problems.add(Problem(unit.key, "lost", traceback.format_exc().splitlines()[-1]))
+        cpu_ns = time.process_time_ns() - begin_ns
+        yield Done(unit.unit_id, cpu_ns, problems.kept, limited=limited)
+
+
+class _Tools(NamedTuple):
+    """What a worker opens once a round."""
+
+    place: Place
+    results: ResultLake
+    checkers: Checkers
+    registry: Registry
+
+
+@functools.lru_cache(maxsize=1)
+def _tools(uri: str, round_: str) -> _Tools:
+    """Kept for all tasks of a round that Spark gives to this process; raises as `Lake.open`."""
+    del round_  # another may come with other credentials
+    results = ResultLake.beside(uri, {}, create=True)
+    assert results is not None
+    return _Tools(Place(uri), results, Checkers(), Registry())
+
+
+class _Work:
+    """One unit while it is done."""
+
+    def __init__(
+        self,
+        unit: LakeUnit,
+        config: LakeConfig,
+        tools: _Tools,
+        problems: Problems,
+    ) -> None:
+        self.unit = unit
+        self.config = config
+        self.place, self.results, self.checkers, self.registry = tools
+        self.problems = problems
+        self.found = Found()
+        self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
+        self.limited = False  # whether some result is, or may be of those that were there
+        self.put_s = self.said_s = time.monotonic()
+
+    def run(self, *, begun: bool) -> Iterator[Done]:
+        """Read, judge, extract, run after run; says now and then how far it is."""
+        unit = self.unit
+        attempt = self._marker(unit.unit_id, "unit")
+        if begun or attempt.begun or self.config.elsewhere:
+            self.there = self._put_away()
+            self.limited = bool(self.there)
+        schemas = {name: stored_schema(schema(name)) for name in unit.files}
+        checks = self._loadable()
+        with attempt, self._putting():
+            stream = runs_in(self.place, schemas, unit.files, unit.runs)
+            reading = self._marker(unit.unit_id, "rows")
+            for number in range(len(unit.runs)):
+                if reading.spent:
+                    left = len(unit.runs) - number
+                    text = f"reading it killed the worker twice; {left} runs here are not judged"
+                    self.problems.add(Problem(unit.runs[number], "history", text))
+                    break
+                with reading:
+                    key, rows = next(stream)
+                self._one(key, rows, checks)
+                now_s = time.monotonic()
+                if now_s - self.put_s >= APPEND_EVERY_S:
+                    self._put()
+                if now_s - self.said_s >= SAY_EVERY_S:
+                    self.said_s = now_s
+                    yield Done(unit.unit_id, 0, (), part=(number + 1) / (len(unit.runs) + 1))
+
+    @contextlib.contextmanager
+    def _putting(self) -> Iterator[None]:
+        """In the end what was found is put away, also where a file could not be read on."""
+        try:
+            yield
+        except (HarnessError, AgainError):
+            self._put()
+            raise
+        self._put()
+
+    def _put(self) -> None:
+        """Put away what was found."""
+        marker = self._marker(self.unit.unit_id, "append")
+        if self.found.results and marker.spent:
+            text = f"appending results of {len(self.found.results)} runs killed the worker twice"
+            self.problems.add(Problem(self.unit.key, "lost", text))
+        elif self.found.results:
+            with marker:
+                self.results.append(self.found.rows())
+        self.found = Found()
+        self.put_s = time.monotonic()
+
+    def _put_away(self) -> set[tuple[str, str]]:
+        """What the results of this lake have of these runs since the round began."""
+        import pyarrow.compute as pc
+
+        runs = self.unit.runs
+        oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
+        lake = self.results
+        state = lake.patience.call(f"read {lake.main.uri}", lake.main.refresh)
+        if not any(
+            file.first_run <= runs[-1] and file.last_run >= runs[0] and file.modified_ms > oldest_ms
+            for file in state.files.values()
+        ):
+            return set()
+        names = [KEY, "results", "judged_at"]
+        since = dt.datetime.fromtimestamp(self.config.since_s, dt.UTC)
+        own = pc.field(KEY).isin(list(runs)) & (pc.field("judged_at") >= since)
+        rows = lake.dataset(MAIN).to_table(names, filter=own).to_pylist()
+        return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
+
+    def _loadable(self) -> list[Check]:
+        """Those whose checker this process has: its lack is no result, and not kept."""
+        found = []
+        for check in self.unit.checks:
+            try:
+                self.checkers.load(check.checker)
+            except HarnessError as error:
+                text = f"a worker cannot load {check.checker}: {error}"
+                self.problems.add(Problem(self.unit.key, "checker", text))
+            else:
+                found.append(check)
+        return found
+
+    def _marker(self, *stage: str) -> Marker:
+        """Counts attempts of a stage, on this machine."""
+        name = hashlib.sha256("\n".join(stage).encode()).hexdigest()[:40]
+        return Marker(Path(self.config.scratch), self.config.round, name)
+
+    def _memory(self) -> contextlib.AbstractContextManager[None]:
+        if not self.config.limit_memory:
+            return contextlib.nullcontext()
+        return memory_limit(self.unit.budget.memory_mib)
+
+    def _one(self, key: str, rows: dict[str, pa.Table], checks: list[Check]) -> None:
+        """Everything about one run."""
+        todo = [check for check in checks if (key, check.result_id) not in self.there]
+        facts_id = self.unit.facts_id
+        if facts_id is not None and (key, facts_id) in self.there:
+            facts_id = None
+        if not todo and facts_id is None:
+            return
+        reading = self._marker(key, "read")
+        try:
+            if reading.spent:
+                raise HistoryError("reading it killed the worker twice")
+            with self._stage(reading):
+                (row,) = rows[MAIN].to_pylist() or (None,)
+                if row is None:
+                    raise HistoryError("its row is gone from the lake")
+                run = run_of(row)
+                history = history_of(
+                    {name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"]
+                )
+        except (HarnessError, OSError, MemoryError) as error:
+            self.problems.add(Problem(key, "history", str(error) or type(error).__name__))
+            return
+        if run.buckets:
+            todo = self._keyed(run, history, todo)
+        for check in todo:
+            self._judge(run, history, check)
+        if facts_id is not None:
+            self._facts(run, history, facts_id)
+
+    def _found(
+        self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
+    ) -> None:
+        """Have a result wait for the append."""
+        self.limited = self.limited or mark == LIMITED
+        self.found.add(run, result_id, mark, tables)
+
+    @contextlib.contextmanager
+    def _stage(self, marker: Marker) -> Iterator[None]:
+        """A stage that may kill: what was found before one that did is put away."""
+        if marker.begun:
+            self._put()
+        with marker, self._memory():
+            yield
+
+    def _judge(self, run: RunOfLake, history: History, check: Check) -> None:
+        marker = self._marker(run.key, check.result_id)
+        if marker.spent:
+            row = crashed(check.checker, len(history.pairs))
+        else:
+            with self._stage(marker):
+                row = judge_history(
+                    check.checker, history, run.case, self.unit.budget, self.checkers
+                )
+        table = table_of([row], run.key, check.result_id)
+        self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
+
+    def _facts(self, run: RunOfLake, history: History, facts_id: str) -> None:
+        marker = self._marker(run.key, facts_id)
+        if marker.spent:
+            text = "extracting its facts killed the worker twice"
+            self.problems.add(Problem(run.key, "facts", text))
+            return
+        try:
+            with self._stage(marker), cpu_limit(self.unit.budget.cpu_s):
+                tables = extract(run, history)
+        except HarnessError as error:
+            self.problems.add(Problem(run.key, "history", str(error)))
+        except SpentError:
+            text = f"its facts took longer than {self.unit.budget.cpu_s:g} s of CPU"
+            self.problems.add(Problem(run.key, "facts", text))
+        except Exception as error:  # noqa: BLE001 - named, and the other runs go on
+            self.problems.add(
+                Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
+            )
+        else:
+            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+
+    def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
+        """Judge by key what is judged by key, as in the store; returns the other checks.
+
+        The run is sealed in buckets again for a moment, so that it is cut and judged as there.
+        """
+        by_key = [check for check in checks if self.registry.is_by_key(check.checker)]
+        if not by_key:
+            return checks
+        with tempfile.TemporaryDirectory(dir=self.config.scratch, prefix="keyed-") as store:
+            folder = RunFolder(Path(store), "run", "run", staged=True)
+            try:
+                folder.write_case(run.case)
+                folder.seal(history, buckets=run.buckets, label=run.label)
+                for check in by_key:
+                    self._check_by_key(run, folder.path, check, len(history.pairs))
+            finally:
+                folder.discard()
+        return [check for check in checks if check not in by_key]
+
+    def _check_by_key(self, run: RunOfLake, folder: Path, check: Check, n_ops: int) -> None:
+        import pyarrow as pa
+
+        from results.judging.by_key import Part, judge_groups
+
+        marker = self._marker(run.key, check.result_id)
+        if marker.spent:
+            row = crashed(check.checker, n_ops)
+            table = table_of([row], run.key, check.result_id)
+            self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
+            return
+
+        def complain(kind: str, text: str) -> None:
+            self.problems.add(Problem(run.key, kind, text))
+
+        info = scan_run(folder, run.name, run.run, Problems())
+        assert info is not None
+        tables, marks = [], []
+        with self._stage(marker):
+            for piece in pieces_of(info, (check.checker,), self.registry, facts=False):
+                unit = msgspec.structs.replace(piece.unit, budget=self.unit.budget)
+                assert unit.groups is not None
+                part = Part(folder / unit.files[0], unit.groups, run.case, unit)
+                table, mark = judge_groups(check, part, self.checkers, complain)
+                tables.append(table)
+                marks.append(mark)
+        self._found(run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)})

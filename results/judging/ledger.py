@@ -1,0 +1,388 @@
+"""Which results the runs of a lake are to have, which there are, and what is left: all in SQL.
+
+A DuckDB in memory, in which runs and ids of results are numbers:
+
+| table   | a row                                                                        |
+|---------|------------------------------------------------------------------------------|
+| these   | a run `n` of the report, its `part` (runs that want the same) and cost       |
+| wants   | a result that the runs of a part are to have: ids by level of budget         |
+| gone    | a checker that the runs of a part want and that cannot be had                |
+| ids     | an id of results and its number `c`                                          |
+| listed  | how many results the lake has under which id, wanted or not                  |
+| known   | a result `c` of a run `n` that the lake has, in a batch                      |
+| todo    | one that it lacks, at the level of budget whose turn it is                   |
+| tried   | one that had its chance in this report                                       |
+| chosen  | the result of each want that counts                                          |
+| missing | a want for which there is none                                               |
+
+What runs are to have is said by `results.judging.required_results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.store.footer import cost_of
+from results.judging.lost_rows import TEXT, Rowless, rowless
+from results.judging.markers import LIMITED
+from results.judging.problems import PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.required_results import Kind, Wants
+from results.lake.log.duckdb_views import readable, source_of
+from results.lake.log.files import MAIN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["FACTS", "Ledger"]
+
+FACTS: Final = -1
+"""The place of facts among the results that a run is to have; those of checkers count from 0."""
+MEMORY_MAX: Final = "1GB"
+"""What does not fit goes to the disk."""
+OF_RUNS: Final = (
+    *("run", "batch", "target", "label", "day", "workload", "lines", "finished", "case"),
+)
+OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
+
+
+class Ledger:
+    """The tables above, of one report."""
+
+    def __init__(self, snapshot: Snapshot, problems: Problems, scratch: Path) -> None:
+        """`scratch` takes what does not fit into memory."""
+        import duckdb
+
+        self.problems = problems
+        self._snapshot = snapshot
+        self.connection = duckdb.connect(
+            config={
+                "temp_directory": str(scratch / "spilled"),
+                "memory_limit": MEMORY_MAX,
+                "preserve_insertion_order": "false",
+            }
+        )
+        self.ids: list[str] = []
+        self.rowless_runs = 0  # that rows of results are gone of
+        self._rowless: list[Rowless] | None = None  # of those that were there first
+        self.rows("SET TimeZone = 'UTC'")
+        self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
+        self.rows("CREATE TABLE ignored (batch VARCHAR)")
+
+    def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The answer of a statement, all of it: a connection has one at a time."""
+        with readable(self._snapshot.place.uri):
+            found: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
+        return found
+
+    def number(self, sql: str, given: Sequence[Any] = ()) -> int:
+        """The one whole number that a query gives; 0 for null."""
+        ((found,),) = self.rows(sql, given)
+        return int(found or 0)
+
+    def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
+        """A small table from types and values of its columns."""
+        import pyarrow as pa
+
+        types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
+        given = pa.table({key: pa.array(own, types[kind]) for key, (kind, own) in columns.items()})
+        self.connection.register("given", given)
+        self.rows(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')  # noqa: S608
+        self.connection.unregister("given")
+
+    # What there is -------------------------------------------------------------------------------
+
+    def read_runs(self) -> None:
+        """The table `these`: all runs."""
+        batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
+        self.table("alone", {"batch": ("string", batches)})
+        base = cost_of(1, 0)
+        source = source_of(self.connection, self._snapshot, MAIN, OF_RUNS)
+        self.rows(
+            f"""
+            CREATE TABLE these AS
+            SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS n, *,
+                   CAST(0 AS INTEGER) AS part,
+                   CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
+            FROM (  -- without the cases, which are most of the bytes
+                SELECT run, batch, target, label, day, workload, lines, finished,
+                       COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+                       lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
+                           * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
+                FROM {source}
+                WHERE {self._snapshot.within("run")}
+            )
+            """,  # noqa: S608
+            [base, cost_of(1, 1) - base],
+        )
+        text = "has no run.json: it was cut short"
+        self.complain("unfinished", text, "SELECT run FROM these WHERE NOT finished")
+
+    def complain(self, kind: str, text: str, runs: str, given: Sequence[Any] = ()) -> None:
+        """The same problem of all runs that a query names; all are counted, the first kept."""
+        kept = self.rows(f"{runs} ORDER BY run LIMIT {PROBLEMS_MAX}", given)
+        for (run,) in kept:
+            self.problems.add(Problem(run, kind, text))
+        if len(kept) == PROBLEMS_MAX:
+            total = self.number(f"SELECT count(*) FROM ({runs})", given)  # noqa: S608
+            self.problems.total += total - len(kept)
+
+    def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
+        """The tables `wants`, `gone` and `ids`."""
+        kinds = self.rows("SELECT workload, others FROM these GROUP BY ALL ORDER BY ALL")
+        wants: list[tuple[int, int, str | None, int, int | None]] = []
+        gone: list[tuple[int, str]] = []
+        for part, kind in enumerate(kinds):
+            self.rows("UPDATE these SET part = ? WHERE workload = ? AND others = ?", [part, *kind])
+            of_part = "SELECT run FROM these WHERE part = ?"
+            found = wanted(Kind(*kind))
+            if found.trouble:
+                self.complain("checker", found.trouble, of_part, [part])
+            for name, text in found.gone:
+                gone.append((part, name))
+                self.complain("checker", text, of_part, [part])
+            for place, (name, ids) in enumerate(found.checks):
+                first, *more = map(self._id, ids)
+                wants.append((part, place, name, first, more[0] if more else None))
+            if found.facts is not None:
+                wants.append((part, FACTS, None, self._id(found.facts), None))
+        names_of = ("part", "place", "checker", "first", "second")
+        kinds_of = ("int32", "int32", "string", "int32", "int32")
+        columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
+        typed = zip(kinds_of, columns, strict=True)
+        self.table("wants", dict(zip(names_of, typed, strict=True)))
+        self.table(
+            "gone",
+            {
+                "part": ("int32", [part for part, _ in gone]),
+                "checker": ("string", [name for _, name in gone]),
+            },
+        )
+        self.table("ids", {"c": ("int32", range(len(self.ids))), "result_id": ("string", self.ids)})
+
+    def _id(self, result_id: str) -> int:
+        """The number of an id."""
+        if result_id not in self.ids:
+            self.ids.append(result_id)
+        return self.ids.index(result_id)
+
+    def read_known(self, found: Snapshot | None) -> None:
+        """The table `known`, from the lake's results as they are now."""
+        if found is None:
+            self.rows("CREATE OR REPLACE TABLE listed (result_id VARCHAR, results BIGINT)")
+            self.rows(
+                "CREATE OR REPLACE TABLE known (n INTEGER, c INTEGER, batch VARCHAR, judged_at "
+                "TIMESTAMPTZ, unsettled BOOLEAN, limited BOOLEAN, ignored BOOLEAN)"
+            )
+            return
+        within = found.within("run")
+        source = source_of(self.connection, found, MAIN, ["run", "results"])
+        self.rows(
+            f"""
+            CREATE OR REPLACE TABLE listed AS
+            SELECT result_id, count(*) AS results
+            FROM (SELECT unnest(results) AS result_id FROM {source} WHERE {within}) GROUP BY ALL
+            """  # noqa: S608
+        )
+        source = source_of(self.connection, found, MAIN, OF_RESULTS)
+        self.rows(
+            f"""
+            CREATE OR REPLACE TABLE known AS
+            SELECT t.n, i.c, k.batch, k.judged_at, k.mark <> '' AS unsettled, k.mark = ? AS limited,
+                   k.mark <> '' AND k.batch IN (SELECT batch FROM ignored) AS ignored
+            FROM (
+                SELECT run, run_batch, batch, judged_at,
+                       unnest(results) AS result_id, unnest(marks) AS mark
+                FROM {source} WHERE {within}
+            ) k
+            JOIN ids i ON i.result_id = k.result_id
+            JOIN these t ON t.run = k.run AND t.batch = k.run_batch
+            """,  # noqa: S608
+            [LIMITED],
+        )
+        self._forget_rowless(found)
+
+    def _forget_rowless(self, found: Snapshot) -> None:
+        """Know nothing of results without a row; whose are found again for it is named."""
+        if first := self._rowless is None:
+            self._rowless = rowless(self._snapshot, found, self.ids)
+        if not self._rowless:
+            return
+        columns = dict(zip(Rowless._fields, zip(*self._rowless, strict=True), strict=True))
+        columns["again"] = tuple("again" if again else "" for again in columns["again"])
+        self.table("rowless", {name: ("string", own) for name, own in columns.items()})
+        self.rows(
+            """
+            DELETE FROM known WHERE (n, c, batch) IN (
+                SELECT (t.n, i.c, r.batch) FROM rowless r
+                JOIN these t ON t.run = r.run AND t.batch = r.run_batch
+                JOIN ids i ON i.result_id = r.result_id
+            )
+            """
+        )
+        if first:
+            runs = "SELECT DISTINCT run FROM rowless SEMI JOIN these USING (run) WHERE again = ''"
+            before = self.problems.total
+            self.complain(ROWLESS, TEXT, runs)
+            self.rowless_runs = self.problems.total - before
+
+    def ignore_unsettled(self, before: str = "infinity") -> None:
+        """Take no unsettled result that is known now, and was so `before`, for known any more."""
+        self.rows(
+            "INSERT INTO ignored SELECT DISTINCT batch FROM known "
+            "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
+            [before],
+        )
+
+    # What is left --------------------------------------------------------------------------------
+
+    def read_todo(self) -> tuple[int, int]:
+        """The table `todo`; how many results are wanted, and how many of them need no work."""
+        self.rows(
+            """
+            CREATE OR REPLACE TABLE todo AS
+            WITH state AS (
+                SELECT n, c, bool_and(limited) AS limited FROM known WHERE NOT ignored GROUP BY n, c
+            ),
+            levels AS (
+                SELECT t.n, w.place, w.first, w.second,
+                       CASE WHEN one.n IS NULL THEN 1
+                            WHEN one.limited AND w.second IS NOT NULL AND two.n IS NULL THEN 2
+                       END AS level
+                FROM these t
+                JOIN wants w ON w.part = t.part
+                LEFT JOIN state one ON one.n = t.n AND one.c = w.first
+                LEFT JOIN state two ON two.n = t.n AND two.c = w.second
+            )
+            SELECT n, place, level, CASE level WHEN 1 THEN first ELSE second END AS c
+            FROM levels
+            WHERE level IS NOT NULL
+            """
+        )
+        wanted = self.number("SELECT count(*) FROM these t JOIN wants w ON w.part = t.part")
+        gone = self.number("SELECT count(*) FROM these t JOIN gone g ON g.part = t.part")
+        known = wanted - self.number("SELECT count(*) FROM todo")
+        self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
+        return wanted + gone, known
+
+    def missing(self, above: int) -> pa.Table:
+        """What is to do over a level of budget: a row a run, and a line in it each result."""
+        with readable(self._snapshot.place.uri):
+            found: pa.Table = self.connection.sql(
+                """
+                SELECT t.target, t.label, t.day, t.run, t.batch, greatest(t.lines, 1) AS lines,
+                       count(*) AS results, count(*) FILTER (o.level > 1) AS again,
+                       string_agg(line, chr(10) ORDER BY line) AS missing
+                FROM (
+                    SELECT o.n, o.level,
+                           concat_ws(' ', o.level, COALESCE(w.checker, ''), i.result_id) AS line
+                    FROM todo o
+                    JOIN these t ON t.n = o.n
+                    JOIN wants w ON w.part = t.part AND w.place = o.place
+                    JOIN ids i ON i.c = o.c
+                    WHERE o.level > ?
+                ) o
+                JOIN these t ON t.n = o.n
+                GROUP BY ALL
+                """,
+                params=[above],
+            ).to_arrow_table()
+        return found
+
+    def cost_left(self) -> int:
+        """The estimated cost of what is to do, ns."""
+        return self.number(
+            "SELECT CAST(sum(cost) AS BIGINT) FROM these WHERE n IN (SELECT n FROM todo)"
+        )
+
+    def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
+        """What is to do in pieces of at most so much, as far as a run allows.
+
+        A piece is target, label and day; level of budget; numbers of ids; runs; their batches;
+        lines and cost. Its runs are neighbours in the same files that lack the same results.
+        """
+        return self.rows(
+            """
+            WITH work AS (
+                SELECT n, level, list(c ORDER BY place) AS cs FROM todo GROUP BY n, level
+            ),
+            cut AS (
+                SELECT t.*, w.level, w.cs,
+                       CAST(floor(sum(greatest(
+                           t.cost / CAST(? AS DOUBLE), 1 / CAST(? AS DOUBLE),
+                           t.lines / CAST(? AS DOUBLE)
+                       )) OVER (
+                           PARTITION BY t.target, t.label, t.day, w.level, w.cs, t.home
+                           ORDER BY t.run ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                       ) - 1e-9) AS BIGINT) AS piece
+                FROM work w JOIN these t ON t.n = w.n
+            )
+            SELECT target, label, day, level, cs, list(run ORDER BY run) AS runs,
+                   list(DISTINCT batch) AS batches, CAST(sum(lines) AS BIGINT) AS lines,
+                   CAST(sum(cost) AS BIGINT) AS cost
+            FROM cut
+            GROUP BY target, label, day, level, cs, home, piece
+            ORDER BY min(run), level
+            """,
+            [cost, runs, lines],
+        )
+
+    def checkers_of_ids(self) -> dict[int, str]:
+        """The checker of each number of an id; facts have none."""
+        return dict(
+            self.rows(
+                """
+                SELECT DISTINCT first, checker FROM wants WHERE checker IS NOT NULL
+                UNION SELECT DISTINCT second, checker FROM wants WHERE second IS NOT NULL
+                """
+            )
+        )
+
+    def note_tried(self) -> None:
+        """All that was to do had its chance."""
+        self.rows("INSERT INTO tried SELECT n, c FROM todo")
+
+    # What counts ---------------------------------------------------------------------------------
+
+    def choose(self) -> None:
+        """The tables `chosen` and `missing`: of the largest budget that there is."""
+        self.rows(
+            """
+            CREATE OR REPLACE TABLE chosen AS
+            WITH ranked AS (
+                SELECT t.n, t.run, w.place, k.c, k.batch, k.unsettled,
+                       row_number() OVER (
+                           PARTITION BY t.n, w.place
+                           ORDER BY k.ignored, k.c = w.first, k.unsettled, k.judged_at DESC, k.batch
+                       ) AS number
+                FROM these t
+                JOIN wants w ON w.part = t.part
+                JOIN known k ON k.n = t.n AND (k.c = w.first OR k.c = w.second)
+            )
+            SELECT r.n, r.run, r.place, i.result_id, r.batch, r.unsettled
+            FROM ranked r JOIN ids i ON i.c = r.c
+            WHERE r.number = 1
+            """
+        )
+        self.rows(
+            """
+            CREATE OR REPLACE TABLE missing AS
+            SELECT t.n, t.run, w.checker, false AS gone
+            FROM these t JOIN wants w ON w.part = t.part
+            ANTI JOIN chosen c ON c.n = t.n AND c.place = w.place
+            UNION ALL
+            SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
+            """
+        )
+
+    def forget(self) -> None:
+        """Let go of what was only to find out what counts; it is read again where it is needed."""
+        for name in ("listed", "known", "todo", "chosen", "missing"):
+            self.rows(f'DROP TABLE IF EXISTS "{name}"')
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.connection.close()

@@ -1,0 +1,139 @@
+"""The tables of a report out of a lake: those of `results.facts.schema`, a Parquet file each.
+
+Which results count stands in the table `chosen` (run, result, batch); what could not be had in
+`missing`. Rows of `runs` and `traits` follow from the lake's own `runs`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from results.facts.schema import COLUMNS, FACT_TABLES
+from results.judging.result_lake import FACTS_KEPT
+from results.lake.log.duckdb_views import source_of
+from results.lake.log.files import MAIN
+from results.questions.engines import quoted
+
+if TYPE_CHECKING:
+    from results.judging.ledger import Ledger
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["write_tables"]
+
+_RUNS: Final = """
+    SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
+           r.asked, r.bugs, r.checkers, r.setting, r.seed,
+           strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S')
+               || CASE WHEN epoch_us(r.started) % 1000000 = 0 THEN ''
+                       ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
+               || '+00:00' AS started,
+           CASE WHEN r.wall_s >= 0 AND r.wall_s < 1e9
+                THEN CAST(trunc(r.wall_s * 1e9) AS BIGINT) END AS wall_ns,
+           r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
+           r.refused, r.elections, r.faults, r.interrupted,
+           COALESCE(
+               NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
+               'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
+    FROM {source} r
+    WHERE r.run IN (SELECT run FROM chosen)
+"""
+_OF_RUNS: Final = (
+    *("run", "name", "label", "environment", "target", "profile", "workload", "nemeses", "asked"),
+    *("bugs", "checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict"),
+    *("digest", "lines", "ops", "ok", "fail", "info", "refused", "elections", "faults"),
+    *("interrupted", "versions"),
+)
+_TRAITS: Final = """
+    SELECT run, trait, unnest(string_split(texts, '+')) AS value
+    FROM (
+        SELECT run, unnest(['nemesis', 'bug']) AS trait, unnest([nemeses, bugs]) AS texts
+        FROM {source} WHERE run IN (SELECT run FROM chosen)
+    ) WHERE texts <> ''
+"""
+_OF_CHOSEN: Final = "result_id IN (SELECT result_id FROM chosen)"
+_OF_TRAITS: Final = ("run", "nemeses", "bugs")
+
+
+def write_tables(
+    ledger: Ledger, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
+) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
+    """The files of each table, and which of their rows count, see `Gathered`.
+
+    Results are their files as they are, of a range with the rows of other runs. The ledger has the
+    tables named above, and `stand_ins`.
+    """
+    import pyarrow.parquet as pq
+
+    from results.facts.schema import schema
+
+    paths: dict[str, tuple[Path, ...]] = {}
+    counting: dict[str, str] = {}
+    chosen = found is not None and ledger.number("SELECT count(*) FROM chosen")
+    where = _counting(ledger, found, folder / "beyond.parquet") if found and chosen else ""
+    for name in ("verdicts", *FACT_TABLES):
+        own = folder / f"{name}.parquet"
+        kept = name == "verdicts" or (facts and name in FACTS_KEPT)
+        if found and chosen and kept and (files := found.files(name)):
+            paths[name] = tuple(Path(file.uri) for file in files)
+            counting[name] = where
+        if name == "verdicts" and ledger.number("SELECT count(*) FROM missing"):
+            _copy(ledger, _stand_ins(), own)
+            paths[name] = (*paths.get(name, ()), own)
+            if name in counting:
+                counting[name] = f"(here.result_id = '' OR ({where}))"
+        elif facts and name in {"runs", "traits"}:
+            text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
+            source = source_of(ledger.connection, lake, MAIN, columns)
+            _copy(ledger, text.format(source=source), own)  # chosen are runs of the range alone
+            paths[name] = (own,)
+        if not paths.get(name):
+            pq.write_table(schema(name).empty_table(), own)
+            paths[name] = (own,)
+    return paths, counting
+
+
+def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
+    """In SQL, which rows `here` of the files of results count.
+
+    As a rule their ids tell. What has the same ids and does not count, as of two reports that found
+    the same, is listed in a file at `beyond`.
+    """
+    parts = ["true"]
+    if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
+        ids = ledger.rows("SELECT DISTINCT result_id FROM chosen ORDER BY ALL")
+        parts.append(f"here.result_id IN ({', '.join(quoted(one) for (one,) in ids)})")
+    listed = ledger.number(f"SELECT sum(results) FROM listed WHERE {_OF_CHOSEN}")  # noqa: S608
+    if listed != ledger.number("SELECT count(*) FROM chosen"):
+        source = source_of(ledger.connection, found, MAIN, ["run", "batch", "results"])
+        ledger.rows(
+            f"""
+            COPY (
+                SELECT run, result_id, batch
+                FROM (
+                    SELECT run, batch, unnest(results) AS result_id
+                    FROM {source} WHERE {found.within("run")}
+                )
+                ANTI JOIN chosen USING (run, result_id, batch)
+                WHERE {_OF_CHOSEN}
+            ) TO {quoted(str(beyond))} (FORMAT parquet)
+            """  # noqa: S608
+        )
+        same = " AND ".join(f"b.{name} = here.{name}" for name in ("run", "result_id", "batch"))
+        table = f"read_parquet({quoted(str(beyond))})"
+        parts.append(f"NOT EXISTS (SELECT 1 FROM {table} b WHERE {same})")  # noqa: S608
+    return " AND ".join(parts)
+
+
+def _copy(ledger: Ledger, text: str, path: Path) -> None:
+    ledger.rows(f"COPY ({text}) TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _stand_ins() -> str:
+    """Rows that stand in for the verdicts that were not found, of runs that have some result."""
+    columns = [column for column, _, _ in COLUMNS["verdicts"]]
+    own = ", ".join(f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns)
+    return f"""
+        SELECT {own} FROM missing m JOIN stand_ins s ON s.checker = m.checker
+        WHERE m.n IN (SELECT n FROM chosen)
+    """  # noqa: S608

@@ -1,0 +1,162 @@
+"""What reports found about the runs of a lake: tables of their own, in the lake's folder `results`.
+
+Runs are facts: they are appended once and stay. What is found about them depends on checkers, on
+budgets and on the harness's version, and is found again; so it lies beside them, in a lake of its
+own with the same protocol (batches, one commit that makes a batch visible, compaction, vacuum).
+Its main table `runs` has a row a run and append, which lists the *results* that the append has of
+the run: a result is the verdict of one checker, or all facts of the run. Its id says everything
+that it depends on besides the run itself, for which its key and its batch stand. So what is known
+is an anti-join of ids, and nothing is hashed.
+
+**Which rows count.** Two reports at once may find the same. A row of another table counts where
+`runs` here has its `run` and `batch`, and where the lake's `runs` has the run in `run_batch`; of
+several batches with the same result of a run one is to be chosen, a settled one (`marks`) before
+others, and then the newest (`judged_at`). The rows of the others say the same, or were unsettled.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import HarnessError
+from results.facts.schema import COLUMNS, FACT_TABLES
+from results.lake.log.delta import Addition
+from results.lake.log.files import MAIN, Partition
+from results.lake.log.lake import Lake
+from results.lake.log.place import Place
+from results.lake.log.storage_errors import Patience
+from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
+from results.lake.upkeep.compaction import SMALL_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "FACTS_KEPT",
+    "RESULTS",
+    "RESULTS_VERSION",
+    "RESULT_TABLES",
+    "RUN_BATCH",
+    "ResultLake",
+    "result_schema",
+]
+
+RESULTS: Final = "results"
+RESULTS_VERSION: Final = 2
+RUN_BATCH: Final = "run_batch"
+SMALL_FILES_MAX: Final = 16
+"""Of a table's partition, after a report; each costs those that follow a request and a copy."""
+HASTE: Final = Patience(attempts_max=5, total_s=10.0)
+_HEAD: Final = TABLES[MAIN][:4]
+_ID: Final = Column("result_id", "string", "", "id of the result")
+
+FACTS_KEPT: Final = tuple(name for name in FACT_TABLES if name not in {"runs", "traits"})
+"""Tables of facts that are kept; the others follow from the lake's `runs`."""
+
+
+def _columns(table: str) -> tuple[Column, ...]:
+    """The columns of a report's table, the result's id last."""
+    own = [
+        Column(name, kind, "ns" if name.endswith("_ns") else "", meaning)
+        for name, kind, meaning in COLUMNS[table]
+        if name not in {"run", _ID.name}
+    ]
+    return (*_HEAD, *own, _ID)
+
+
+RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
+    MAIN: (
+        *_HEAD,
+        Column(RUN_BATCH, "string", "", "batch of the run that was checked"),
+        Column("judged_at", "timestamp", "", "time of the check, UTC"),
+        Column("results", TEXTS, "", "result ids of this run in this batch"),
+        Column("marks", TEXTS, "", "per result: empty, or why a later check may differ"),
+    ),
+    "verdicts": _columns("verdicts"),
+    **{name: _columns(name) for name in FACTS_KEPT},
+}
+
+
+@functools.cache
+def result_schema(table: str) -> pa.Schema:
+    """The columns of one of `RESULT_TABLES`."""
+    import pyarrow as pa
+
+    return pa.schema([(column.name, arrow_type(column.type)) for column in RESULT_TABLES[table]])
+
+
+class ResultLake(Lake):
+    """A lake in which a run may be appended again, with other results, or with the same."""
+
+    @classmethod
+    def beside(
+        cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
+    ) -> ResultLake | None:
+        """The results of the lake at `lake_uri`; `None` where there are none, unless created.
+
+        `options` are those of the lake's place. Raises as `Lake.open`.
+        """
+        found = cls(
+            Place(f"{lake_uri}/{RESULTS}", options),
+            schemas={name: result_schema(name) for name in RESULT_TABLES},
+            version=RESULTS_VERSION,
+            patience=Patience(),
+        )
+        if create:
+            found.patience.call(f"create a lake at {found.place.uri}", found._create)
+            return found
+        return found if found.patience.call(f"open {found.place.uri}", found._find) else None
+
+    @classmethod
+    def found_at(cls, place: Place) -> ResultLake:
+        """The results at `place` with the tables that they have, for upkeep.
+
+        Raises as `Lake.open_as_found`.
+        """
+        found = cls.open_as_found(place.uri, version=RESULTS_VERSION, storage_options=place.options)
+        assert isinstance(found, ResultLake)
+        return found
+
+    def tidy(self, label: str | None) -> bool:
+        """Merge files of a label (`None`: all) where appends made many; whether there were.
+
+        What cannot be merged now waits for the next report: it does no harm but to its time. So
+        nothing is waited for, and damage is for the report to name.
+        """
+        small = collections.Counter(
+            (table, file.partition)
+            for table, files in self.snapshot().of_label(label).tables.items()
+            for file in files
+            if file.size_bytes < SMALL_BYTES
+        )
+        crowded = {partition for (_, partition), n in small.items() if n > SMALL_FILES_MAX}
+        patience, self.patience = self.patience, HASTE
+        try:
+            for partition in sorted(crowded, key=repr):
+                with contextlib.suppress(HarnessError):
+                    self.compact(partitions=[partition])
+        finally:
+            self.patience = patience
+        return bool(crowded)
+
+    def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
+        """None: whatever is known of a run, more may be."""
+        del partitions
+        return {}
+
+    def _commit_main(
+        self, batch: str, additions: Sequence[Addition], partitions: Mapping[str, Partition]
+    ) -> bool:
+        del partitions
+        state = self.main.refresh()
+        self._accept(MAIN, state.settings)
+        if batch in self.visible_batches(state, {batch}):
+            return True  # an earlier try, whose answer was lost
+        if self.main.fenced(batch):
+            return False
+        self.main.commit(self.schemas[MAIN], add=additions, exact=True)
+        return True

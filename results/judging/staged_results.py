@@ -1,0 +1,118 @@
+"""A run of a lake as its workers have it, and what was found of runs until it is appended."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.case import Case
+from harness.store import RunRecord
+from results.judging.result_lake import result_schema
+from results.lake.log.files import BATCH, KEY, MAIN, PARTITION
+from results.lake.tables.rebuild import case_of, record_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Found", "RunOfLake", "run_of"]
+
+
+class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a lake, as the functions that judge a store's want it."""
+
+    key: str
+    name: str
+    run: str
+    case: Case
+    record: RunRecord | None
+    label: str | None
+    buckets: int
+    batch: str
+    partition: tuple[Any, ...]
+
+
+class Found:
+    """Results that wait for their append."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunOfLake] = {}
+        self.results: dict[str, list[tuple[str, str]]] = {}  # ids and marks, by run
+        self.tables: dict[str, list[tuple[str, str, pa.Table]]] = {}
+
+    def add(
+        self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
+    ) -> None:
+        """Take one result."""
+        self.runs[run.key] = run
+        self.results.setdefault(run.key, []).append((result_id, mark))
+        for name, table in tables.items():
+            if len(table):
+                self.tables.setdefault(name, []).append((run.key, result_id, table))
+
+    def rows(self) -> dict[str, pa.Table]:
+        """All of it, as `ResultLake.append` wants it."""
+        import pyarrow as pa
+
+        now = dt.datetime.now(dt.UTC)
+        runs = [*self.results]
+        found = {
+            MAIN: self._headed(
+                MAIN,
+                runs,
+                [1] * len(runs),
+                {
+                    "run_batch": pa.array([self.runs[run].batch for run in runs]),
+                    "judged_at": pa.array(
+                        [now] * len(runs), result_schema(MAIN).field("judged_at").type
+                    ),
+                    "results": pa.array([[one for one, _ in self.results[run]] for run in runs]),
+                    "marks": pa.array([[mark for _, mark in self.results[run]] for run in runs]),
+                },
+            )
+        }
+        for name, parts in self.tables.items():
+            whole = pa.concat_tables([table for _, _, table in parts])
+            sizes = [len(table) for _, _, table in parts]
+            columns = {column: whole[column] for column in whole.column_names}
+            columns["result_id"] = _repeated([one for _, one, _ in parts], sizes)
+            found[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
+        return found
+
+    def _headed(
+        self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
+    ) -> pa.Table:
+        """Columns with those that every table begins with; a part of so many rows a run."""
+        import pyarrow as pa
+
+        columns = dict(columns)
+        columns[KEY] = _repeated(runs, sizes)
+        for place, column in enumerate(PARTITION):
+            columns[column] = _repeated([self.runs[run].partition[place] for run in runs], sizes)
+        layout = result_schema(name)
+        return pa.table([columns[field].cast(layout.field(field).type) for field in layout.names],
+                        schema=layout)  # fmt: skip
+
+
+def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
+
+
+def run_of(row: Mapping[str, Any]) -> RunOfLake:
+    """Raises `HistoryError`."""
+    return RunOfLake(
+        key=row[KEY],
+        name=row["name"],
+        run=row["id"],
+        case=case_of(row),
+        record=record_of(row),
+        label=row["label"],
+        buckets=row["buckets"] or 0,
+        batch=row[BATCH],
+        partition=tuple(row[name] for name in PARTITION),
+    )

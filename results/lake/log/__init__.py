@@ -1,0 +1,1 @@
+"""Delta tables that change together: log, files, snapshots, appends."""

@@ -1,0 +1,154 @@
+"""Whole runs on their way into a lake, as the Parquet files that they will be.
+
+Rows in memory are ten to thirty times as large as in a file. So runs that wait for an append are
+encoded as they come, a row group at a time, and what is held is what will be uploaded: an append
+of files of 64 MB takes little more memory than these. No run spans two row groups, unless runs that
+come at once have more rows than one.
+
+The files carry the batch of the append, which is therefore drawn here. Where an append has to begin
+again under another one (another writer had some of the runs first), they are decoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from harness.errors import InternalError
+from results.lake.log.encoding import GROUP_ROWS, Encoded, Encoder
+from results.lake.log.files import Partition, coded_schema
+from results.lake.log.writing import accept, new_id, stored, stored_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Gathered", "Part", "accepted"]
+
+Part: TypeAlias = "pa.Table | Encoded"
+"""The rows of a table."""
+
+GROUP_BYTES: Final = 32 << 20
+"""Of rows in memory, at which a row group is written: snapshots are few and large."""
+SMALLER: Final = 16
+"""About how much smaller rows are in a file."""
+
+
+class _File:
+    """The file of one table that grows; few rows wait until they are worth a row group."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
+        self._schema = schema
+        self._sink = pa.BufferOutputStream()
+        self._encoder: Encoder | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        if self._waiting and self._rows + rows.num_rows > GROUP_ROWS:
+            self._encode()
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._encode()
+
+    def _encode(self) -> None:
+        import pyarrow as pa
+
+        if self._encoder is None:
+            self._encoder = Encoder(self._sink, self._schema, coded=True)
+        self._encoder.write(pa.concat_tables(self._waiting).unify_dictionaries())
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the file would have now."""
+        return int(self._sink.tell()) + self._bytes // SMALLER
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return int(self._sink.tell()) + self._bytes
+
+    def close(self, batch: str, runs: int) -> Encoded | None:
+        """The file; `None` where there are no rows."""
+        if self._waiting:
+            self._encode()
+        if self._encoder is None:
+            return None
+        with self._encoder as encoder:
+            pass
+        rows, said = encoder.written()
+        return Encoded(self._sink.getvalue(), rows, said, batch, runs)
+
+
+class Gathered:
+    """Runs of one partition that are appended together; `Lake.append` takes it as it takes rows."""
+
+    def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
+        """`schemas` are those of a lake's tables."""
+        self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
+        self._batch = new_id()
+        self._appended = False
+        self.partitions: dict[str, Partition] = {}
+        self.last: str | None = None  # of the runs, which come in their order
+        self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
+        self._closed: dict[str, Encoded] | None = None
+
+    def add(self, rows: Mapping[str, pa.Table]) -> None:
+        """Take whole runs behind those that it has; raises as `results.lake.log.writing.accept`."""
+        tables, partitions = accept(rows, self._coded)
+        if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
+            raise InternalError("runs are gathered twice, or after they were appended")
+        if len({*self.partitions.values(), *partitions.values()}) > 1:
+            raise InternalError("runs of several partitions are gathered together")
+        if self.last is not None and partitions and min(partitions) < self.last:
+            raise InternalError("runs are gathered out of order, in which nobody could read them")
+        self.partitions |= partitions
+        self.last = max(partitions, default=self.last)
+        for name, table in tables.items():
+            self._files[name].add(stored(table, self._batch))
+
+    def __len__(self) -> int:
+        """How many runs there are."""
+        return len(self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large the largest of its files is."""
+        return max(file.size_bytes for file in self._files.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(file.held_bytes for file in self._files.values())
+
+    def files(self) -> Mapping[str, Encoded]:
+        """The file of each table that has rows; nothing can be added any more."""
+        if self._closed is None:
+            made = {name: file.close(self._batch, len(self)) for name, file in self._files.items()}
+            self._closed = {name: file for name, file in made.items() if file is not None}
+        return self._closed
+
+    def batches(self) -> Iterator[str]:
+        """The batch that the files carry, but only once; and new ones: no name is used twice."""
+        if not self._appended:
+            self._appended = True
+            yield self._batch
+        yield from iter(new_id, None)
+
+
+def accepted(
+    rows: Mapping[str, pa.Table] | Gathered, schemas: Mapping[str, pa.Schema]
+) -> tuple[Mapping[str, Part], Mapping[str, Partition], Iterator[str]]:
+    """What an append begins with: rows, the partition of each run, batches to be tried in turn.
+
+    Raises as `results.lake.log.writing.accept`.
+    """
+    if isinstance(rows, Gathered):
+        return rows.files(), rows.partitions, rows.batches()
+    return *accept(rows, schemas), iter(new_id, None)

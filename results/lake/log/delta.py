@@ -1,0 +1,214 @@
+"""One table's Delta log: the only module that knows `deltalake`.
+
+`commit` has two forms. An *exact* one succeeds only as the very next version after the state that
+was read last; else it raises `ConflictError` and has changed nothing. So whatever was concluded
+from that state still holds in the commit (`put if absent` of the log's next file decides it, on
+disks and on object stores). A *blind* one may be rebased over what others committed meanwhile.
+
+A log also carries **fences**: ids whose commits must not happen any more, as Delta's application
+transactions. They are kept as long as the table.
+
+A log is for one thread of the process that opened it: what `deltalake` runs below survives no fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from results.lake.log.files import KEY, LOG_FOLDER, PARTITION, FileRef, Partition, partition_values
+from results.lake.log.place import Place
+from results.lake.log.storage_errors import ConflictError, require, troubles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Addition", "Log", "State"]
+
+CHECKPOINT_EVERY: Final = "50"
+BLIND_RETRIES: Final = 15
+FENCED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A file that was uploaded and waits for its commit."""
+
+    name: str
+    size_bytes: int
+    rows: int
+    partition: Partition
+    statistics: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a table is at one version: its files by name, and its settings."""
+
+    version: int
+    files: Mapping[str, FileRef]
+    settings: Mapping[str, str]
+
+
+class Log:
+    """The log of the table of that name."""
+
+    def __init__(self, place: Place, table: str) -> None:
+        self.place = place
+        self.table = table
+        self.uri = place.uri_of(table)
+        self._delta: Any = None
+        self._state: State | None = None
+
+    def exists(self) -> bool:
+        """Whether there is a Delta table; it is open then."""
+        deltalake = require("deltalake")
+        with troubles(self.uri):
+            try:
+                self._delta = deltalake.DeltaTable(self.uri, storage_options=self.place.options)
+            except deltalake.exceptions.TableNotFoundError:
+                return False
+        return True
+
+    def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
+        """An empty table; nothing happens where there is one.
+
+        Whoever loses against another creation must not commit its settings behind the other's.
+        """
+        deltalake = require("deltalake")
+        with troubles(self.uri):
+            deltalake.DeltaTable.create(
+                self.uri,
+                schema,
+                mode="ignore",
+                partition_by=list(PARTITION),
+                configuration={**settings, "delta.checkpointInterval": CHECKPOINT_EVERY},
+                storage_options=self.place.options,
+                raise_if_key_not_exists=False,
+                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
+            )
+
+    def schema(self) -> pa.Schema:
+        """The columns at the state that was read last."""
+        import pyarrow as pa
+
+        return pa.schema(self._delta.schema().to_arrow())
+
+    def settings(self) -> Mapping[str, str]:
+        """The settings at the state that was read last."""
+        found: Mapping[str, str] = self._delta.metadata().configuration
+        return found
+
+    def widen(self, fields: Sequence[pa.Field], settings: Mapping[str, str]) -> None:
+        """Add nullable columns, then the settings; not where others changed either meanwhile."""
+        deltalake = require("deltalake")
+        with troubles(self.uri):
+            if fields:
+                self._delta.alter.add_columns(
+                    [deltalake.Field.from_arrow(field) for field in fields]
+                )
+            self._delta.alter.set_table_properties(dict(settings), raise_if_not_exists=False)
+        self._state = None
+
+    def refresh(self) -> State:
+        """The newest state."""
+        with troubles(self.uri):
+            self._delta.update_incremental()
+            version = self._delta.version()
+            if self._state is None or self._state.version != version:
+                self._state = State(version, self._files(), self.settings())
+        return self._state
+
+    def _files(self) -> Mapping[str, FileRef]:
+        import pyarrow as pa
+
+        rows = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
+        return {row["path"]: self._file(row) for row in rows}
+
+    def _file(self, row: Mapping[str, Any]) -> FileRef:
+        target, label, day = (row.get(f"partition.{name}") for name in PARTITION)
+        return FileRef(
+            table=self.table,
+            name=row["path"],
+            uri=self.place.uri_of(self.table, row["path"]),
+            size_bytes=row["size_bytes"],
+            rows=row["num_records"],
+            partition=(target, label, day),
+            first_run=row[f"min.{KEY}"],
+            last_run=row[f"max.{KEY}"],
+            modified_ms=row["modification_time"],
+        )
+
+    def fenced(self, name: str) -> bool:
+        """Whether commits of this id must not happen, at the state that was read last."""
+        with troubles(self.uri):  # it reads the log
+            return self._delta.transaction_version(name) is not None
+
+    def commit(
+        self,
+        schema: pa.Schema,
+        *,
+        add: Sequence[Addition] = (),
+        remove: Sequence[FileRef] = (),
+        fence: Sequence[str] = (),
+        exact: bool,
+        rearranged: bool = False,
+    ) -> None:
+        """One version more. `rearranged`: the rows stay the same, only files change.
+
+        Raises `ConflictError` (nothing was committed, or an earlier try of ours was) and
+        `AgainError` (nobody knows).
+        """
+        deltalake = require("deltalake")
+        actions = require("deltalake.transaction")
+        now_ms = self.place.now_ms()
+        added = [
+            actions.AddAction(
+                path=item.name,
+                size=item.size_bytes,
+                partition_values=partition_values(item.partition),
+                modification_time=now_ms,
+                data_change=not rearranged,
+                stats=item.statistics,
+            )
+            for item in add
+        ]
+        removed = [
+            actions.RemoveAction(
+                path=item.name,
+                data_change=not rearranged,
+                deletion_timestamp=now_ms,
+                size=item.size_bytes,
+                partition_values=partition_values(item.partition),
+            )
+            for item in remove
+        ]
+        with troubles(self.uri):
+            try:
+                self._delta.create_write_transaction(
+                    [*added, *removed],
+                    "append",
+                    schema,
+                    partition_by=list(PARTITION),
+                    commit_properties=deltalake.CommitProperties(
+                        max_commit_retries=0 if exact else BLIND_RETRIES,
+                        app_transactions=[deltalake.Transaction(name, FENCED) for name in fence],
+                    ),
+                )
+            except deltalake.exceptions.CommitFailedError as error:
+                raise ConflictError(f"{self.table}: somebody else committed first") from error
+
+    def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
+        """Names of files removed from the table more than `hours` ago.
+
+        With `untracked`, also those that are as old and that the log does not have.
+        """
+        with troubles(self.uri):
+            found = self._delta.vacuum(
+                retention_hours=hours,
+                dry_run=True,
+                enforce_retention_duration=False,
+                full=untracked,
+            )
+        return sorted(path.rpartition("/")[2] for path in found if LOG_FOLDER not in path)

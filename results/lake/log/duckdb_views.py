@@ -1,0 +1,113 @@
+"""How DuckDB reads the tables of a lake, and what it says of files that it cannot read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import InfrastructureError, clipped
+from results.judging.result_lake import RESULTS
+from results.lake.log.place import Place
+from results.lake.log.refusals import RefusedError
+from results.lake.log.storage_errors import said_of, troubles
+from results.questions.engines import quoted
+
+if TYPE_CHECKING:
+    from results.lake.log.files import FileRef
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["at_hand", "readable", "source_of"]
+
+BATCH_ROWS: Final = 1 << 14
+CHUNK: Final = 1 << 20
+AT_ONCE: Final = 8
+
+
+def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
+    """Columns of a table's rows in SQL, to be read once, by one statement of the connection `sql`.
+
+    They are read as they are asked for: a table may be larger than the memory. Of files that lie
+    here DuckDB reads what it needs, and their dictionaries stay. Columns that a file of an older
+    version lacks are null.
+    """
+    files, name = found.files(table), f"rows_of_{table}"
+    if found.place.local and files:
+        sql.register(name, found.schemas[table].empty_table())
+        paths = ", ".join(quoted(file.uri) for file in files)
+        own = ", ".join(f'"{column}"' for column in columns)
+        return f"""
+            (SELECT {own} FROM (
+                SELECT * FROM read_parquet(
+                    [{paths}], union_by_name = true, hive_partitioning = false
+                ) UNION ALL BY NAME SELECT * FROM {name}
+            ))
+        """  # noqa: S608
+    scanner = found.dataset(table).scanner(
+        [*columns], filter=found.in_range(), batch_size=BATCH_ROWS, batch_readahead=2,
+        fragment_readahead=1,
+    )  # fmt: skip
+    sql.register(name, scanner.to_reader())
+    return name
+
+
+def at_hand(found: Snapshot, folder: Path) -> Snapshot:
+    """The same files on this machine: those of an object store are copied into a folder, once.
+
+    To copy a file takes less than to read it once from there. Others in the folder are removed.
+    Raises as the store does.
+    """
+    place = found.place
+    if place.local:
+        return found
+
+    def copied(file: FileRef) -> FileRef:
+        path = folder / file.table / file.name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            with (
+                troubles(file.uri),
+                place.files.open_input_stream(f"{file.table}/{file.name}") as source,
+                part.open("wb") as copy,
+            ):
+                shutil.copyfileobj(source, copy, CHUNK)
+            part.rename(path)
+        return dataclasses.replace(file, uri=str(path))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        copies = {name: pool.map(copied, files) for name, files in found.tables.items()}
+        tables = {name: tuple(files) for name, files in copies.items()}
+    kept = {file.uri for files in tables.values() for file in files}
+    for path in folder.glob("*/*"):
+        if str(path) not in kept:
+            path.unlink()
+    return dataclasses.replace(found, tables=tables, place=Place(str(folder)))
+
+
+@contextlib.contextmanager
+def readable(uri: str) -> Iterator[None]:
+    """A file that DuckDB cannot read, or has no room for, leaves as `InfrastructureError`.
+
+    One that we may not read leaves as `UsageError`.
+    """
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        lost = isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException)
+        text = " ".join(str(error).split())
+        if isinstance(refused := said_of(error, uri), RefusedError):
+            raise refused from error
+        torn = isinstance(error, duckdb.InvalidInputException) and ".parquet" in text
+        if not (lost or torn or "reading the stream" in text):
+            raise
+        raise InfrastructureError(
+            f"what the lake {uri} holds cannot be read: {clipped(text, 300)}; see `harness lake "
+            f"check` (results may be removed as a whole: {uri}/{RESULTS}; they are found again)"
+        ) from error

@@ -1,0 +1,498 @@
+"""A lake: whole runs in several Delta tables, appended by any number of writers at once.
+
+Delta commits one table at a time; here a run is there in all tables or in none. How:
+
+**Append.** A writer draws a new batch id, uploads the batch's files (one a table and partition,
+named after the batch), commits those of all other tables, and commits those of `runs` last. A batch
+is *visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
+
+* The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
+  in which the writer saw that none of its runs is there yet, that its batch is not fenced, and that
+  no newer release changed the lake. So of two writers with the same run one succeeds; the other
+  sees it at its next try, abandons its batch and appends the rest under a new one.
+* Every upload has a name of its own, so that one which lands late is a file that no log has.
+* A try whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file is
+  in its log, or the run stands in `runs` under the writer's own batch. A commit still under way can
+  land only as the next version. A writer gives a batch up only for what it saw in a later version,
+  and then it cannot land any more.
+* A child's commit may be repeated: a log holds a path once, and files of invisible batches are
+  never merged, so a repeated one changes nothing.
+* A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
+
+**Snapshot.** Read `runs`, then each other table: every batch that is visible had its other
+commits before, so these states have all its files. What they have besides is left out by its
+batch. A merged file has rows of many batches; its name says at which version of `runs` all were
+visible. If that is newer than the state of `runs` that was read, all is read again.
+
+**Compaction** (`results.lake.upkeep.compaction`) merges visible files of a partition, whole ones
+only, so that no run is cut in two; its exact commit needs all its inputs to be still there.
+
+**Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a time of grace. A writer
+may sleep longer than that; so it first *fences* them, with an exact commit to `runs` on a state in
+which they are invisible: a fenced batch never becomes visible, since the writer's own exact commit
+has to come after, and sees the fence. Only then files go. Uploaded files of a compaction are fenced
+in the log of their table in the same way. So no clock decides what is lost; it decides only how
+soon a slow writer has to begin again. Readers of an old version do depend on the time of grace:
+files that a compaction replaced stay as long.
+
+Who reads a table without us joins it with `runs` on (run, batch). A run is there once among
+those of its partition (target, label, day), which must follow from the run.
+
+A lake object is for one thread of one process; other processes open their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import InfrastructureError, UsageError, listed
+from results.lake.log.append_buffer import Gathered, Part, accepted
+from results.lake.log.delta import Addition, Log, State
+from results.lake.log.files import BATCH, LOG_FOLDER, MAIN, FileRef, Partition, batch_name
+from results.lake.log.place import Place
+from results.lake.log.snapshot import RunIndex, Snapshot
+from results.lake.log.storage_errors import AgainError, Patience
+from results.lake.log.writing import ParquetFile, by_partition, stored_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from results.lake.upkeep.compaction import Compacted
+    from results.lake.upkeep.soundness import Finding
+    from results.lake.upkeep.vacuum import Vacuumed
+
+__all__ = ["Lake"]
+
+LAKE: Final = "harness.lake"
+LAKE_FORM: Final = "1"
+SCHEMA: Final = "harness.schema"
+GRACE_HOURS: Final = 24
+ROUNDS_MAX: Final = 20
+OPENING_S: Final = 60.0  # then the place is more likely wrong than busy
+THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
+
+
+class Lake:
+    """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
+
+    `schemas` has the columns of every table; all begin with those the lake is partitioned by and
+    the run (`results.lake.log.files`). A lake of an older schema `version` lacks tables or columns,
+    which are read as null, and is widened by the first append.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        schemas: Mapping[str, pa.Schema],
+        version: int,
+        patience: Patience,
+    ) -> None:
+        """Use `create_or_open` or `open`."""
+        assert MAIN in schemas
+        self.place = place
+        self.version = version
+        self.patience = patience
+        self.given = schemas
+        self.schemas = {table: stored_schema(schema) for table, schema in schemas.items()}
+        self.logs = {table: Log(place, table) for table in schemas}
+        self.main = self.logs[MAIN]
+        self.index = RunIndex(place)
+        self._missing: set[str] = set()
+        self._found_version = version
+        self._threads = 1 if place.local else THREADS_REMOTE
+
+    @classmethod
+    def create_or_open(
+        cls,
+        uri: str,
+        *,
+        schemas: Mapping[str, pa.Schema],
+        version: int,
+        storage_options: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> Lake:
+        """The lake at `uri`, made where there is nothing, or only what a killed creation left.
+
+        Raises `UsageError` where something else lies there, or a newer release's lake, or where
+        the store refuses us; `InfrastructureError` where it does not answer.
+        """
+        lake = cls(
+            Place(uri, storage_options),
+            schemas=schemas,
+            version=version,
+            patience=patience or Patience(),
+        )
+        _opening(lake.patience).call(f"create a lake at {lake.place.uri}", lake._create)
+        return lake
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        schemas: Mapping[str, pa.Schema],
+        version: int,
+        storage_options: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> Lake:
+        """The lake at `uri`; writes nothing. Raises as `create_or_open`, and if there is none."""
+        lake = cls(
+            Place(uri, storage_options),
+            schemas=schemas,
+            version=version,
+            patience=patience or Patience(),
+        )
+        _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
+        return lake
+
+    @classmethod
+    def open_as_found(
+        cls,
+        uri: str,
+        *,
+        version: int,
+        storage_options: Mapping[str, str] | None = None,
+        patience: Patience | None = None,
+    ) -> Lake:
+        """The lake at `uri` with the tables and columns that it has: for its upkeep.
+
+        Raises as `open`; a lake whose schema is newer than `version` is a newer release's to keep.
+        """
+        place, patience = Place(uri, storage_options), patience or Patience()
+
+        def find() -> Lake:
+            logs = {name: Log(place, name) for name in place.tables()}
+            there = {
+                name: log
+                for name, log in logs.items()
+                if log.exists() and (name == MAIN or LAKE in log.settings())
+            }
+            if MAIN not in there:
+                raise UsageError(f"there is no lake at {place.uri!r}")
+            schemas = {name: _without_batch(log.schema()) for name, log in there.items()}
+            lake = cls(place, schemas=schemas, version=version, patience=patience)
+            if not lake._find():
+                raise AgainError("the table of runs is gone")
+            return lake
+
+        return _opening(patience).call(f"open {place.uri}", find)
+
+    # Opening -------------------------------------------------------------------------------------
+
+    def _find(self) -> bool:
+        """Whether there is a lake; it is open then."""
+        if not self.main.exists():
+            return False
+        self._found_version = self._accept(MAIN, self.main.settings())
+        self._missing = {table for table, log in self.logs.items() if not log.exists()}
+        if self._missing and self._found_version >= self.version:
+            raise self._lacking(sorted(self._missing))
+        for table, log in self.logs.items():
+            if table not in self._missing:
+                self._accept_columns(table, log.schema())
+        return True
+
+    def _find_or_say(self) -> None:
+        if not self._find():
+            self._refuse_foreign()
+            raise UsageError(
+                f"there is no lake at {self.place.uri!r}; `harness ingest STORE --lake URI` makes "
+                "one"
+            )
+
+    def _lacking(self, tables: Sequence[str]) -> InfrastructureError:
+        return InfrastructureError(
+            f"the lake at {self.place.uri} lacks {listed(tables, limit=3)}; its "
+            "folder was removed: restore it"
+        )
+
+    def _accept(self, table: str, settings: Mapping[str, str]) -> int:
+        """The version of its schema; refuses what is no lake of ours, or too new."""
+        form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
+        if form is None or not schema.isdigit():
+            raise UsageError(
+                f"{self.place.uri!r} has a table {table!r} that is not a harness lake's; name "
+                "another place for the lake"
+            )
+        if form != LAKE_FORM or int(schema) > self.version:
+            raise UsageError(
+                f"the lake at {self.place.uri!r} has schema {schema} (form {form}), this harness "
+                f"knows {self.version} (form {LAKE_FORM}): install a newer one"
+            )
+        return int(schema)
+
+    def _accept_columns(self, table: str, found: pa.Schema) -> None:
+        schema = self.schemas[table]
+        for field in found:
+            wanted = schema.field(field.name).type if field.name in schema.names else None
+            if wanted is None or not _alike(wanted, field.type):
+                raise UsageError(
+                    f"{self.place.uri_of(table)!r} has the column {field.name} as {field.type}; "
+                    f"this harness has it as {wanted}: it is not a lake of a release"
+                )
+
+    def _refuse_foreign(self) -> None:
+        # Another creation may go on: what is there was empty first, and then a table.
+        entries = self.place.entries()
+        begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
+        entries = [name for name in entries if name not in begun]
+        if LOG_FOLDER in entries:
+            raise UsageError(
+                f"{self.place.uri!r} is a single Delta table, not a lake; name another place"
+            )
+        if entries:
+            raise UsageError(
+                f"{self.place.uri!r} holds {listed(entries, limit=3)} and is not a lake; name an "
+                "empty place"
+            )
+
+    def _create(self) -> None:
+        if self._find():
+            self._widen()
+            return
+        self._refuse_foreign()
+        self._make(self.logs)
+        if not self._find():
+            raise AgainError("the table of runs is not there yet")
+
+    def _make(self, tables: Collection[str]) -> None:
+        """Create tables, `runs` last: a lake without it is none yet."""
+        settings = {LAKE: LAKE_FORM, SCHEMA: str(self.version)}
+        there = {table for table in tables if self.logs[table].exists()}
+        for table in sorted(there):
+            self._accept(table, self.logs[table].settings())
+        if MAIN in tables and any(self.logs[table].refresh().files for table in there):
+            if self.main.exists():
+                raise AgainError("somebody else made it meanwhile, and appended to it")
+            raise self._lacking([MAIN])
+        for table in sorted(set(tables) - there, key=lambda table: (table == MAIN, table)):
+            self.logs[table].create(self.schemas[table], settings)
+
+    def _widen(self) -> None:
+        """Give an older lake the tables and columns of today, `runs` last."""
+        if self._found_version >= self.version:
+            return
+        self._make(self._missing)
+        for table in sorted(self.logs, key=lambda table: table == MAIN):
+            log = self.logs[table]
+            assert log.exists()
+            if self._accept(table, log.settings()) == self.version:
+                continue  # others widened it since it was opened
+            there = log.schema().names
+            fields = [field for field in self.schemas[table] if field.name not in there]
+            log.widen(fields, {SCHEMA: str(self.version)})
+        if not self._find():
+            raise AgainError("the table of runs is gone")
+
+    def there(self) -> list[str]:
+        """The tables that the lake has, `runs` last; an older one may lack some of today's."""
+        tables = [table for table in self.schemas if table not in self._missing]
+        return sorted(tables, key=lambda table: table == MAIN)
+
+    # Appending -----------------------------------------------------------------------------------
+
+    def append(self, rows: Mapping[str, pa.Table] | Gathered) -> list[str]:
+        """Append whole runs; when it returns, all of them are visible and stay.
+
+        `rows` has one row a run in `runs`, and the rows of the same runs in other tables. Runs
+        that the lake has already are left out and returned. A batch becomes a file a table and
+        partition: bound it by what is worth 128 MB. After any error nothing of the batch is
+        visible, or all; the same append later finds out which.
+        """
+        tables, partitions, batches = accepted(rows, self.given)
+        self.patience.call(f"widen {self.place.uri}", self._widen)
+        skipped: list[str] = []
+        for batch in itertools.islice(batches, ROUNDS_MAX):
+            held = self.patience.call(
+                f"read {self.main.uri}", functools.partial(self._held, partitions)
+            )
+            skipped += [run for run in partitions if run in held]
+            partitions = {run: at for run, at in partitions.items() if run not in held}
+            if not partitions:
+                return skipped
+            if self._append_batch(batch, tables, partitions):
+                return skipped
+        raise InfrastructureError(
+            f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
+            "or a vacuum without a time of grace took the append for a dead one's; let them end"
+        )
+
+    def _append_batch(
+        self, batch: str, tables: Mapping[str, Part], partitions: Mapping[str, Partition]
+    ) -> bool:
+        """Whether the batch is visible now; else it never will be."""
+
+        def upload(table: str) -> list[Addition]:
+            names = (batch_name(batch, number) for number in itertools.count())
+            return [
+                self._write(table, names, part, partition)
+                for partition, part in by_partition(tables[table], partitions, batch)
+            ]
+
+        def append(table: str) -> None:
+            additions = upload(table)
+            if additions:
+                self._commit_child(table, additions)
+
+        self._each(append, [table for table in self.schemas if table in tables and table != MAIN])
+        additions = upload(MAIN)
+        return self.patience.call(
+            f"commit to {self.main.uri}", lambda: self._commit_main(batch, additions, partitions)
+        )
+
+    def _write(
+        self, table: str, names: Iterator[str], part: Part, partition: Partition
+    ) -> Addition:
+        def write() -> Addition:
+            file = ParquetFile(self.place, table, next(names), self.schemas[table])
+            return file.write(iter([part]), partition)
+
+        return self.patience.call(f"write to {self.place.uri}", write)
+
+    def _each(self, function: Callable[[str], None], tables: Sequence[str]) -> None:
+        if self._threads == 1:
+            for table in tables:
+                function(table)
+            return
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(function, tables))
+
+    def _commit_child(self, table: str, additions: Sequence[Addition]) -> None:
+        log, tried = self.logs[table], False
+
+        def attempt() -> None:
+            nonlocal tried
+            if tried:
+                files = log.refresh().files
+                if all(item.name in files for item in additions):
+                    return
+            tried = True
+            log.commit(self.schemas[table], add=additions, exact=False)
+
+        self.patience.call(f"commit to {log.uri}", attempt)
+
+    def _commit_main(
+        self, batch: str, additions: Sequence[Addition], partitions: Mapping[str, Partition]
+    ) -> bool:
+        held = self._held(partitions)
+        if batch in held.values():
+            return True  # an earlier try, whose answer was lost
+        if held or self.main.fenced(batch):
+            return False
+        self.main.commit(self.schemas[MAIN], add=additions, exact=True)
+        return True
+
+    def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
+        """Which of these runs the newest state of `runs` has, and of which batch."""
+        state = self.main.refresh()
+        self._accept(MAIN, state.settings)
+        self.index.forget_all_but(state.files)
+        bounds: dict[Partition, tuple[str, str]] = {}
+        for run, partition in partitions.items():
+            low, high = bounds.get(partition, (run, run))
+            bounds[partition] = min(low, run), max(high, run)
+        files = [
+            file
+            for file in state.files.values()
+            if (span := bounds.get(file.partition)) is not None
+            and file.first_run <= span[1]
+            and file.last_run >= span[0]
+        ]
+        found = self.index.of(files)
+        return {run: found[run] for run in partitions if run in found}
+
+    # Upkeep --------------------------------------------------------------------------------------
+
+    def compact(self, **limits: Any) -> list[Compacted]:
+        """Merge small files; `results.lake.upkeep.compaction.compact` has the limits."""
+        from results.lake.upkeep.compaction import compact
+
+        return compact(self, **limits)
+
+    def vacuum(self, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
+        """Remove what no reader sees and is older; see `results.lake.upkeep.vacuum`."""
+        from results.lake.upkeep.vacuum import vacuum
+
+        return vacuum(self, grace_hours=grace_hours, dry_run=dry_run)
+
+    def check(self) -> list[Finding]:
+        """What is damaged or left over; see `results.lake.upkeep.soundness`."""
+        from results.lake.upkeep.soundness import check
+
+        return check(self)
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The newest consistent version of all tables."""
+        return self.patience.call(f"read {self.place.uri}", self._snapshot)
+
+    def _snapshot(self) -> Snapshot:
+        main = self.main.refresh()
+        tables = {MAIN: tuple(file for _, file in sorted(main.files.items()))}
+        for table, log in self.logs.items():
+            if table != MAIN:
+                state = None if table in self._missing else log.refresh()
+                tables[table] = () if state is None else self._visible(main, state)
+        return Snapshot(main.version, tables, self.schemas, self.place)
+
+    def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
+        """The files of a table whose rows are visible at this state of `runs`."""
+        files = [file for _, file in sorted(state.files.items())]
+        if any(file.needs_version > main.version for file in files):
+            raise AgainError("runs were appended and merged meanwhile")
+        visible = self.visible_batches(main, {file.batch for file in files if file.batch})
+        return tuple(file for file in files if file.batch is None or file.batch in visible)
+
+    def visible_batches(self, main: State, wanted: set[str]) -> set[str]:
+        """Those of these batches that `runs` has."""
+        named = {file.batch for file in main.files.values() if file.batch}
+        if wanted - named:
+            merged = [file for file in main.files.values() if file.batch is None]
+            named |= self.index.batches(merged)
+        return {batch for batch in wanted if batch in named}
+
+    def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
+        """The ids of all visible runs, or of those in a partition (`{"label": "nightly"}`)."""
+        return self.patience.call(
+            f"read {self.main.uri}", lambda: self._snapshot_of_main(partition)
+        )
+
+    def _snapshot_of_main(self, partition: Mapping[str, Any] | None) -> set[str]:
+        main = self.main.refresh()
+        files = {MAIN: tuple(main.files.values())}
+        return Snapshot(main.version, files, self.schemas, self.place).known(partition)
+
+    def dataset(self, table: str) -> ds.Dataset:
+        """The visible rows of a table now; use one `snapshot` for several tables."""
+        return self.snapshot().dataset(table)
+
+    def files(self, table: str) -> list[FileRef]:
+        """The files of a table now, for DuckDB, or Spark without a jar."""
+        return self.snapshot().files(table)
+
+
+def _opening(patience: Patience) -> Patience:
+    return dataclasses.replace(patience, total_s=min(patience.total_s, OPENING_S))
+
+
+def _without_batch(schema: pa.Schema) -> pa.Schema:
+    return schema.remove(schema.get_field_index(BATCH)) if BATCH in schema.names else schema
+
+
+def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
+    """Whether a column is the same; Delta knows only one kind of text, list and time."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
+        return True
+    if pa.types.is_list(wanted) and pa.types.is_list(found):
+        return _alike(wanted.value_type, found.value_type)
+    return bool(wanted == found)

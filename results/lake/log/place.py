@@ -1,0 +1,262 @@
+"""Where a lake lies: a folder or a prefix of an object store, by URI.
+
+`pyarrow.fs` reads, writes and lists Parquet files; the logs of the tables are `deltalake`'s
+(`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,
+and over them the caller's storage options.
+
+A file is written under its last name at once where the store shows nothing before the upload is
+complete, else under another name first: a torn file is never met under a name that a log has.
+Nobody writes a name twice (`results.lake.log.writing`), so no late upload changes what a log has.
+
+What was acknowledged outlives the process that wrote it. On local disks it is the operating
+system's from then on: a power cut may take the last seconds. An upload in parts that was broken off
+is no file, but some stores bill for it until a rule of the bucket removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from harness.errors import UsageError, shown
+from results.lake.log.files import LOG_FOLDER
+from results.lake.log.storage_errors import troubles, without_secrets
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Place", "Stored"]
+
+REMOTE: Final = ("s3", "gs", "abfs", "abfss")
+"""Schemes that both libraries take."""
+S3_ALIASES: Final = ("s3a", "s3n")
+CONDITIONAL_PUT: Final = "aws_conditional_put"
+PART: Final = ".part"
+S3_ATTEMPTS_MAX: Final = 8
+"""Waits between them double from 25 ms on: 3 s in all."""
+CONNECT_S: Final = 10.0
+REQUEST_S: Final = 60.0
+_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
+DEFAULTS: Final[Mapping[str, str]] = {
+    CONDITIONAL_PUT: "etag",  # what makes two commits of one version impossible
+    "max_retries": "8",
+    "retry_timeout": "60s",
+    "timeout": "60s",
+    "connect_timeout": "10s",
+}
+
+
+class Stored(NamedTuple):
+    """A file that lies in the store, whether a log has it or not."""
+
+    name: str
+    size_bytes: int
+
+
+class Place:
+    """A root under which every table has a folder of its name."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
+        """Raises `UsageError` for a URI that names no place we can write to."""
+        _refuse_unclear(uri)
+        parts = urlsplit(uri)
+        scheme = parts.scheme if "://" in uri else ""
+        self.local = scheme in {"", "file"}
+        self.options: dict[str, str] = {}
+        if self.local:
+            folder = Path(unquote(parts.path) if scheme else uri).expanduser().absolute()
+            self.uri = str(folder)
+            with troubles(self.uri):
+                above = next(path for path in (folder, *folder.parents) if path.exists())
+            if not above.is_dir():
+                raise UsageError(f"{str(above)!r} is a file, not a folder; name another place")
+        else:
+            name = "s3" if scheme in S3_ALIASES else scheme
+            self.uri = f"{name}://{parts.netloc}/{parts.path.strip('/')}"
+            self.options = {**DEFAULTS, **_options(os.environ, prefix="aws_")}
+        _refuse_ambiguous(self.uri, local=self.local)
+        self.options |= _options(storage_options or {})
+        if self.options.get(CONDITIONAL_PUT, "").lower() == "disabled":
+            raise UsageError(
+                f"{CONDITIONAL_PUT} is disabled: of two writers at once one would lose rows; "
+                "leave it out"
+            )
+        with troubles(self.uri):
+            self.files: FileSystem = self._filesystem()
+
+    def _filesystem(self) -> FileSystem:
+        from pyarrow import fs
+
+        if self.local:
+            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
+        if not self.uri.startswith("s3://"):
+            found, path = fs.FileSystem.from_uri(self.uri)
+            return fs.SubTreeFileSystem(path, found)
+        options = self.options
+        endpoint = options.get("aws_endpoint_url") or options.get("aws_endpoint")
+        more: dict[str, Any] = {}
+        if endpoint:
+            parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+            more = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
+        if "aws_access_key_id" in options:
+            more |= {
+                "access_key": options["aws_access_key_id"],
+                "secret_key": options.get("aws_secret_access_key", ""),
+                "session_token": options.get("aws_session_token"),
+            }
+        region = options.get("aws_region") or options.get("aws_default_region") or "us-east-1"
+        store = fs.S3FileSystem(
+            region=region,
+            connect_timeout=CONNECT_S,
+            request_timeout=REQUEST_S,
+            # Not the standard one: it has 100 retries for the life of a process, as Arrow never
+            # tells it of requests that went well, and from then on it asks nothing again.
+            retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
+            allow_delayed_open=True,  # one request for a small file, where three would do as well
+            **more,
+        )
+        return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)
+
+    def uri_of(self, table: str, name: str = "") -> str:
+        """The address of a table, or of one of its files."""
+        return "/".join(part for part in (self.uri, table, name) if part)
+
+    @contextlib.contextmanager
+    def writing(self, table: str, name: str) -> Iterator[Any]:
+        """A stream whose bytes are there under the name, all of them, when the block has ended."""
+        path = f"{table}/{name}"
+        under = f"{path}{PART}" if self.local else path
+        with troubles(self.uri):
+            try:
+                with self.files.open_output_stream(under) as sink:
+                    yield sink
+                if self.local:
+                    self.files.move(under, path)
+            except Exception:
+                if self.local:  # a full disk needs the space
+                    with contextlib.suppress(OSError):
+                        self.files.delete_file(under)
+                raise
+
+    def listed(self, table: str) -> list[Stored]:
+        """All files in the folder of a table, its log's excepted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
+        return [
+            Stored(info.base_name, info.size) for info in found if info.type == fs.FileType.File
+        ]
+
+    def entries(self) -> list[str]:
+        """The names directly below the root, sorted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def tables(self) -> list[str]:
+        """The names of the folders with a Delta log, sorted."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            names = sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+            logs = self.files.get_file_info([f"{name}/{LOG_FOLDER}" for name in names])
+        there = [info.type == fs.FileType.Directory for info in logs]
+        return [name for name, is_table in zip(names, there, strict=True) if is_table]
+
+    def empty_folders(self) -> list[str]:
+        """The names of the folders with nothing in them, as a killed creation leaves them."""
+        from pyarrow import fs
+
+        with troubles(self.uri):
+            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            return [
+                info.base_name
+                for info in found
+                if info.type == fs.FileType.Directory
+                and not self.files.get_file_info(fs.FileSelector(info.path))
+            ]
+
+    def delete(self, table: str, name: str) -> None:
+        """Remove one file; one that is gone already is no error."""
+        with troubles(self.uri), contextlib.suppress(FileNotFoundError):
+            self.files.delete_file(f"{table}/{name}")
+
+    def now_ms(self) -> int:
+        """The time of day, ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+def _refuse_unclear(uri: str) -> None:
+    """Raise `UsageError` for a URI that names no place, or hardly the one that was meant."""
+    if not uri.strip():
+        raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
+    if not uri.isprintable():
+        raise UsageError(f"the lake's URI {shown(uri)} has characters that nobody sees")
+    example = "give a folder, or s3://BUCKET/PREFIX"
+    scheme, colon, rest = uri.partition(":")
+    known = {"file", *REMOTE, *S3_ALIASES}
+    if "://" not in uri:
+        if colon and (scheme.lower() in known or (rest.startswith("/") and "/" not in scheme)):
+            raise UsageError(f"{uri!r} has no // behind its scheme; {example}")
+        return
+    given, uri = uri, without_secrets(uri)
+    if scheme.lower() not in known:
+        raise UsageError(
+            f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
+            f"{scheme}://; {example}"
+        )
+    try:
+        parts = urlsplit(given)
+    except ValueError as error:
+        raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
+    if parts.query or parts.fragment:
+        raise UsageError(f"{uri!r} has ? or # in it; name the prefix without")
+    if parts.scheme == "file":
+        if parts.netloc not in {"", "localhost"}:
+            raise UsageError(f"{uri!r} names a machine; write file:///FOLDER")
+    elif not parts.netloc or not parts.path.strip("/"):
+        raise UsageError(
+            f"{uri!r} names no place for a lake; give a bucket and a prefix in it, such as "
+            "s3://BUCKET/lake"
+        )
+    elif parts.scheme in {"s3", *S3_ALIASES} and not re.fullmatch(r"[\w.-]+", parts.netloc):
+        raise UsageError(
+            f"{uri!r} has {urlsplit(uri).netloc!r} as its bucket; a server goes into "
+            "AWS_ENDPOINT_URL, keys into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+
+
+def _refuse_ambiguous(uri: str, *, local: bool) -> None:
+    """Raise `UsageError` for a place that the two libraries would not agree about.
+
+    `deltalake` takes escapes apart that stand in a name, and `..` in a prefix: the log would lie in
+    another place than its files, where another lake may be.
+    """
+    if found := _ESCAPE.search(uri):
+        raise UsageError(
+            f"{uri!r} has {found[0]!r} in it, which Delta takes for another character; name a "
+            "place without"
+        )
+    if local and "\\" in uri:
+        raise UsageError(
+            f"{uri!r} has a backslash in it, which Delta takes for a slash; name a folder without"
+        )
+    if not local and not {"", ".", ".."}.isdisjoint(uri.split("/")[3:]):
+        raise UsageError(
+            f"{uri!r} has an empty part, . or .. in its prefix, which mean nothing in an object "
+            "store; name it without"
+        )
+
+
+def _options(given: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+    return {name.lower(): value for name, value in given.items() if name.lower().startswith(prefix)}

@@ -1,0 +1,158 @@
+"""The rows of many runs, run by run, from one pass over the files that hold them.
+
+Rows of a file are in the order of their runs, and no run spans two files of a table. So each file
+is read as a stream, from the first row group that may have a wanted run to the last, a few thousand
+rows at a time; the streams of a table are merged by run, and the tables go in step. Memory holds
+some rows of each file and one run, whatever the size of files and however many runs there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from results.lake.log.files import KEY
+from results.lake.log.storage_errors import troubles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.place import Place
+
+__all__ = ["batches_of", "conforming", "runs_in", "runs_of_file", "spans_of"]
+
+ROWS_AT_ONCE: Final = 8_192
+
+Part = tuple[str, "pa.Table"]
+
+
+def runs_in(
+    place: Place,
+    schemas: Mapping[str, pa.Schema],
+    files: Mapping[str, Sequence[str]],
+    runs: Sequence[str],
+) -> Iterator[tuple[str, dict[str, pa.Table]]]:
+    """Each of `runs` (sorted, each once) with its rows of every table that `files` names.
+
+    `files` are names of files by table, whose rows are all visible; columns that a file of an older
+    version lacks are null. A run without rows in a table has none there. Raises as the store does.
+    """
+    tables = {
+        table: _Cursor(
+            heapq.merge(
+                *(
+                    runs_of_file(place, table, name, schemas[table], runs[0], runs[-1])
+                    for name in names
+                ),
+                key=itemgetter(0),
+            ),
+            schemas[table],
+        )
+        for table, names in files.items()
+    }
+    for run in runs:
+        yield run, {table: cursor.take(run) for table, cursor in tables.items()}
+
+
+class _Cursor:
+    """A table's runs in their order, of which some are taken."""
+
+    def __init__(self, parts: Iterator[Part], schema: pa.Schema) -> None:
+        self._parts = parts
+        self._next = next(parts, None)
+        self._schema = schema
+
+    def take(self, run: str) -> pa.Table:
+        """The rows of a run behind all that were taken."""
+        while self._next is not None and self._next[0] < run:
+            self._next = next(self._parts, None)
+        if self._next is None or self._next[0] != run:
+            return self._schema.empty_table()
+        _, rows = self._next
+        self._next = next(self._parts, None)
+        return rows
+
+
+def runs_of_file(
+    place: Place, table: str, name: str, schema: pa.Schema, first: str, last: str
+) -> Iterator[Part]:
+    """The runs of a file from `first` to `last` in their order, each with all its rows."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    current: str | None = None
+    for rows in batches_of(place, table, name, schema, first, last):
+        for run, begin, end in spans_of(rows[KEY]):
+            if run != current:
+                if waiting and current is not None:
+                    yield current, pa.concat_tables(waiting)
+                waiting, current = [], run
+                if run > last:
+                    return
+            if run >= first:
+                waiting.append(rows.slice(begin, end - begin))
+    if waiting and current is not None:
+        yield current, pa.concat_tables(waiting)
+
+
+def batches_of(
+    place: Place, table: str, name: str, schema: pa.Schema, first: str, last: str
+) -> Iterator[pa.Table]:
+    """The rows of a file in their order, in today's columns, some at a time, none of them empty.
+
+    They are those of the row groups that may have runs from `first` to `last`, and others. Of an
+    object store a group is asked for as a whole: a request each column takes ten times as long.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = f"{table}/{name}"
+    with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source, pre_buffer=not place.local)
+        for group in _groups(parquet, first, last):  # one by one: what was asked for is held
+            for rows in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
+                if len(rows):
+                    yield pa.Table.from_batches([conforming(rows, schema)])
+
+
+def _groups(parquet: Any, first: str, last: str) -> list[int]:
+    """The row groups that may have runs from `first` to `last`."""
+    metadata = parquet.metadata
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    column = paths.index(KEY)
+    found = []
+    for group in range(metadata.num_row_groups):
+        bounds = metadata.row_group(group).column(column).statistics
+        if bounds is None or not bounds.has_min_max or (bounds.max >= first and bounds.min <= last):
+            found.append(group)
+    return found
+
+
+def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
+    """The runs of some rows, and where the rows of each lie."""
+    import pyarrow.compute as pc
+
+    begin = 0
+    for chunk in column.chunks:
+        coded = pc.run_end_encode(chunk)
+        offset = begin
+        for run, end in zip(coded.values.to_pylist(), coded.run_ends.to_pylist(), strict=True):
+            yield run, begin, offset + end
+            begin = offset + end
+
+
+def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows in today's columns; those that a file of an older version lacks are null."""
+    import pyarrow as pa
+
+    if rows.schema.equals(schema):
+        return rows
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,55 @@
+"""What rights forbid, in a folder or an object store: the user's to change, so a `UsageError`."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import HarnessError, InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from results.judging.problems import Problem
+
+__all__ = [
+    "REFUSED",
+    "RIGHTS_CODES",
+    "RefusedError",
+    "failure_of",
+    "raise_if_refused",
+    "require_writable",
+]
+
+RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+REFUSED: Final = "refused"
+"""The kind of problem of a worker that was refused: so would be all others, hence the end."""
+
+
+class RefusedError(UsageError):
+    """Somebody's rights forbid it."""
+
+
+def failure_of(error: OSError, text: str) -> HarnessError:
+    """What a call of the operating system came to: refused, or a disk that failed."""
+    return (RefusedError if error.errno in RIGHTS_CODES else InfrastructureError)(text)
+
+
+def raise_if_refused(problems: Iterable[Problem]) -> None:
+    """Raises `RefusedError` for a worker's problem that says so."""
+    for problem in problems:
+        if problem.kind == REFUSED:
+            raise RefusedError(problem.text)
+
+
+def require_writable(folder: Path, repair: str) -> None:
+    """A folder that is there, or made now, and takes files; raises `RefusedError` or `OSError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in RIGHTS_CODES:
+            raise
+        raise RefusedError(f"{folder} cannot be made: {error.strerror}; {repair}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RefusedError(f"{folder} may not be written to; {repair}")

@@ -1,0 +1,170 @@
+"""One consistent version of a lake: the same runs in every table, and only whole ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
+from results.lake.log.storage_errors import troubles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from results.lake.log.place import Place
+
+__all__ = ["RunIndex", "Snapshot"]
+
+
+class RunIndex:
+    """Which runs, and of which batch, stand in files of `runs`; each file is read once."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._read: dict[str, Mapping[str, str]] = {}
+        self._batches: dict[str, frozenset[str]] = {}
+
+    def of(self, files: Sequence[FileRef]) -> dict[str, str]:
+        """The batch of each run in these files."""
+        found: dict[str, str] = {}
+        for file in files:
+            if file.name not in self._read:
+                self._read[file.name] = self._runs(file)
+            found |= self._read[file.name]
+        return found
+
+    def batches(self, files: Sequence[FileRef]) -> set[str]:
+        """All batches in these files."""
+        import pyarrow.compute as pc
+
+        found: set[str] = set()
+        for file in files:
+            if file.name not in self._batches:
+                column = self._columns(file, [BATCH])[BATCH]
+                self._batches[file.name] = frozenset(pc.unique(column).to_pylist())
+            found |= self._batches[file.name]
+        return found
+
+    def forget_all_but(self, files: Mapping[str, FileRef]) -> None:
+        """Keep only what was read of these files."""
+        for read in (self._read, self._batches):
+            for name in [name for name in read if name not in files]:
+                del read[name]
+
+    def _runs(self, file: FileRef) -> Mapping[str, str]:
+        table = self._columns(file, [KEY, BATCH])
+        return dict(zip(table[KEY].to_pylist(), table[BATCH].to_pylist(), strict=True))
+
+    def _columns(self, file: FileRef, names: list[str]) -> pa.Table:
+        import pyarrow.parquet as pq
+
+        with troubles(file.uri):
+            return pq.read_table(
+                f"{MAIN}/{file.name}",
+                columns=names,
+                filesystem=self._place.files,
+                partitioning=None,
+            )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of every table as they were when `runs` had this version."""
+
+    version: int
+    tables: Mapping[str, tuple[FileRef, ...]]
+    schemas: Mapping[str, pa.Schema]
+    place: Place
+    between: tuple[str, str | None] | None = None
+    """The first run of a range, and the one that it ends before; `None`: all runs."""
+
+    def cut(self, first: str, end: str | None) -> Snapshot:
+        """A range of runs: the files that may hold them, which hold others as well (`within`)."""
+        tables = {
+            name: tuple(
+                file
+                for file in files
+                if file.last_run >= first and (end is None or file.first_run < end)
+            )
+            for name, files in self.tables.items()
+        }
+        return dataclasses.replace(self, tables=tables, between=(first, end))
+
+    def of_label(self, label: str | None) -> Snapshot:
+        """The files of a label alone, by which a lake is partitioned; all where it is `None`."""
+        if label is None:
+            return self
+        tables = {
+            name: tuple(file for file in files if file.partition[1] == label)
+            for name, files in self.tables.items()
+        }
+        return dataclasses.replace(self, tables=tables)
+
+    def within(self, column: str) -> str:
+        """In SQL, that a row is of the range."""
+        if self.between is None:
+            return "true"
+        first, end = (None if run is None else run.replace("'", "''") for run in self.between)
+        return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
+
+    def in_range(self) -> ds.Expression | None:
+        """The same for Arrow, which fetches no group of rows that has none of the range."""
+        import pyarrow.dataset as ds
+
+        if self.between is None:
+            return None
+        first, end = self.between
+        begun = ds.field(KEY) >= first
+        return begun if end is None else begun & (ds.field(KEY) < end)
+
+    def files(self, table: str) -> list[FileRef]:
+        """The files whose rows are visible, in the order of their names."""
+        return list(self.tables[table])
+
+    def dataset(self, table: str) -> ds.Dataset:
+        """The visible rows, read when they are asked for; partitions and runs prune files.
+
+        Of a range all rows of its files are there. Columns that a file of an older version lacks
+        are null.
+        """
+        import pyarrow.dataset as ds
+
+        form = ds.ParquetFileFormat()
+        fragments = [
+            form.make_fragment(
+                f"{table}/{file.name}",
+                filesystem=self.place.files,
+                partition_expression=_bounds(file),
+            )
+            for file in self.tables[table]
+        ]
+        return ds.FileSystemDataset(fragments, self.schemas[table], form, self.place.files)
+
+    def known(self, partition: Mapping[str, Any] | None = None) -> set[str]:
+        """The ids of all runs, or of those in a partition (`{"label": "nightly"}`)."""
+        files = [
+            file for file in self.tables[MAIN] if partition is None or _within(file, partition)
+        ]
+        return set(RunIndex(self.place).of(files))
+
+
+def _within(file: FileRef, partition: Mapping[str, Any]) -> bool:
+    values = dict(zip(PARTITION, file.partition, strict=True))
+    return all(values[name] == value for name, value in partition.items())
+
+
+def _bounds(file: FileRef) -> ds.Expression:
+    """What is true of every row of a file."""
+    import pyarrow.dataset as ds
+
+    partition: Partition = file.partition
+    said = [
+        ds.field(name).is_null() if value is None else ds.field(name) == value
+        for name, value in zip(PARTITION, partition, strict=True)
+    ]
+    said += [ds.field(KEY) >= file.first_run, ds.field(KEY) <= file.last_run]
+    return functools.reduce(lambda left, right: left & right, said)

@@ -1,0 +1,163 @@
+"""What goes wrong at a store, in one line, and what is worth another try.
+
+Three libraries speak to a store (`deltalake`, `pyarrow.fs`, the operating system), with errors of
+their own. `said_of` sorts them: what asking again may cure becomes `AgainError`, all else one clear
+line. `Patience` asks again, with random waits, up to a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
+from results.lake.log.refusals import RIGHTS_CODES, RefusedError
+
+__all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles", "without_secrets"]
+
+T = TypeVar("T")
+
+CREDENTIALS: Final = (
+    "invalidaccesskeyid", "invalid_access_key_id", "signaturedoesnotmatch", "accessdenied",
+    "signature_does_not_match", "access_denied", "403 forbidden", "401 unauthorized",
+    "http response code 403", "status 403", "invalidtoken", "expiredtoken", "invalid_client_token",
+    "unrecognizedclient", "missing or invalid credential", "permission denied",
+    "invalidclienttokenid",
+)  # fmt: skip
+NO_BUCKET: Final = ("nosuchbucket", "no_such_bucket", "bucket does not exist")
+PLAIN_HTTP: Final = ("scheme is not allowed", "url scheme")
+FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagefull")
+FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
+BROKEN_LOG: Final = ("json error", "parquet error")
+_SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
+"""Of URIs, in any text: users with passwords, in which slashes may stand, and signed queries."""
+_CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
+
+
+class AgainError(InfrastructureError):
+    """A call failed in a way that another try may cure, or whose effect is not known."""
+
+
+class ConflictError(AgainError):
+    """Somebody else committed first; nothing of ours was."""
+
+
+def require(module: str) -> Any:
+    """A library of the extra `lake`; raises `UsageError` where it is not installed."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"a lake needs {module.partition('.')[0]}, which is not installed: "
+            "pip install 'catalog-harness[lake]'"
+        ) from error
+
+
+@contextlib.contextmanager
+def troubles(uri: str) -> Iterator[None]:
+    """Errors of a store at `uri` leave as `AgainError`, or as what `said_of` makes of them."""
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise said_of(error, uri) from error
+
+
+def said_of(error: Exception, uri: str) -> Exception:
+    """What a caller is to do about an error of a store."""
+    text = _one_line(error)
+    lower = text.lower()
+    code = _code_of(error, lower)
+    if code in FULL_CODES or any(word in lower for word in FULL):
+        return InfrastructureError(
+            f"no space is left at {uri}; what was acknowledged is whole: free some and append again"
+        )
+    if code in NO_FOLDER_CODES:
+        return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
+    if any(word in lower for word in NO_BUCKET):
+        return UsageError(f"there is no bucket for {uri!r}; create it, or name another")
+    if code in RIGHTS_CODES or ("permission denied" in lower and "://" not in uri):
+        return RefusedError(f"{uri} refuses us ({clipped(text, 160)}); check the folder's rights")
+    if any(word in lower for word in CREDENTIALS):
+        return RefusedError(
+            f"{uri} refuses us ({clipped(text, 160)}); check the credentials "
+            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and their rights"
+        )
+    if any(word in lower for word in PLAIN_HTTP):
+        return UsageError(f"the endpoint of {uri} is plain HTTP: set AWS_ALLOW_HTTP=true")
+    if any(word in lower for word in BROKEN_LOG):
+        return InfrastructureError(
+            f"the log of {uri} is damaged ({clipped(text, 160)}); restore its folder"
+        )
+    if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
+        return error  # our own mistake: no other try mends it
+    if isinstance(error, ValueError):  # as Arrow calls a file that is no Parquet
+        return InfrastructureError(
+            f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
+        )
+    if any(word in lower for word in NOBODY):
+        return AgainError(f"nobody answers ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
+    return AgainError(clipped(text, 300))
+
+
+def _code_of(error: Exception, text: str) -> int | None:
+    """The operating system's number for an error, which Rust and Arrow only write into the text."""
+    code = getattr(error, "errno", None)
+    if code is None and (found := _CODE.search(text)):
+        code = int(found[1])
+    return code
+
+
+def _one_line(error: Exception) -> str:
+    """An error without colours, arrows and new lines."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
+    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack of Rust's
+    return without_secrets(" ".join(plain.split())) or type(error).__name__
+
+
+def without_secrets(text: str) -> str:
+    """A text in which URIs have neither users nor passwords nor (signed) queries."""
+    return _SECRETS.sub("...", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often and how long a call is tried again; waits are random, so that writers part."""
+
+    attempts_max: int = 200
+    total_s: float = 300.0
+    wait_s_max: float = 2.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def call(self, what: str, function: Callable[[], T]) -> T:
+        """The answer of `function`, which raises `AgainError` for another try.
+
+        Raises `InfrastructureError` when the bound is hit: nobody knows then whether the last try
+        had its effect.
+        """
+        tenacity = require("tenacity")
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(AgainError),
+            stop=tenacity.stop_after_attempt(self.attempts_max)
+            | tenacity.stop_after_delay(self.total_s),
+            wait=tenacity.wait_random_exponential(multiplier=0.02, max=self.wait_s_max),
+            sleep=self.sleep,
+        )
+        try:
+            answer: T = retrying(function)
+        except tenacity.RetryError as error:
+            last = error.last_attempt
+            raise InfrastructureError(
+                f"cannot {what}, after {last.attempt_number} tries: {last.exception()}"
+            ) from last.exception()
+        return answer

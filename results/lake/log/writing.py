@@ -1,0 +1,184 @@
+"""How rows become files of the lake: checked, grouped by partition, in the order of their runs."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import InternalError, UsageError, shown
+from results.lake.log.delta import Addition
+from results.lake.log.encoding import Encoded, Encoder
+from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.place import Place
+
+__all__ = ["ParquetFile", "accept", "by_partition", "new_id", "stored_schema"]
+
+
+def new_id() -> str:
+    """The id of a batch or a compaction: no two are alike."""
+    return uuid.uuid4().hex
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """A table's columns as they are stored: the batch besides, and all of them nullable.
+
+    A nullable column reads the same in every engine.
+    """
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, field.type) for field in schema]
+    return pa.schema([*fields, pa.field(BATCH, pa.string())])
+
+
+def accept(
+    rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
+) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
+    """The rows as they are stored, but for the batch; and the partition of each run.
+
+    Raises `UsageError` for partitions that no table can have, and `InternalError` where rows break
+    the rules of a lake: a run once in `runs`, its other rows under the same partition.
+    """
+    unknown = sorted(rows.keys() - schemas.keys())
+    if unknown or MAIN not in rows:
+        raise InternalError(
+            f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
+        )
+    found = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
+             if table in rows}  # fmt: skip
+    main = found[MAIN]
+    partitions: dict[str, Partition] = {}
+    for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
+        if run is None or run in partitions:
+            raise InternalError(f"the run {run!r} is there twice, or has no id")
+        if "" in values:
+            raise UsageError(
+                f"{PARTITION[values.index('')]} of the run {shown(run)} is empty; a lake is "
+                "partitioned by it: give a name, or none"
+            )
+        partitions[run] = (values[0], values[1], values[2])
+    for table, columns in found.items():
+        for run, *values in _heads(columns, {*partitions.values()}):
+            if partitions.get(run) != tuple(values):
+                raise InternalError(
+                    f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
+                    f"{partitions.get(run)}"
+                )
+    return found, partitions
+
+
+def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
+    """The distinct runs of some rows, each with its partition."""
+    if len(partitions) == 1:  # as a rule: then each column is looked at for itself
+        (partition,) = partitions
+        if all(
+            rows[name].unique().to_pylist() in ([], [value])
+            for name, value in zip(PARTITION, partition, strict=True)
+        ):
+            return ((run, *partition) for run in rows[KEY].unique().to_pylist())
+    heads = [KEY, *PARTITION]
+    distinct = rows.select(heads).group_by(heads).aggregate([])
+    return zip(*(distinct[name].to_pylist() for name in heads), strict=True)
+
+
+def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
+        return rows
+    missing = sorted({*schema.names} - {*rows.column_names})
+    if missing or len(rows.column_names) > len(schema.names):
+        raise InternalError(f"{table} is given {rows.column_names}; it has {schema.names}")
+    nullable = pa.schema([pa.field(field.name, field.type) for field in schema])
+    return rows.select(nullable.names).cast(nullable)
+
+
+def by_partition(
+    table: pa.Table | Encoded, partitions: Mapping[str, Partition], batch: str
+) -> Iterator[tuple[Partition, pa.Table | Encoded]]:
+    """The rows of these runs by partition, and there by run, each run's in their order.
+
+    What is encoded as a file of just these runs and this batch stays as it is.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(table, Encoded):
+        if table.batch == batch and table.runs == len(partitions):
+            yield next(iter(partitions.values())), table
+            return
+        table = table.table()
+    groups: dict[Partition, list[str]] = {}
+    for run, partition in partitions.items():
+        groups.setdefault(partition, []).append(run)
+    for partition in sorted(groups, key=repr):
+        own = pc.is_in(table[KEY], value_set=pa.array(groups[partition]))
+        part = table if pc.all(own).as_py() else table.filter(own)  # as a rule all are: no copy
+        if part.num_rows:
+            yield partition, stored(part, batch)
+
+
+def stored(rows: pa.Table, batch: str) -> pa.Table:
+    """Rows as they are stored: with their batch, by run."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(rows.schema.field(KEY).type):
+        codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+        batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
+    else:
+        batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
+    return in_order(rows.append_column(BATCH, batches))
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows by run; those of one run stay in their order."""
+    import numpy as np
+    import pyarrow as pa
+
+    runs = table[KEY].combine_chunks().dictionary_encode()
+    if isinstance(runs, pa.ChunkedArray):
+        runs = runs.combine_chunks()
+    names = runs.dictionary.to_pylist()
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    ranks = rank[runs.indices.to_numpy(zero_copy_only=False)]
+    if bool(np.all(ranks[1:] >= ranks[:-1])):
+        return table
+    return table.take(pa.array(np.argsort(ranks, kind="stable")))
+
+
+class ParquetFile:
+    """A Parquet file of the lake that is being written, row group by row group."""
+
+    def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
+        self._place, self._table, self._name, self._schema = place, table, name, schema
+
+    def write(self, parts: Iterator[pa.Table | Encoded], partition: Partition) -> Addition:
+        """Write all parts and say what a log needs to know about the file.
+
+        A part that is encoded is the whole file.
+        """
+        first = next(parts)
+        with self._place.writing(self._table, self._name) as sink:
+            if isinstance(first, Encoded):
+                sink.write(first.content)
+                rows, said = first.rows, first.statistics
+            else:
+                with Encoder(sink, self._schema) as encoder:
+                    for part in itertools.chain([first], parts):
+                        encoder.write(part)
+                rows, said = encoder.written()
+            size_bytes = sink.tell()
+        return Addition(
+            name=self._name,
+            size_bytes=size_bytes,
+            rows=rows,
+            partition=partition,
+            statistics=said,
+        )

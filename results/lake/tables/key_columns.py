@@ -1,0 +1,54 @@
+"""What every row of a lake begins with: the partition, and the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from results.lake.log.files import coded_schema
+from results.lake.tables.schema import schema
+from results.lake.transfer.source import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.facts.intervals import Ints
+
+__all__ = ["heads_of", "with_head"]
+
+
+def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
+    """What every row of these runs begins with: the partition and the run."""
+    import pyarrow as pa
+
+    columns = zip(
+        *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
+        strict=True,
+    )
+    return tuple(
+        pa.array(values, field.type) for values, field in zip(columns, schema("runs"), strict=False)
+    )
+
+
+def with_head(
+    name: str,
+    heads: Sequence[pa.Array],
+    run: Ints,
+    arrays: Sequence[pa.Array],
+    *,
+    coded: bool = False,
+) -> pa.Table:
+    """The columns of a table with those of `heads` before them; `run` says whose each row is.
+
+    `coded` tables have the types of `results.lake.log.files.coded_schema`.
+    """
+    import pyarrow as pa
+
+    rows, kinds = pa.array(run), schema(name)
+    if coded:
+        kinds = coded_schema(kinds)
+        heads = [
+            head.dictionary_encode() if pa.types.is_dictionary(kinds.field(place).type) else head
+            for place, head in enumerate(heads)
+        ]
+    return pa.Table.from_arrays([*(head.take(rows) for head in heads), *arrays], schema=kinds)

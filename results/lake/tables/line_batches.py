@@ -1,0 +1,374 @@
+"""The lines of many runs behind each other, and the tables that are made of them by column.
+
+Invocations are paired with their completions, and values taken apart
+(`results.lake.tables.values`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+from harness.store.parquet import schema_of
+from harness.vocabularies.kinds import READS
+from harness.vocabularies.transactions import Txn, only_reads
+from results.facts.operations import TYPES, is_no, turns, type_codes
+from results.lake.tables.attempt_outcomes import outcome_of
+from results.lake.tables.event_values import Answers, event_values
+from results.lake.tables.key_columns import heads_of, with_head
+from results.lake.tables.noted import Noted, noted_of, situations
+from results.lake.tables.value_codecs import ANSWERS, ASKS
+from results.lake.transfer.source import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.facts.intervals import Flags, Ints
+
+__all__ = ["Batch"]
+
+_SEALED: Final = (
+    *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),
+)
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Batch:
+    """The lines of some runs behind each other, and where in them operations lie."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.sources = sources
+        self.heads = heads_of(sources)
+        self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
+        lengths = [len(source.table) for source in sources]
+        self.run = np.repeat(np.arange(len(sources)), lengths)
+        self.index, self.time, self.process = (
+            self.lines.column(name).to_numpy() for name in ("index", "time", "process")
+        )
+        rising = (self.index[1:] > self.index[:-1]) | (self.run[1:] != self.run[:-1])
+        if not rising.all():
+            at = int((~rising).argmax()) + 1
+            raise HistoryError(
+                f"{self._of(at)}: op {self.index[at]} follows op {self.index[at - 1]}: "
+                "indices must rise"
+            )
+        kinds = type_codes(self.lines.column("type"))
+        clients = np.flatnonzero(self.process >= 0)
+        order = clients[np.lexsort((self.process[clients], self.run[clients]))]
+        process, run = self.process[order], self.run[order]
+        begin, ends, done = turns(
+            self._of(0) if len(sources) == 1 else "one of these runs",
+            self.index[order],
+            process,
+            kinds[order],
+            (process[1:] == process[:-1]) & (run[1:] == run[:-1]),
+        )
+        place = np.argsort(order[begin])
+        self.invoked = order[begin][place]  # the line of each invocation, and of what completes it
+        self.done = done[place]
+        self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
+        self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))
+        self.noted_lines = np.flatnonzero(self.process < 0)
+        self._n_attempts = pc.list_value_length(self._column("attempts")).to_numpy()
+        ends = np.cumsum(lengths)
+        self.noted: list[Noted] = noted_of(
+            self.lines,
+            self.noted_lines,
+            self.run[self.noted_lines],
+            [int(self.time[end - 1]) if n else 0 for end, n in zip(ends, lengths, strict=True)],
+        )
+
+    def _of(self, line: int) -> str:
+        return self.sources[self.run[line]].key if len(self.run) else "the run"
+
+    def _column(self, name: str) -> pa.Array:
+        import pyarrow as pa
+
+        column = self.lines.column(name)
+        return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+    def operations(self) -> pa.Table:
+        """The table, and by the way `answered`."""
+        import numpy as np
+        import pyarrow as pa
+
+        answers = pa.array(self.completed, mask=~self.done)
+        at = pa.array(self.invoked)
+        value = self._column("value")
+        keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
+        answer_columns = ANSWERS.shred(answered_with)
+        self._answers = Answers(
+            self.run[self.invoked],
+            self.index[self.invoked],
+            answer_columns[ANSWERS.names.index("answer_table_id")],
+            answer_columns[-1],
+        )
+        self.answered = self._answered(answer_columns[0], answer_columns[-1])
+        phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
+        arrays = [
+            pa.array(self.index[self.invoked]),
+            pa.array(self.index[self.completed] - self.index[self.invoked], mask=~self.done),
+            pa.array(self.process[self.invoked]),
+            self._column("f").take(at),
+            pa.array(TYPES).take(pa.array(self.kind)),
+            pa.array(self.answered),
+            self._reads(at, asked),
+            pa.array(self.time[self.invoked]),
+            pa.array(self.time[self.completed] - self.time[self.invoked], mask=~self.done),
+            phases,
+            active,
+            self._column("node").take(answers),
+            self._column("error").take(answers),
+            keys,
+            *ASKS.shred(asked),
+            *answer_columns,
+            self._odd_operations(unlike),
+        ]
+        found = with_head("operations", self.heads, self.run[self.invoked], arrays)
+        assert np.array_equal(found.column("index").to_numpy(), self.index[self.invoked])
+        return found
+
+    def _keyed(
+        self, asked: pa.Array, answers: pa.Array
+    ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
+        """Keys, and values without them; and the answers that have another one.
+
+        Buckets hold keys in a column. In other histories whatever asks [key, value] has one, but
+        for transactions, which may be lists of two.
+        """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys = self._column("key").take(pa.array(self.invoked))
+        listed = pc.and_(pc.starts_with(asked, "["), pc.is_null(keys))
+        listed = pc.and_(
+            listed, pc.not_equal(self._column("f").take(pa.array(self.invoked)), Txn.f)
+        )
+        rows = np.flatnonzero(listed.to_numpy(zero_copy_only=False)).tolist()
+        unlike: set[int] = set()
+        if not rows:
+            return keys, asked, answers, unlike
+        new_keys, new_asked, new_answers = keys.to_pylist(), asked.to_pylist(), answers.to_pylist()
+        for row in rows:
+            pair = _decode(new_asked[row])
+            if len(pair) != 2:
+                continue
+            new_keys[row], new_asked[row] = _encode(pair[0]).decode(), _encode(pair[1]).decode()
+            if new_answers[row] is None:
+                continue
+            other = _decode(new_answers[row])
+            if type(other) is list and len(other) == 2 and _encode(other[0]) == _encode(pair[0]):
+                new_answers[row] = _encode(other[1]).decode()
+            else:
+                unlike.add(row)
+        text = pa.string()
+        return (
+            pa.array(new_keys, text),
+            pa.array(new_asked, text),
+            pa.array(new_answers, text),
+            unlike,
+        )
+
+    def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
+        """`ok`, or a definite no of the target: an answer with a result."""
+        import numpy as np
+        import pyarrow as pa
+
+        failed = self.done & (self.kind == TYPES.index("fail"))
+        found: Flags = self.done & (self.kind == TYPES.index("ok"))
+        found |= failed & _present(result)
+        rows = np.flatnonzero(failed & ~found & _present(rest))
+        coded = rest.take(pa.array(rows)).dictionary_encode()
+        noes = np.array([is_no(_decode(text)) for text in coded.dictionary.to_pylist()], np.bool_)
+        found[rows] = noes[coded.indices.to_numpy()] if len(rows) else False
+        return found
+
+    def _reads(self, at: pa.Array, asked: pa.Array) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        fs = self._column("f").take(at)
+        reads = pc.is_in(fs, value_set=pa.array(sorted(READS)))
+        rows = np.flatnonzero(pc.equal(fs, Txn.f).to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return reads
+        flags = reads.to_numpy(zero_copy_only=False).copy()
+        flags[rows] = [only_reads(_decode(text)) for text in asked.take(pa.array(rows)).to_pylist()]
+        return pa.array(flags)
+
+    def _odd_operations(self, unlike: set[int]) -> pa.Array:
+        """What no column has a place for: an invocation with an answer's parts, and so on."""
+        import numpy as np
+        import pyarrow as pa
+
+        has = _present(self._column("error")) | _present(self._column("node"))
+        has |= self._n_attempts > 0
+        codes = self._column("f").dictionary_encode().indices.to_numpy()
+        keys = self._column("key").dictionary_encode().indices.fill_null(-1).to_numpy()
+        renamed = self.done & (codes[self.invoked] != codes[self.completed])
+        if (self.done & (keys[self.invoked] != keys[self.completed])).any():
+            raise HistoryError("an operation ends under another key than it began with")
+        rows = sorted({*np.flatnonzero(has[self.invoked] | renamed).tolist(), *unlike})
+        odd: list[str | None] = [None] * len(self.invoked)
+        for row in rows:
+            told: dict[str, Any] = self._parts(int(self.invoked[row]))
+            if renamed[row]:
+                told["f"] = self._column("f")[int(self.completed[row])].as_py()
+            if row in unlike:
+                told["whole"] = True
+            odd[row] = _encode(told).decode()
+        return pa.array(odd, pa.string())
+
+    def _parts(self, line: int) -> dict[str, Any]:
+        """Error, node and attempts of a line that usually has none."""
+        found = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
+        return {name: part for name, part in found.items() if part is not None and part != []}
+
+    def attempts(self) -> pa.Table:
+        """Those below completions."""
+        import numpy as np
+        import pyarrow as pa
+
+        ops = np.flatnonzero(self.done)
+        lines = self.completed[ops]
+        lengths = self._n_attempts[lines]
+        row, lines_of = np.repeat(ops, lengths), np.repeat(lines, lengths)
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        flat = self._column("attempts").take(pa.array(lines)).flatten()
+        arrays = [
+            pa.array(self.index[self.invoked[row]]),
+            pa.array((np.arange(len(row)) - starts).astype(np.int32)),
+            flat.field("node"),
+            pa.array(flat.field("start").to_numpy() - self.time[self.invoked[row]]),
+            pa.array(self.time[lines_of] - flat.field("end").to_numpy()),
+            *_outcomes(flat.field("outcome"), self._column("error").take(pa.array(lines_of))),
+        ]
+        self._attempt_runs = self.run[self.invoked[row]]
+        self._attempt_nodes = flat.field("node")
+        self._attempt_ok = flat.field("outcome")
+        return with_head("attempts", self.heads, self._attempt_runs, arrays)
+
+    def tried(self) -> list[dict[str, tuple[int, int]]]:
+        """Of each run: how many attempts went to each node, and how many it answered with ok."""
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
+        if not len(self._attempt_runs):
+            return found
+        coded = self._attempt_nodes.dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        cells = self._attempt_runs * len(names) + coded.indices.to_numpy()
+        n = np.bincount(cells)
+        ok = np.bincount(cells, pc.equal(self._attempt_ok, "ok").cast("int64").to_numpy())
+        for cell in np.flatnonzero(n).tolist():
+            found[cell // len(names)][names[cell % len(names)]] = int(n[cell]), int(ok[cell])
+        return found
+
+    def counts(self) -> list[dict[str, int]]:
+        """Of each run: lines, operations, and how many of each outcome."""
+        import numpy as np
+
+        def each(flags: Flags | None = None) -> Ints:
+            runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
+            return np.bincount(runs, minlength=len(self.sources))
+
+        columns = {
+            "lines": np.bincount(self.run, minlength=len(self.sources)),
+            "ops": each(),
+            "refused": each(self.answered & (self.kind == TYPES.index("fail"))),
+        }
+        columns |= {name: each(self.kind == number) for number, name in enumerate(TYPES)}
+        return [
+            {name: int(column[number]) for name, column in columns.items()}
+            for number in range(len(self.sources))
+        ]
+
+    def events(self) -> pa.Table:
+        """What was noted, but for what `faults` holds."""
+        import numpy as np
+        import pyarrow as pa
+
+        kept = np.ones(len(self.noted_lines), np.bool_)
+        first = 0
+        for notes in self.noted:
+            for place in notes.in_faults:
+                kept[first + place] = False
+            first += notes.lines
+        lines = self.noted_lines[kept]
+        at = pa.array(lines)
+        has = _present(self._column("node")) | (self._n_attempts > 0)
+        odd = [
+            _encode({name: part for name, part in self._parts(line).items() if name != "error"})
+            if has[line]
+            else None
+            for line in lines.tolist()
+        ]
+        fs = self._column("f").take(at)
+        *typed, rest, ids = event_values(
+            fs, self._column("value"), lines, self.run[lines], self._answers
+        )
+        arrays = [
+            pa.array(self.index[lines]),
+            pa.array(self.time[lines]),
+            pa.array(self.process[lines]),
+            self._column("type").take(at),
+            fs,
+            self._column("error").take(at),
+            *typed,
+            rest,
+            pa.array(odd, pa.binary()).cast(pa.string()),
+            ids,
+        ]
+        return with_head("events", self.heads, self.run[lines], arrays)
+
+
+def _columns(source: Source) -> pa.Table:
+    """The sealed columns of a run in our types; one of version 1 has no keys."""
+    import pyarrow as pa
+
+    table, wanted = source.table, _sealed()
+    for name in ("index", "time", "process", "type", "f", "value"):
+        if table.column(name).null_count:
+            raise HistoryError(f"{source.key} holds a row that is not an op: its {name} is null")
+    if "key" not in table.column_names:
+        table = table.append_column("key", pa.nulls(len(table), pa.string()))
+    chosen = table.select(wanted.names)
+    return chosen if chosen.schema.equals(wanted) else chosen.cast(wanted)
+
+
+@functools.cache
+def _sealed() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([schema_of().field(name) for name in _SEALED])
+
+
+def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
+    """Outcomes of attempts as code and text; `errors` are those of their operations."""
+    import numpy as np
+    import pyarrow as pa
+
+    coded, of = said.dictionary_encode(), errors.dictionary_encode()
+    texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
+    pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()
+    distinct, places = np.unique(pairs, return_inverse=True)
+    apart = [outcome_of(texts[n // len(whole)], whole[n % len(whole)]) for n in distinct.tolist()]
+    columns = zip(*apart, strict=True) if apart else ((), ())
+    return [pa.array(column, pa.string()).take(pa.array(places)) for column in columns]
+
+
+def _present(column: pa.Array) -> Flags:
+    flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return flags

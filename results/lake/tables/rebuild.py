@@ -1,0 +1,175 @@
+"""Rows of a lake as runs again: history, case and record, equal to those that went in.
+
+So whoever has the four tables `operations`, `attempts`, `faults` and `events` of a run can judge
+it: `history_of` is what checkers take.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import HistoryError, UsageError
+from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
+from harness.signatures import Failure
+from harness.store import RunRecord
+from results.lake.tables.attempt_outcomes import said_of
+from results.lake.tables.packed import with_ids, with_repeats
+from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["HISTORY_TABLES", "case_of", "history_of", "record_of"]
+
+HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
+_ACTORS: Final = {-1: NEMESIS, -2: HARNESS}
+_BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError)
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> History:
+    """The history of one run from its rows of `HISTORY_TABLES`, in any order.
+
+    Raises `HistoryError` for rows that make none, or one of another digest than `digest`
+    (`runs.digest`).
+    """
+    try:
+        ops = {op.index: op for op in _of_faults(rows["faults"])}
+        for op in (*_of_events(rows), *_of_clients(rows)):
+            ops[op.index] = op
+        history = History(ops[index] for index in sorted(ops))
+    except _BAD_ROW as error:
+        raise HistoryError(f"these rows of a lake make no history: {error!r}") from error
+    if digest is not None and history.digest() != digest:
+        raise HistoryError(
+            f"these rows of a lake make the history {history.digest()[:12]}..., but the run's "
+            f"digest is {digest[:12]}...: some are missing, or were changed"
+        )
+    return history
+
+
+def _rows(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(table.column(name).to_pylist() for name in names), strict=True)
+
+
+def _odd(text: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if text is None else _decode(text)
+    if "attempts" in found:
+        found["attempts"] = msgspec.convert(found["attempts"], tuple[Attempt, ...])
+    return found
+
+
+def _of_clients(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
+    table = rows["operations"]
+    attempts: dict[int, list[tuple[Any, ...]]] = {}
+    for index, *attempt in _rows(
+        rows["attempts"], "index", "number", "node", "wait_ns", "left_ns", "outcome", "text"
+    ):
+        attempts.setdefault(index, []).append(tuple(attempt))
+    plain = _rows(
+        table,
+        *("index", "lines", "process", "f", "type", "invoke_ns", "latency_ns", "node", "error"),
+        *("key", "odd"),
+    )
+    for row, question, reply in zip(plain, ASKS.join(table), ANSWERS.join(table), strict=True):
+        index, lines, process, f, kind, begin, latency, node, error, key, odd = row
+        more = _odd(odd)
+        name, whole = more.pop("f", f), more.pop("whole", False)
+        asked = question if key is None else [_decode(key), question]
+        answer = reply if key is None or whole else [_decode(key), reply]
+        yield Op(index, begin, process, OpType.INVOKE, f, asked, **more)
+        if lines is None:
+            continue
+        end = _int64(begin + latency)
+        made = tuple(
+            Attempt(to, _int64(begin + wait), _int64(end - left), said_of(outcome, text, error))
+            for _, to, wait, left, outcome, text in sorted(attempts.get(index, ()))
+        )
+        yield Op(index + lines, end, process, OpType(kind), name, answer, error, node, made)
+
+
+def _int64(number: int) -> int:
+    """Differences of numbers of 64 bits were taken modulo 2**64."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _of_events(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
+    table = rows["events"]
+    rests, packed = _unpacked(table, rows["operations"])
+    plain = _rows(table, "index", "time_ns", "process", "type", "f", "error", "odd")
+    for place, (row, value) in enumerate(zip(plain, EVENTS.join(table, rests), strict=True)):
+        index, time, process, kind, f, error, odd = row
+        if place in packed:
+            with_repeats(value)
+        actor = _ACTORS.get(process, process)
+        yield Op(index, time, actor, OpType(kind), f, value, error, **_odd(odd))
+
+
+def _unpacked(events: pa.Table, operations: pa.Table) -> tuple[list[str | None], set[int]]:
+    """The rests of events with their ids, and which of them were packed."""
+    rests: list[str | None] = events.column("value_rest").to_pylist()
+    if "value_ids" not in events.column_names:  # of version 1
+        return rests, set()
+    news = events.column("value_ids").to_pylist()
+    packed = {place for place, new in enumerate(news) if new is not None}
+    if packed:
+        ids: list[str] = []
+        rows = _rows(operations, "index", "answer_table_id", "answer_rest")
+        answered = {at: (table, rest) for at, table, rest in rows}
+        index = events.column("index").to_pylist()
+        for place in sorted(packed, key=index.__getitem__):
+            ids += news[place]
+            rests[place] = with_ids(rests[place] or "", ids, answered.__getitem__)
+    return rests, packed
+
+
+def _of_faults(table: pa.Table) -> Iterator[Op]:
+    for row in table.to_pylist():
+        inject = {"action": "inject", "fault": row["fault"], "targets": row["targets"]}
+        inject |= {"kind": row["kind"], "note": row["note"]}
+        for action, value in (("inject", inject), ("heal", {"fault": row["fault"]})):
+            index = row[f"{action}_index"]
+            if index is None:
+                continue
+            rest = row[f"{action}_rest"]
+            whole = {**value, "action": action, **({} if rest is None else _decode(rest))}
+            time = row["start_ns" if action == "inject" else "end_ns"]
+            yield Op(index, time, NEMESIS, OpType.INFO, row["nemesis"], whole)
+
+
+def case_of(run: Mapping[str, Any]) -> Case:
+    """The case of a row of `runs`; raises `HistoryError`."""
+    try:
+        return msgspec.json.decode(run["case"], type=Case)
+    except (msgspec.DecodeError, UsageError, TypeError, RecursionError) as error:
+        raise HistoryError(f"the run {run['run']!r} has an invalid case: {error}") from error
+
+
+def record_of(run: Mapping[str, Any]) -> RunRecord | None:
+    """The record of a row of `runs`; `None` where the run has none."""
+    if not run["finished"]:
+        return None
+    failure = run["failure_checker"]
+    started: dt.datetime = run["started"]
+    return RunRecord(
+        run=run["id"],
+        environment=run["environment"],
+        started=started.isoformat(),
+        wall_s=run["wall_s"],
+        verdict=Verdict(run["verdict"]),
+        digest=run["digest"],
+        ops=run["lines"],
+        versions=_decode(run["versions"]),
+        warnings=tuple(run["warnings"]),
+        label=run["label"],
+        interrupted=run["interrupted"],
+        simulated_s=run["simulated_s"],
+        failure=None
+        if failure is None
+        else Failure(failure, run["failure_reason"], run["signature"]),
+    )

@@ -1,0 +1,100 @@
+"""Runs as rows of a lake: many at once, by column, since a run has a thousand lines.
+
+`tables_of` takes the sealed columns of some runs, one behind the other, and makes the tables of
+`results.lake.tables.schema` of them: invocations are paired with their completions, values taken
+apart (`results.lake.tables.values`), and what nemesis and harness noted (some thirty lines a run)
+is read as ops, from which come phases, faults and leaders as everywhere else
+(`results.facts.timeline`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import HistoryError
+from harness.ops import History
+from results.lake.tables.key_columns import heads_of, with_head
+from results.lake.tables.line_batches import Batch
+from results.lake.tables.made import Counted, gathered
+from results.lake.tables.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
+from results.lake.tables.schema import PARTITION, schema
+from results.lake.transfer.source import About, Source, read_source, source_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["history_rows", "rows_of", "tables_of"]
+
+
+def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
+    """The rows of one run, by table: of a run's folder, or of a history and what it is `about`.
+
+    Raises `HistoryError` or `UsageError` for what is no whole run.
+    """
+    if isinstance(run, Path):
+        return tables_of([read_source(run, about)])
+    if about is None:
+        raise HistoryError("a history does not say of which run it is; give `about`")
+    return tables_of([source_of(run, about)])
+
+
+def tables_of(sources: Sequence[Source], *, coded: bool = False) -> dict[str, pa.Table]:
+    """The rows of some runs, in their order; raises `HistoryError` if one of them is none.
+
+    `coded`: tables whose rows were made before have `results.lake.log.files.coded_schema`.
+    """
+    heads = heads_of(sources)
+    if all(source.made is not None for source in sources):
+        columns, counts = gathered([source.made for source in sources if source.made is not None])
+        rows = {name: with_head(name, heads, *columns[name], coded=coded) for name in columns}
+    else:
+        rows, counts = history_rows(sources)
+    return {
+        "runs": _table("runs", heads, list(enumerate(map(run_row, sources, counts)))),
+        **rows,
+        "verdicts": _table("verdicts", heads, _each(map(verdict_rows, sources))),
+        "findings": _table("findings", heads, _each(map(finding_rows, sources))),
+    }
+
+
+def history_rows(sources: Sequence[Source]) -> tuple[dict[str, pa.Table], list[Counted]]:
+    """The tables that follow from histories alone, and what `runs` says of each."""
+    batch = Batch(sources)
+    noted, operations = batch.noted, batch.operations()
+    attempts = batch.attempts()
+    rows = {
+        "operations": operations,
+        "attempts": attempts,
+        "faults": _table("faults", batch.heads, _each(notes.fault_rows() for notes in noted)),
+        "events": batch.events(),
+        "nodes": _table(
+            "nodes",
+            batch.heads,
+            _each(
+                node_rows(notes, tried) for notes, tried in zip(noted, batch.tried(), strict=True)
+            ),
+        ),
+    }
+    return rows, [*map(counted, noted, batch.counts())]
+
+
+def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[Any, ...]]]:
+    return [(number, row) for number, some in enumerate(rows) for row in some]
+
+
+def _table(
+    name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
+) -> pa.Table:
+    """Rows made one by one; each says of which source it is."""
+    import numpy as np
+    import pyarrow as pa
+
+    fields = [*schema(name)][len(PARTITION) + 1 :]
+    columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
+    try:
+        arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
+    except (ValueError, OverflowError) as error:  # a file of the run says what no column can hold
+        raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
+    return with_head(name, heads, np.array([number for number, _ in rows], np.int64), arrays)

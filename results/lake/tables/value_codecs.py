@@ -1,0 +1,20 @@
+"""Which fields of values have columns, as the shredders that rows are made and read with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from results.lake.tables.schema import ANSWER, ASKED, EVENT
+from results.lake.tables.values import Shredder
+
+__all__ = ["ANSWERS", "ASKS", "EVENTS", "EVENT_KINDS"]
+
+ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
+ANSWERS: Final = Shredder(
+    "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
+)
+EVENTS: Final = Shredder(
+    "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
+)
+EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
+"""The notes that have typed fields; those of others are all rest."""

@@ -1,0 +1,179 @@
+"""Values of operations as typed columns, and as JSON what has no type: nothing is lost.
+
+A value that is an object is taken apart: a field that has a column goes there if it is of that
+column's type and not null; all others stay together in an object, the *rest*. A value that is no
+object is its own rest. So
+
+* rest null: the value is the object of the columns that are not null;
+* rest an object: the same, and the fields of the rest;
+* any other rest: the value itself, and no column has anything.
+
+Each distinct text is taken apart once, and all that have known fields of the right types by one
+call: `msgspec` decodes them into structs, and encoding these again has to give the very same bytes.
+Where it does not (a number 1.0, a null, an unknown field), halves are tried, down to the one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Shredder"]
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_TYPES: Final[Mapping[str, Any]] = {
+    "string": str,
+    "int64": _Int64,
+    "bool": bool,
+    "double": float,
+    TEXTS: list[str],
+    NUMBERS: list[_Int64],
+    STEPS: list[list[str]],
+}
+_BAD_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Shredder:
+    """Takes values apart into the columns `PREFIX_FIELD`, and puts them together again."""
+
+    def __init__(
+        self, prefix: str, fields: Mapping[str, tuple[str, str]], untyped: Iterable[str] = ()
+    ) -> None:
+        """`untyped` are fields that often come as well, which the quick way knows."""
+        self.fields = {name: kind for name, (kind, _) in fields.items()}
+        self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
+        self._untyped = sorted(untyped)
+        # An explicit null is refused: null is no `str`, and what is None is left out when encoded.
+        known = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
+        known += [(name, msgspec.Raw, None) for name in self._untyped]
+        struct: Any = msgspec.defstruct(
+            f"{prefix.title()}Value",
+            known,
+            forbid_unknown_fields=True,
+            omit_defaults=True,
+            gc=False,
+        )
+        structs: Any = list[struct]
+        self._struct = struct
+        self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
+
+    def shred(self, texts: pa.Array) -> list[pa.Array]:
+        """JSON texts (null: no value at all) as the columns of `names`, the rest last."""
+        import numpy as np
+        import pyarrow as pa
+
+        coded = texts.dictionary_encode()
+        distinct = coded.dictionary.cast(pa.binary()).to_pylist()
+        at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
+        objects = [distinct[number] for number in at]
+        structs, others = self._apart(objects)
+        rests: list[bytes | None] = [*distinct]
+        for number in at:
+            rests[number] = None
+        found = zip(*map(msgspec.structs.astuple, structs), strict=True)
+        columns = {  # most fields are those of other operations
+            name: column
+            for name, column in zip((*self.fields, *self._untyped), found, strict=bool(structs))
+            if column.count(None) < len(column)
+        }
+        for place, rest in self._rests(columns).items():
+            rests[at[place]] = rest
+        for place, other in others.items():
+            rests[at[place]] = other
+        places = np.full(len(distinct) + 1, -1, np.int32)
+        places[at] = np.arange(len(at))
+        taken = places[coded.indices.fill_null(len(distinct)).to_numpy()]
+        rows = pa.array(taken, mask=taken < 0)
+        made: list[pa.Array] = []
+        for name, kind in self.fields.items():
+            if name in columns:
+                made.append(pa.array(columns[name], arrow_type(kind)).take(rows))
+            else:
+                made.append(pa.nulls(len(texts), arrow_type(kind)))
+        made.append(pa.array(rests, pa.binary()).cast(pa.string()).take(coded.indices))
+        return made
+
+    def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
+        """The rests of structs that have some of the untyped fields, by place."""
+        found: dict[int, list[bytes]] = {}
+        for name in self._untyped:  # sorted, so rests are, too
+            for place, raw in enumerate(columns.get(name, ())):
+                if raw is not None:
+                    found.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
+        return {place: b"{" + b",".join(parts) + b"}" for place, parts in found.items()}
+
+    def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
+        """The struct of each object; and the rests of those that are no struct alone, by place."""
+        if not texts:
+            return [], {}
+        joined = b"[" + b",".join(texts) + b"]"
+        try:
+            found = self._decode(joined)
+            if len(found) == len(texts) and _encode(found) == joined:
+                return found, {}
+        except _BAD_JSON:
+            pass
+        if len(texts) == 1:
+            struct, rest = self._one(texts[0])
+            return [struct], {0: rest}
+        middle = len(texts) // 2
+        structs, rests = self._apart(texts[:middle])
+        more, others = self._apart(texts[middle:])
+        return structs + more, rests | {place + middle: rest for place, rest in others.items()}
+
+    def _one(self, text: bytes) -> tuple[Any, bytes | None]:
+        """Any object, field by field; what is no JSON at all raises `msgspec.DecodeError`."""
+        value = _decode(text)
+        typed = {
+            name: value.pop(name)
+            for name, kind in self.fields.items()
+            if name in value and _fits(value[name], kind)
+        }
+        return self._struct(**typed), _encode(value) if value else None
+
+    def join(self, table: pa.Table, rests: Sequence[str | None] | None = None) -> list[Any]:
+        """The values of all rows. A row without any is an empty object.
+
+        `rests` stand for the column, if given.
+        """
+        columns = [table.column(name).to_pylist() for name in self.names[:-1]]
+        if rests is None:
+            rests = table.column(self.names[-1]).to_pylist()
+        found: list[Any] = []
+        for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
+            value = {
+                name: field
+                for name, field in zip(self.fields, row, strict=True)
+                if field is not None
+            }
+            if rest is not None:
+                other = _decode(rest)
+                if isinstance(other, dict):
+                    value |= other
+                else:
+                    value = other
+            found.append(value)
+        return found
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a column of this type gives exactly this value back."""
+    if kind == "string":
+        return type(value) is str
+    if kind == "bool":
+        return type(value) is bool
+    if kind == "double":
+        return type(value) is float
+    if kind == "int64":
+        return type(value) is int and -(1 << 63) <= value < 1 << 63
+    inner = {TEXTS: "string", NUMBERS: "int64", STEPS: TEXTS}[kind]
+    return type(value) is list and all(_fits(item, inner) for item in value)

@@ -1,0 +1,1 @@
+"""Runs on their way into a lake, and out of it again."""

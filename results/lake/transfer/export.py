@@ -1,0 +1,134 @@
+"""Runs of a lake become run folders of a store again, with histories of the same digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from harness.errors import HarnessError, UsageError, listed
+from harness.store import RunFolder
+from results.judging.problems import Problem, Problems
+from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.lake.transfer.folders import fetch_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Readable", "chosen_runs", "export", "rows_of_runs"]
+
+RUNS_AT_ONCE: Final = 100
+
+
+class Readable(Protocol):
+    """The part of a lake, or of a snapshot of one, that matters here."""
+
+    def dataset(self, table: str) -> Dataset:
+        """The visible rows of a table."""
+        ...
+
+
+def chosen_runs(
+    lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """The rows of `runs` of these keys or labels, or all; raises `UsageError` for unknown ones."""
+    import pyarrow.compute as pc
+
+    wanted = None
+    for name, values in (("run", runs), ("label", labels)):
+        if values:
+            own = pc.field(name).isin(list(values))
+            wanted = own if wanted is None else wanted | own
+    found: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
+    there = {value for row in found for value in (row["run"], row["label"])}
+    missing = [value for value in (*runs, *labels) if value not in there]
+    if missing:
+        raise UsageError(
+            f"the lake has no run or label {listed(missing, limit=3)}; keys of runs are those of "
+            "the column `run`, such as NAME/ID@0123456789ab"
+        )
+    return sorted(found, key=lambda row: str(row["run"]))
+
+
+def export(
+    lake: Readable,
+    files: FileSystem,
+    store: Path,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> tuple[int, Problems]:
+    """Write these runs below `store`; how many there are new, and what could not be written.
+
+    A run that is there with the same key and verdict is left as it is; another one of the same id
+    is a problem, as is a run whose rows do not make the history of its digest.
+    """
+    problems = Problems()
+    written = 0
+    rows_of_each = rows_of_runs(lake.dataset, [str(row["run"]) for row in rows])
+    for done, (row, own) in enumerate(zip(rows, rows_of_each, strict=True), 1):
+        progress(done)
+        try:
+            written += _write(row, own, files, store)
+        except (HarnessError, OSError) as error:
+            problems.add(Problem(str(row["run"]), "history", str(error)))
+    return written, problems
+
+
+def rows_of_runs(
+    dataset: Callable[[str], Dataset], runs: Sequence[str]
+) -> Iterator[dict[str, pa.Table]]:
+    """The rows of each of these runs in the tables of histories; some runs are read at once."""
+    import pyarrow.compute as pc
+
+    for begin in range(0, len(runs), RUNS_AT_ONCE):
+        some = list(runs[begin : begin + RUNS_AT_ONCE])
+        tables = {
+            name: dataset(name).to_table(filter=pc.field("run").isin(some))
+            for name in HISTORY_TABLES
+        }
+        for run in some:
+            yield {
+                name: table.filter(pc.equal(table["run"], run)) for name, table in tables.items()
+            }
+
+
+def _write(
+    row: Mapping[str, Any], rows: Mapping[str, pa.Table], files: FileSystem, store: Path
+) -> bool:
+    """Whether it was not there."""
+    case, record = case_of(row), record_of(row)
+    final = store / row["name"] / row["id"]
+    if final.exists():
+        if _is_at(final, row):
+            return False
+        raise UsageError(f"{str(final)!r} holds another run of this id; choose another --store")
+    history = history_of(rows, digest=row["digest"])
+    folder = RunFolder(store, row["name"], row["id"], staged=True)
+    try:
+        folder.write_case(case)
+        folder.seal(history, buckets=row["buckets"], label=row["label"])
+        if row["folder"] is not None:
+            fetch_folder(files, row["folder"], folder.path)
+        if record is not None:
+            folder.finish(record)
+        folder.publish(latest=False)
+    except BaseException:
+        folder.discard()
+        raise
+    return True
+
+
+def _is_at(folder: Path, row: Mapping[str, Any]) -> bool:
+    """Whether a folder has this very run: the same history may be there of another day or label."""
+    from results.lake.transfer.source import read_source
+
+    try:
+        source = read_source(folder)
+    except HarnessError:
+        return False
+    record = source.about.record
+    verdict = None if record is None else record.verdict.value
+    return (source.key, verdict) == (row["run"], row["verdict"])

@@ -1,0 +1,149 @@
+"""Folders of runs that a lake keeps beside its tables: `folders/NAME/ID@DIGITS/`.
+
+Of a run that is not valid people want the page, the logs and the results; its history is in the
+tables. Files go first and the row that names them last, so a row never names what is not there;
+files of a run whose row never came are written again with it.
+
+On a disk they lie there as they were. In an object store each would be a request, ten a run, which
+cost more than all its rows; so all but what a browser opens are one archive there, `kept.zip`.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.errors import HistoryError
+from results.lake.log.storage_errors import troubles
+from results.lake.tables.made import MADE
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+    from results.lake.log.lake import Lake
+
+__all__ = ["ARCHIVE", "FOLDERS", "fetch_folder", "files_of", "folder_of", "unpack", "writer_to"]
+
+FOLDERS: Final = "folders"
+ARCHIVE: Final = "kept.zip"
+LOOSE: Final = frozenset({"report.html", "trace.json"})
+"""What addresses lead to."""
+FILES_MAX: Final = 10_000
+BYTES_MAX: Final = 256 << 20
+_TORN: Final = (
+    zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
+    FileExistsError, NotADirectoryError,  # a file in the way of a folder
+)  # fmt: skip
+_IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log", MADE})
+
+
+def folder_of(key: str) -> str:
+    """Where the run `key` is kept, from the lake's root."""
+    return f"{FOLDERS}/{key}"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """What a lake keeps of a run's folder, by name in it: its plain files but the history.
+
+    Raises `HistoryError` for a folder beyond all measure, and `OSError`.
+    """
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.relative_to(folder).parts[0] not in _IN_TABLES
+        and path.is_file()
+        and not path.is_symlink()
+    ]
+    _refuse_beyond_measure(str(folder), [path.stat().st_size for path in found])
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
+    if len(sizes) > FILES_MAX or sum(sizes) > BYTES_MAX:
+        raise HistoryError(
+            f"{folder!r} has {len(sizes)} files of {sum(sizes)} bytes; a lake keeps at most "
+            f"{FILES_MAX} and {BYTES_MAX} of a run: move what is not its own out of it"
+        )
+
+
+def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
+    """Writes the files of a folder into a lake's own storage, as patiently as it writes tables."""
+    place = lake.place
+    made = ""
+
+    def put(name: str, content: bytes) -> None:
+        nonlocal made
+        with troubles(place.uri):
+            above = name.rpartition("/")[0]
+            if place.local and above != made:
+                place.files.create_dir(above, recursive=True)
+            made = ""  # where a write fails, the folder may be gone
+            with place.files.open_output_stream(name) as sink:
+                sink.write(content)
+            made = above
+
+    def write(folder: str, files: Mapping[str, bytes]) -> None:
+        for name, content in (files if place.local else _packed(files)).items():
+            what = functools.partial(put, f"{folder}/{name}", content)
+            lake.patience.call(f"write to {place.uri}", what)
+
+    return write
+
+
+def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The same with what no address leads to in one archive, whose bytes follow from theirs."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            if name not in LOOSE:
+                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 1)
+    found = {name: content for name, content in files.items() if name in LOOSE}
+    return {**found, ARCHIVE: packed.getvalue()} if len(found) < len(files) else found
+
+
+def unpack(folder: Path) -> None:
+    """Put what the archive in a run's folder has beside it; what lies there already stays.
+
+    Raises `HistoryError` for one that no lake wrote.
+    """
+    path = folder / ARCHIVE
+    if not path.is_file():
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = archive.infolist()
+            _refuse_beyond_measure(str(path), [info.file_size for info in inside])
+            for info in inside:
+                to = folder / info.filename
+                if info.is_dir() or to.exists() or not _is_below(to, folder):
+                    continue
+                to.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(info) as source, to.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+    except _TORN as error:
+        raise HistoryError(f"{str(path)!r} is not what a lake keeps of a run: {error}") from error
+    path.unlink()
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:
+    """Copy what `runs.folder` names into a run's folder; what lies there already stays."""
+    from pyarrow import fs
+
+    for info in files.get_file_info(fs.FileSelector(kept, recursive=True)):
+        to = folder / info.path.removeprefix(f"{kept}/")
+        if info.type != fs.FileType.File or to.exists() or not _is_below(to, folder):
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with files.open_input_stream(info.path) as source, to.open("wb") as sink:
+            shutil.copyfileobj(source, sink)
+    unpack(folder)

@@ -1,0 +1,270 @@
+"""The runs of a store go into a lake: those it does not have, whole ones, in large appends.
+
+Folder after folder is read once. Runs wait by partition, encoded as the files that they will be
+(`results.lake.log.append_buffer`), until the largest file of a partition has `APPEND_BYTES` or all
+together take `HELD_BYTES_MAX` of memory: then the largest partition goes. An append is there as a
+whole or not at all, and what the lake has is left out by its key, so an ingest that was stopped
+goes on where it was. What cannot be read is named and left out; the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from harness.errors import HarnessError, HistoryError, UsageError
+from results.judging.problems import Problem, Problems, run_folders
+from results.lake.log.append_buffer import Gathered
+from results.lake.tables.row_tables import tables_of
+from results.lake.tables.schema import schemas
+from results.lake.transfer.folders import files_of, folder_of
+from results.lake.transfer.source import About, Source, read_about, read_source, run_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
+
+APPEND_BYTES: Final = 64 << 20
+"""Of the largest file of an append; compaction looks for files below 32 MiB only."""
+HELD_BYTES_MAX: Final = 512 << 20
+RUNS_AT_ONCE: Final = 256
+LINES_AT_ONCE: Final = 1 << 17
+BYTES_AT_ONCE: Final = 32 << 20
+UNFINISHED: Final = "unfinished"
+
+Partition = tuple[str, str | None, Any]
+
+
+class Sink(Protocol):
+    """The part of a lake that matters here."""
+
+    def known(self) -> set[str]:
+        """The keys of the runs that it has."""
+        ...
+
+    def append(self, rows: Gathered) -> list[str]:
+        """Append whole runs; those that it has by now are left out and returned."""
+        ...
+
+
+class Ingested(msgspec.Struct, kw_only=True):
+    """How far it is: runs by what became of them. `looked` of `total` folders were looked at."""
+
+    total: int
+    looked: int = 0
+    appended: int = 0
+    known: int = 0
+    unfinished: int = 0
+    appends: int = 0
+
+
+class _Group:
+    """What waits for the next append of one partition."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.lines = self.bytes = self.waiting_bytes = 0  # of the sources
+        self.gathered = Gathered(schemas())
+        self.gathered_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory waits here."""
+        return self.gathered_bytes + self.waiting_bytes
+
+
+def ingest(
+    store: Path,
+    lake: Sink,
+    write: Callable[[str, Mapping[str, bytes]], None],
+    *,
+    unfinished: bool = False,
+    append_bytes: int = APPEND_BYTES,
+    progress: Callable[[Ingested], None] = lambda _: None,
+) -> tuple[Ingested, Problems]:
+    """Append what `lake` does not have; `write` keeps folders of runs that are not valid.
+
+    Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
+    for. Raises `UsageError` where there is no store, and what the lake raises.
+    """
+    if not store.is_dir():
+        raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
+    problems = Problems()
+    found = ingest_folders(
+        run_folders(store, problems), lake, write,
+        problems=problems, unfinished=unfinished, append_bytes=append_bytes, progress=progress,
+    )  # fmt: skip
+    return found, problems
+
+
+def ingest_folders(
+    folders: Iterator[tuple[str, str, Path]],
+    lake: Sink,
+    write: Callable[[str, Mapping[str, bytes]], None],
+    *,
+    problems: Problems,
+    unfinished: bool = False,
+    append_bytes: int = APPEND_BYTES,
+    progress: Callable[[Ingested], None] = lambda _: None,
+) -> Ingested:
+    """`ingest` of these folders, each with the name and the id of its run."""
+    # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
+    ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
+    found = Ingested(total=len(ordered))
+    known = lake.known()
+    work = _Work(lake, found, problems, append_bytes)
+    with _no_cycles():
+        for name, run, folder in ordered:
+            found.looked += 1
+            progress(found)
+            try:
+                about = read_about(folder, name)
+                if about.record is None and not unfinished:
+                    found.unfinished += 1
+                    continue
+                source = _unknown(folder, about, known)
+                if source is None:
+                    found.known += 1
+                    continue
+                files = {} if _holds(about) else files_of(folder)
+            except (HarnessError, OSError) as error:
+                problems.add(Problem(f"{name}/{run}", "history", str(error)))
+                continue
+            if not _holds(about):
+                kept = folder_of(source.key)
+                source = msgspec.structs.replace(source, folder=kept)
+                write(kept, files)
+            known.add(source.key)  # a store may hold it twice
+            work.add(source)
+        work.finish()
+    progress(found)
+    return found
+
+
+def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:
+    """The run, unless the lake has it; most that it has are told by their record alone."""
+    if about.record is not None and run_key(about, about.record.digest) in known:
+        return None
+    source = read_source(folder, about, rows=True)
+    return None if source.key in known else source
+
+
+def _holds(about: About) -> bool:
+    return about.record is not None and about.record.verdict.holds
+
+
+@contextlib.contextmanager
+def _no_cycles() -> Iterator[None]:
+    """Without the collector of cycles: rows are millions of objects, and none has any."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _alone(source: Source) -> dict[str, pa.Table]:
+    """The rows of one run: of its history, where those made before cannot be read."""
+    try:
+        return tables_of([source], coded=True)
+    except HistoryError:
+        if source.made is None:
+            raise
+        again = read_source(source.made.folder, source.about)
+        return tables_of([msgspec.structs.replace(again, folder=source.folder)])
+
+
+def _partition(about: About) -> Partition:
+    return about.case.target, about.label, about.day
+
+
+class _Work:
+    """Rows that wait, by partition."""
+
+    def __init__(
+        self,
+        lake: Sink,
+        found: Ingested,
+        problems: Problems,
+        append_bytes: int,
+    ) -> None:
+        self._lake = lake
+        self._found = found
+        self._problems = problems
+        self._append_bytes = append_bytes
+        self._held_max = HELD_BYTES_MAX
+        self._groups: dict[Partition, _Group] = {}
+
+    def add(self, source: Source) -> None:
+        """Take a run, and append what is enough."""
+        partition = _partition(source.about)
+        group = self._groups.get(partition)
+        if group is None:
+            group = self._groups[partition] = _Group()
+        group.sources.append(source)
+        group.lines += source.lines
+        group.bytes += source.size_bytes
+        group.waiting_bytes += source.held_bytes
+        if (
+            len(group.sources) >= RUNS_AT_ONCE
+            or group.lines >= LINES_AT_ONCE
+            or group.bytes >= BYTES_AT_ONCE
+        ):
+            self._convert(group)
+            if group.gathered.size_bytes >= self._append_bytes:
+                self._append(group)
+        if sum(each.held_bytes for each in self._groups.values()) > self._held_max:
+            self._append(max(self._groups.values(), key=lambda each: each.held_bytes))
+
+    def finish(self) -> None:
+        """Append all that waits."""
+        for group in self._groups.values():
+            self._append(group)
+
+    def _convert(self, group: _Group) -> None:
+        """Make rows of what waits as runs; one that makes none is named, the others go on."""
+        sources, group.sources = group.sources, []
+        group.lines = group.bytes = group.waiting_bytes = 0
+        # Those whose rows were made before, and the others, still in their order.
+        alike = itertools.groupby(sources, key=lambda source: source.made is not None)
+        for tables in [each for _, some in alike for each in self._tables([*some])]:
+            first = min(tables["runs"]["run"].to_pylist())
+            if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
+                self._write(group)
+            group.gathered.add(tables)
+        group.gathered_bytes = group.gathered.held_bytes
+
+    def _tables(self, sources: list[Source]) -> list[dict[str, pa.Table]]:
+        try:
+            return [tables_of(sources, coded=True)]
+        except HarnessError:
+            found = []
+            for source in sources:
+                try:
+                    found.append(_alone(source))
+                except (HarnessError, OSError) as error:
+                    name = f"{source.about.name}/{source.about.id}"
+                    self._problems.add(Problem(name, "history", str(error)))
+            return found
+
+    def _append(self, group: _Group) -> None:
+        self._convert(group)
+        self._write(group)
+
+    def _write(self, group: _Group) -> None:
+        gathered, group.gathered = group.gathered, Gathered(schemas())
+        group.gathered_bytes = 0
+        if len(gathered):
+            skipped = self._lake.append(gathered)
+            self._found.appends += 1
+            self._found.known += len(skipped)
+            self._found.appended += len(gathered) - len(skipped)

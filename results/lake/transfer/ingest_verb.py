@@ -1,0 +1,93 @@
+"""`harness ingest STORE --lake URI`: append the runs of a store to a lake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.output import note, say
+from harness.cli.parser import Parser
+from harness.cli.status_line import StatusLine
+from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
+from results.judging.problems import problem_lines
+from results.lake.log.lake import Lake
+from results.lake.log.place import Place
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import Ingested, ingest
+
+__all__ = ["main"]
+
+PIPE_INTERVAL_S: Final = 5.0
+
+EPILOG: Final = """examples:
+  harness ingest store --lake /srv/lake
+  harness ingest store --lake s3://team/lake
+
+exit codes: 0 all finished runs are in the lake, 2 some could not be read; 254 usage"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ingest, name what could not be, and sum up."""
+    parser = Parser(
+        prog="harness ingest",
+        description="Append the finished runs of a store to a lake, but for those that it has.\n"
+        "It may be stopped at any moment, and goes on when it is started again.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("store", type=Path, metavar="STORE", help="--store of run or soak")
+    parser.add_argument(
+        "--lake", required=True, metavar="URI", help="a folder, or s3://BUCKET/PREFIX"
+    )
+    parser.add_argument(
+        "--unfinished",
+        action="store_true",
+        help="take runs without a run.json as well: those that were cut short, or still go on",
+    )
+    parsed = parser.parse_args(list(arguments))
+    place = Place(parsed.lake)
+    if place.local and parsed.store.resolve() in Path(place.uri).resolve().parents:
+        raise UsageError(
+            f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
+            "are runs; keep them apart"
+        )
+    lake = Lake.create_or_open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
+    status = _Status()
+    found, problems = ingest(
+        parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status
+    )
+    status.finish()
+    for line in problem_lines(problems):
+        note(f"harness: {line}")
+    say(_summary(found, problems.total))
+    return EXIT_UNKNOWN if problems.total else EXIT_VALID
+
+
+def _summary(found: Ingested, failed: int) -> str:
+    parts = [f"{counted(found.appended, 'run')} appended", f"{found.known} known"]
+    if found.unfinished:
+        parts.append(f"{found.unfinished} not finished (--unfinished takes them)")
+    if failed:
+        parts.append(f"{failed} left out, see above")
+    return ", ".join(parts)
+
+
+class _Status:
+    """A line now and then."""
+
+    def __init__(self) -> None:
+        self._line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
+        self._begin_s = time.monotonic()
+
+    def __call__(self, found: Ingested) -> None:
+        if self._line.due_s() is not None:
+            rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
+            self._line.show(
+                f"{found.looked}/{found.total} runs, {rate:.0f} a second; {found.known} known, "
+                f"{found.appended} appended"
+            )
+
+    def finish(self) -> None:
+        self._line.finish()

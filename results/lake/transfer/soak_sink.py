@@ -1,0 +1,273 @@
+"""`harness soak --lake URI`: the runs of a soak go into a lake while it runs.
+
+A finished run is a folder of the store first, as without a lake, and its seed is journaled. Folders
+wait until there are `RUNS_MAX`, or the first has waited `WAIT_S`; then all go into the lake as an
+ingest takes them, and are removed. So nothing is lost that was journaled, wherever a soak is
+killed: the next one finds each run in the lake or in the store. One that starts elsewhere, without
+the journal, takes over what the lake has of the same code (`versions` of a run has its digest).
+
+Every append is a file a table, so a long soak, or many at once, would make thousands. Whose append
+is the 64th small one of a partition, or the 128th, merges those of this partition: so there are a
+hundred or so small files a table and partition at most, whoever appended them and whenever.
+
+Runs of soaks are called after their seeds: one that is there under the same id, with the same
+history and verdict, is the same run, also where it ran on another day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from harness.errors import HarnessError, InfrastructureError, UsageError, counted
+from harness.ops import Verdict
+from harness.soak.result import CheckerVerdict, SeedResult, shortened
+from harness.store import RunRecord
+from results.judging.problems import Problems, problem_lines
+from results.lake.log.files import KEY, MAIN, Partition
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import troubles
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.folders import folder_of, writer_to
+from results.lake.transfer.ingest import ingest_folders
+from results.lake.transfer.source import read_about
+from results.lake.upkeep.compaction import SMALL_BYTES, compact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.append_buffer import Gathered
+
+__all__ = ["LakeSink", "SoakedRuns"]
+
+RUNS_MAX: Final = 256
+WAIT_S: Final = 60.0
+SMALL_FILES_MAX: Final = 64
+COLUMNS: Final = [KEY, "id", "digest", "verdict"]  # of `runs`
+RESULT_COLUMNS: Final = [
+    *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "lines"),
+    *("ok", "elections", "simulated_s", "wall_s"),
+]
+LAST_CHARACTER: Final = "\U0010ffff"
+
+
+class LakeSink:
+    """Runs of soaks in Delta tables."""
+
+    api_version = 1
+    name = "lake"
+    doc = "Delta tables on a local disk or in object storage (docs/lake.md)."
+
+    def open(
+        self,
+        uri: str,
+        *,
+        name: str,
+        prefix: str,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> SoakedRuns:
+        """See `harness.plugins.SoakSink`; makes the lake where there is none."""
+        lake = Lake.create_or_open(
+            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=storage_options
+        )
+        return SoakedRuns(lake, name=name, prefix=prefix)
+
+
+class SoakedRuns:
+    """The runs of one soak in a lake."""
+
+    def __init__(self, lake: Lake, *, name: str, prefix: str) -> None:
+        self.uri = lake.place.uri
+        self._lake = lake
+        self._name = name
+        self._prefix = prefix
+        self._waiting: list[Path] = []
+        self._first_s = 0.0  # when the first of them came
+        self._failed = False
+        self._there: dict[tuple[str, str], str] = {}  # run and digest -> verdict
+        self._keys: dict[str, str] = {}  # of runs whose folders the lake keeps
+        self.look()
+
+    def look(self) -> None:
+        """Learn which runs of the soak the lake has."""
+        self._looked_on = dt.datetime.now(dt.UTC).date()
+        found = self._rows(MAIN, COLUMNS)
+        for key, run, digest, verdict in zip(
+            *(found[name].to_pylist() for name in COLUMNS), strict=True
+        ):
+            if verdict is not None:  # else it was taken before it was finished
+                self._note(key, run, digest, Verdict(verdict))
+
+    def _rows(self, table: str, columns: list[str]) -> pa.Table:
+        """What the lake has of this soak's runs."""
+        import pyarrow.compute as pc
+
+        begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
+        wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
+
+        def read() -> pa.Table:
+            with troubles(self.uri):
+                return self._lake.dataset(table).to_table(columns=columns, filter=wanted)
+
+        return self._lake.patience.call(f"read {self.uri}", read)
+
+    def results(self, code: str) -> Iterator[bytes]:
+        """Those of finished runs, but for what the profile permits, whose rules no table has."""
+        said: dict[str, list[CheckerVerdict]] = {}
+        found = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
+        for row in found.to_pylist():
+            said.setdefault(row[KEY], []).append(
+                CheckerVerdict(
+                    row["checker"], row["verdict"], shortened(row["reason"]), row["signature"] or ""
+                )
+            )
+        for row in self._rows(MAIN, RESULT_COLUMNS).to_pylist():
+            if msgspec.json.decode(row["versions"] or "{}").get("code") != code:
+                continue
+            if row["verdict"] not in {None, Verdict.PERMITTED.value}:
+                yield msgspec.json.encode(
+                    SeedResult(
+                        seed=row["seed"],
+                        verdict=row["verdict"],
+                        reason=shortened(row["failure_reason"] or ""),
+                        checker=row["failure_checker"] or None,
+                        signature=row["signature"] or "",
+                        checkers=tuple(said.get(row[KEY], ())),
+                        digest=row["digest"],
+                        ops=row["lines"],
+                        ok=row["ok"],
+                        leader_changes=row["elections"],
+                        simulated_s=row["simulated_s"] or 0.0,
+                        run=row["id"],
+                        wall_s=row["wall_s"],
+                    )
+                )
+
+    def _note(self, key: str, run: str, digest: str, verdict: Verdict) -> None:
+        self._there[run, digest] = verdict.value
+        if not verdict.holds:
+            self._keys[run] = key
+
+    def holds(self, run: str, digest: str, verdict: str) -> bool:
+        """Whether the lake has it, appended on whichever day."""
+        return self._there.get((run, digest)) == verdict
+
+    def add(self, folder: Path) -> None:
+        """Take the folder of a run that is finished."""
+        if not self._waiting:
+            self._first_s = time.monotonic()
+        self._waiting.append(folder)
+        if len(self._waiting) >= RUNS_MAX or time.monotonic() - self._first_s >= WAIT_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Append all that wait; a lake that failed is not asked again."""
+        if self._failed or not self._waiting:
+            return
+        try:
+            self._append()
+        except HarnessError as error:
+            self._failed = True
+            raise InfrastructureError(
+                f"{error}; {counted(len(self._waiting), 'finished run')} stay in "
+                f"{self._waiting[0].parent} and go into the lake when the same command is run again"
+            ) from error
+
+    def _append(self) -> None:
+        """Have the lake take what it lacks; what it has then is no longer waiting."""
+        records: dict[Path, RunRecord] = {}
+        days: set[dt.date | None] = set()
+        for folder in self._waiting:
+            about = read_about(folder, self._name)
+            assert about.record is not None
+            records[folder] = about.record
+            days.add(about.day)
+        if days != {self._looked_on}:  # what others ran before midnight has other keys than ours
+            self.look()
+        watch, problems = _Watch(self._lake), Problems()
+        ingest_folders(
+            (
+                (self._name, folder.name, folder)
+                for folder, record in records.items()
+                if (folder.name, record.digest) not in self._there
+            ),
+            watch,
+            writer_to(self._lake),
+            problems=problems,
+        )
+        lost = {problem.run for problem in problems.kept}
+        taken = watch.taken
+        for folder, record in records.items():
+            name = f"{self._name}/{folder.name}"
+            if name in taken and name not in lost:
+                self._note(taken[name], folder.name, record.digest, record.verdict)
+        if watch.skipped:  # somebody else ran the same seeds: what was noted of them is theirs
+            self.look()
+        for folder, record in records.items():
+            there = self._there.get((folder.name, record.digest))
+            if there == record.verdict.value:
+                shutil.rmtree(folder, ignore_errors=True)
+                self._waiting.remove(folder)
+            elif there is not None:
+                raise InfrastructureError(
+                    f"the lake {self.uri} has the run {self._name}/{folder.name} as {there}, and "
+                    f"by this code it is {record.verdict.value}; give another --label"
+                )
+        if self._waiting:
+            raise InfrastructureError("; ".join(problem_lines(problems)))
+        for partition in sorted(watch.partitions, key=repr):
+            with contextlib.suppress(UsageError, InfrastructureError):  # then another append will
+                self._merge(partition)
+
+    def _merge(self, partition: Partition) -> None:
+        """Merge the small files of a partition if there are so many again.
+
+        Appends to `runs` come one after another, so one of many writers as a rule is the one.
+        """
+        files = self._lake.main.refresh().files.values()
+        small = sum(file.partition == partition and file.size_bytes < SMALL_BYTES for file in files)
+        if small and small % SMALL_FILES_MAX == 0:
+            compact(self._lake, partitions=[partition])
+
+    def place_of(self, run: str) -> str | None:
+        """Where the lake keeps the folder of a run that is not valid."""
+        key = self._keys.get(run)
+        return None if key is None else f"{self.uri}/{folder_of(key)}"
+
+    def fetch_words(self, run: str, store: str) -> list[str]:
+        """The `harness lake export` of a run that is not valid."""
+        key = self._keys.get(run, f"{self._name}/{run}")
+        return ["harness", "lake", "export", self.uri, "--store", store, "--run", key]
+
+
+class _Watch:
+    """The lake as an ingest sees it, noting what becomes of the runs."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._known: set[str] = set()
+        self.skipped: list[str] = []
+        self.partitions: set[Partition] = set()
+
+    @property
+    def taken(self) -> dict[str, str]:
+        """The keys of the runs that the ingest took up, by NAME/ID."""
+        return {key.rpartition("@")[0]: key for key in self._known}
+
+    def known(self) -> set[str]:
+        """None yet: what is known was left out before. The ingest adds what it takes up."""
+        return self._known
+
+    def append(self, rows: Gathered) -> list[str]:
+        """As a lake's."""
+        skipped = self._lake.append(rows)
+        self.skipped += skipped
+        self.partitions |= {*rows.partitions.values()}
+        return skipped

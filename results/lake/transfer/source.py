@@ -1,0 +1,219 @@
+"""A run of a store as it goes into a lake: who it is, what it was, and the columns of its history.
+
+The columns are those of `harness.store.parquet`, whichever form the history has in the store: one
+sealed file, buckets, or the log of a run that was cut short.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import Case, load_case
+from harness.errors import HistoryError
+from harness.ops import CheckResult, History
+from harness.store import RunRecord, read_log
+from harness.store.footer import BY_KEY
+from harness.store.keyed import bucket_paths, checked_buckets
+from harness.store.parquet import read_sealed, table_of
+from results.lake.tables.made import Made, read_made
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["About", "Source", "day_of", "read_about", "read_source", "run_key", "source_of"]
+
+KEY_DIGITS: Final = 12
+FILE_BYTES_MAX: Final = 64 << 20
+
+
+class _Results(msgspec.Struct):
+    """What `results.json` holds, as far as it matters here."""
+
+    checkers: tuple[CheckResult, ...]
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """A run without its history. `digest` is what its record says; `None` where it has none."""
+
+    name: str
+    id: str
+    case: Case
+    record: RunRecord | None
+    label: str | None = None
+
+    @property
+    def day(self) -> dt.date | None:
+        """On which it started, UTC."""
+        return None if self.record is None else day_of(self.record.started)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with the columns of its history, sorted by index, and what its checkers found."""
+
+    about: About
+    table: Any  # a pyarrow.Table of the sealed columns; `None` where there is `made`
+    digest: str
+    buckets: int = 0
+    results: tuple[CheckResult, ...] = ()
+    folder: str | None = None  # where the lake keeps its files
+    made: Made | None = None  # its rows, where they were made when it was sealed
+
+    @property
+    def lines(self) -> int:
+        """Of its history; 0 where rows were made, whose bytes say how many there are."""
+        return 0 if self.table is None else len(self.table)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes once its rows are made of it."""
+        return self.held_bytes if self.made is None else self.made.size_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """About what it takes in memory until then."""
+        if self.made is not None:
+            return len(self.made.packed)
+        return int(self.table.get_total_buffer_size())
+
+    @property
+    def key(self) -> str:
+        """The run's key in the lake."""
+        return run_key(self.about, self.digest)
+
+
+def run_key(about: About, digest: str) -> str:
+    """`NAME/ID@` and digits: equal for the same history under the same target, label and day.
+
+    Ids of soaks repeat where the same seeds run again, in another store or of another version. The
+    partition follows from the key, so that a lake has to look there only for a run that it has.
+    """
+    return f"{about.name}/{about.id}@{_digits(about.case.target, about.label, about.day, digest)}"
+
+
+@functools.lru_cache(maxsize=1_000)  # a key is asked for again and again
+def _digits(*content: str | dt.date | None) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:KEY_DIGITS]
+
+
+def started_of(text: str) -> dt.datetime:
+    """A `RunRecord.started`; raises `HistoryError` for what is no time."""
+    try:
+        found = dt.datetime.fromisoformat(text)
+        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    except (ValueError, OverflowError) as error:
+        raise HistoryError(
+            f"run.json: started is {text!r}; it must be a time such as 2026-01-31T12:00:00+00:00"
+        ) from error
+
+
+def day_of(text: str) -> dt.date:
+    """The day in UTC; raises `HistoryError`."""
+    return started_of(text).date()
+
+
+def read_about(folder: Path, name: str | None = None) -> About:
+    """Case and record of a run's folder, which is called `name/FOLDER` (default: as it lies there).
+
+    Raises `HistoryError` or `UsageError`.
+    """
+    case = load_case(folder / "case.json")
+    record: RunRecord | None = None
+    path = folder / "run.json"
+    if path.is_file():
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise HistoryError(f"{str(path)!r} is not valid: {error}") from error
+    place = folder if name is not None else folder.resolve()
+    about = About(
+        name=name or place.parent.name,
+        id=place.name,
+        case=case,
+        record=record,
+        label=None if record is None else record.label,
+    )
+    _ = about.day  # which a lake is partitioned by
+    for what, value in (("the label", about.label), ("the target", case.target)):
+        if value == "":
+            raise HistoryError(
+                f"{str(folder)!r}: {what} is '', by which a lake is partitioned; name one in its "
+                "case.json and run.json"
+            )
+    return about
+
+
+def read_source(folder: Path, about: About | None = None, *, rows: bool = False) -> Source:
+    """A run's folder; raises `HistoryError` or `UsageError` that names what is wrong with it.
+
+    A history that the record does not tell of is refused: its verdict would be another's. With
+    `rows` those that were made before stand for the history, where they belong to it.
+    """
+    about = about or read_about(folder)
+    record = about.record
+    if rows and record is not None and (made := read_made(folder, record.digest)) is not None:
+        results = _results(folder / "results.json")
+        return Source(about=about, table=None, digest=record.digest, results=results, made=made)
+    sealed = folder / "history.parquet"
+    buckets = 0
+    digest: str | None = None if record is None else record.digest
+    if sealed.is_file():
+        table, footer = read_sealed(sealed)
+        if footer.order == BY_KEY:
+            raise HistoryError(f"{str(sealed)!r} is a bucket of keys, which belongs into history/")
+        if record is not None and footer.digest and footer.digest != record.digest:
+            raise HistoryError(
+                f"{str(sealed)!r} is another history ({footer.digest[:12]}...) than the one that "
+                f"run.json tells of ({record.digest[:12]}...); restore the one that belongs there"
+            )
+        digest = digest or footer.digest
+        if record is None and footer.label is not None:
+            about = msgspec.structs.replace(about, label=footer.label)
+    elif paths := bucket_paths(folder / "history"):
+        import pyarrow as pa
+
+        parts = [part for _, part in checked_buckets(folder / "history")]
+        table = pa.concat_tables(parts).sort_by("index")
+        buckets = len(paths)
+    elif (folder / "ops.log").is_file():
+        history = History(read_log(folder / "ops.log")[0])
+        table, digest = table_of(history)[0], history.digest()
+    else:
+        raise HistoryError(
+            f"{str(folder)!r} holds neither history.parquet nor history/ nor ops.log"
+        )
+    return Source(
+        about=about,
+        table=table,
+        digest=digest or _digest(folder, table),
+        buckets=buckets,
+        results=_results(folder / "results.json"),
+    )
+
+
+def source_of(history: History, about: About, *, results: tuple[CheckResult, ...] = ()) -> Source:
+    """A history that was just made."""
+    return Source(about=about, table=table_of(history)[0], digest=history.digest(), results=results)
+
+
+def _digest(folder: Path, table: pa.Table) -> str:
+    from harness.store.parquet import ops_of_table
+
+    return History(ops_of_table(folder, table)).digest()
+
+
+def _results(path: Path) -> tuple[CheckResult, ...]:
+    """What the run's checkers found, where it was kept: nobody keeps that of a soak's valid run."""
+    if not path.is_file():
+        return ()
+    if path.stat().st_size > FILE_BYTES_MAX:
+        raise HistoryError(f"{str(path)!r} is larger than {FILE_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Results).checkers
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HistoryError(f"{str(path)!r} is not valid: {error}") from error

@@ -1,0 +1,237 @@
+"""Merging small files: the rows stay the same, a run stays in one file.
+
+Files are merged whole, those of one partition and of neighbouring runs together, so a run that
+stood in one file stands in one again. Rows pass through memory in parts of bounded size, in the
+order of their runs. A merge commits only if all its inputs are still in the table (see
+`results.lake.log.lake`), so writers, readers and other compactions at the same time are harmless;
+of two merges of the same files one is abandoned, and `vacuum` removes what it wrote.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.errors import InternalError, UsageError, listed
+from results.lake.log.files import KEY, FileRef, Partition, merged_name
+from results.lake.log.lake import Lake
+from results.lake.log.reading import batches_of
+from results.lake.log.snapshot import Snapshot
+from results.lake.log.writing import ParquetFile, new_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact"]
+
+MIB: Final = 1024 * 1024
+SMALL_BYTES: Final = 32 * MIB
+"""Files below this are merged."""
+TARGET_BYTES: Final = 96 * MIB
+"""How much goes into one file; two small ones more never make it larger than 128 MB."""
+PART_BYTES: Final = 64 * MIB  # of memory
+
+
+class Compacted(NamedTuple):
+    """What became of one table; `abandoned` counts merges that somebody else was faster with."""
+
+    table: str
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    abandoned: int
+
+
+def compact(
+    lake: Lake,
+    *,
+    small_bytes: int = SMALL_BYTES,
+    target_bytes: int = TARGET_BYTES,
+    partitions: Collection[Partition] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Compacted]:
+    """Merge the small files of every table, `runs` last; raises `InfrastructureError`.
+
+    Only those of some `partitions`, if given.
+    """
+    done = []
+    for table in lake.there():
+        snapshot = lake.snapshot()
+        before = snapshot.files(table)
+        abandoned = 0
+        looked = [file for file in before if partitions is None or file.partition in partitions]
+        for group in planned(looked, small_bytes, target_bytes):
+            progress(f"{table}: {len(group)} files into one")
+            if not _merge(lake, snapshot, table, group):
+                abandoned += 1
+        after = lake.snapshot().files(table)
+        done.append(
+            Compacted(
+                table,
+                len(before),
+                len(after),
+                sum(file.size_bytes for file in before),
+                sum(file.size_bytes for file in after),
+                abandoned,
+            )
+        )
+    return done
+
+
+def planned(
+    files: Sequence[FileRef], small_bytes: int, target_bytes: int
+) -> Iterator[list[FileRef]]:
+    """Which files become one: two or more small ones of a partition, in the order of their runs.
+
+    Together they have `target_bytes` at most.
+    """
+    groups: dict[Partition, list[FileRef]] = {}
+    for file in sorted(files, key=lambda file: (file.first_run, file.name)):
+        if file.size_bytes < small_bytes:
+            groups.setdefault(file.partition, []).append(file)
+    for _, small in sorted(groups.items(), key=lambda item: repr(item[0])):
+        group: list[FileRef] = []
+        total = 0
+        for file in small:
+            if group and total + file.size_bytes > target_bytes:
+                if len(group) > 1:
+                    yield group
+                group, total = [], 0
+            group.append(file)
+            total += file.size_bytes
+        if len(group) > 1:
+            yield group
+
+
+def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef]) -> bool:
+    """Whether these files are one now; `False` where somebody else changed them meanwhile."""
+    log = lake.logs[table]
+    schema = lake.schemas[table]
+
+    def write_and_commit() -> bool:
+        if not _there(group, log.refresh().files):
+            return False
+        _refuse_unknown(lake, table)
+        merge = new_id()
+        name = merged_name(snapshot.version, merge)
+        addition = ParquetFile(lake.place, table, name, schema).write(
+            _parts(lake, group), group[0].partition
+        )
+        if addition.rows != sum(file.rows for file in group):
+            raise InternalError(
+                f"{table}: merged {addition.rows} rows of {[file.name for file in group]}"
+            )
+
+        def commit() -> bool:
+            files = log.refresh().files
+            if name in files:
+                return True  # an earlier try, whose answer was lost
+            if log.fenced(merge) or not _there(group, files):
+                return False
+            log.commit(schema, add=[addition], remove=group, exact=True, rearranged=True)
+            return True
+
+        return lake.patience.call(f"commit to {log.uri}", commit)
+
+    return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
+
+
+def _refuse_unknown(lake: Lake, table: str) -> None:
+    """Columns that somebody added meanwhile would not be in the merged file."""
+    unknown = sorted(set(lake.logs[table].schema().names) - set(lake.schemas[table].names))
+    if unknown:
+        raise UsageError(
+            f"{table} has new columns ({listed(unknown, limit=3)}): a newer release widened the "
+            "lake meanwhile; compact it with that one"
+        )
+
+
+def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
+    return all(file.name in files for file in group)
+
+
+def _parts(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+    """The rows of these files in the order of their runs, some at a time, in today's columns.
+
+    Readers count on that order (`results.lake.log.reading`), also across the parts.
+    """
+    import pyarrow as pa
+
+    parts: list[pa.Table] = []
+    size = 0
+    for rows in merged_rows(lake, group):
+        parts.append(rows)
+        size += rows.nbytes
+        if size >= PART_BYTES:
+            yield pa.concat_tables(parts).combine_chunks()
+            parts, size = [], 0
+    if parts:
+        yield pa.concat_tables(parts).combine_chunks()
+
+
+def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+    """The same in pieces; of a run the rows of one file after those of the other.
+
+    A file is opened when its first run has its turn: as a rule few are open at once.
+    """
+    import pyarrow as pa
+
+    ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
+    opened: list[_Rows] = []
+    while ahead or opened:
+        # Of runs below the bound, nothing is to come from the files that are open.
+        bound = min((rows.last for rows in opened if rows.last is not None), default=None)
+        if ahead and (not opened or bound is None or ahead[0].first_run < bound):
+            opened.append(_Rows(lake, ahead.popleft()))
+            continue
+        taken = [part for part in (rows.take(bound) for rows in opened) if part]
+        opened = [rows for rows in opened if not rows.ended]
+        if taken:
+            found = pa.concat_tables([rows for part in taken for rows in part])
+            yield found.sort_by(KEY) if len(taken) > 1 else found  # stable
+
+
+class _Rows:
+    """What is left of a file: some rows of it, of which those of the last run may go on."""
+
+    def __init__(self, lake: Lake, file: FileRef) -> None:
+        self._batches = batches_of(
+            lake.place, file.table, file.name, lake.schemas[file.table], "", file.last_run
+        )
+        self._parts: list[pa.Table] = []
+        self.last: str | None = ""
+        """The run that may go on; `None`: all that is left of the file is here."""
+        self._read()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return self.last is None and not self._parts
+
+    def take(self, bound: str | None) -> list[pa.Table]:
+        """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
+        import pyarrow.compute as pc
+
+        taken, left = [], []
+        for rows in self._parts:
+            # Rows are in the order of their runs: those below the bound are the first ones.
+            count = len(rows)
+            if bound is not None:
+                runs = rows[KEY]
+                count = pc.sum(pc.less(runs, bound)).as_py() if runs[0].as_py() < bound else 0
+            taken += [rows.slice(0, count)] if count else []
+            left += [rows.slice(count)] if count < len(rows) else []
+        self._parts = left
+        if bound is not None and self.last == bound:
+            self._read()
+        return taken
+
+    def _read(self) -> None:
+        more = next(self._batches, None)
+        if more is None:
+            self.last = None
+        else:
+            self._parts.append(more)
+            self.last = more[KEY][-1].as_py()

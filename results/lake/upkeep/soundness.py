@@ -1,0 +1,250 @@
+"""Is a lake sound: files are whole, every run once, in one file a table and in order, of one batch.
+
+What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
+writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
+
+In the lake of results (`results.judging.result_lake`) a run stands once a batch, and a batch may be
+about a run that the lake does not have: nobody reads that, so it is left over as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from harness.errors import HarnessError, counted, listed
+from results.judging.result_lake import RUN_BATCH, ResultLake
+from results.lake.log.delta import Log
+from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
+from results.lake.log.lake import Lake
+from results.lake.log.place import Place
+from results.lake.log.reading import spans_of
+from results.lake.log.refusals import RefusedError
+from results.lake.log.snapshot import RunIndex, Snapshot
+from results.lake.log.storage_errors import AgainError, troubles
+
+__all__ = ["Finding", "check", "check_results"]
+
+SHOWN_MAX: Final = 3
+OUT_OF_ORDER: Final = (
+    "runs out of their order, in which a report does not find all (older releases wrote such "
+    "files): `harness lake export`, and ingest it into a new lake"
+)
+Run = tuple[Partition, str, str | None]
+"""Which run; in a lake of results, of which batch."""
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be; `damaged` is false for what is only left over."""
+
+    table: str
+    damaged: bool
+    text: str
+
+
+class _GoneError(HarnessError):
+    """A file that was listed is not there any more."""
+
+
+def check(lake: Lake) -> list[Finding]:
+    """Read the run and the batch of every visible row and compare; damage stands first.
+
+    Files that are replaced and removed meanwhile are no damage: it begins again.
+    """
+    return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
+
+
+def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
+    """What reports found about the runs of `lake`, which lies at `place`; `None`: nothing does."""
+    tables = place.tables()
+    if MAIN not in tables:
+        return None, [*_without_runs(place, tables)]
+    results = ResultLake.found_at(place)
+    found = check(results)
+    if not any(finding.damaged for finding in found):
+        strangers = lake.patience.call(
+            f"check {place.uri}", functools.partial(_about_nobody, results, lake)
+        )
+        look = functools.partial(_rowless, results, lake)
+        found += lake.patience.call(f"check {place.uri}", look)
+        if strangers:
+            text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
+            found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
+    return results, sorted(found, key=lambda finding: not finding.damaged)
+
+
+def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
+    """A creation that was killed leaves empty tables; without `runs` nobody can read full ones."""
+    for table in tables:
+        log = Log(place, table)
+        full = log.exists() and bool(log.refresh().files)
+        text = "has rows, and there is no table of runs" if full else "a creation was broken off"
+        yield Finding(table, full, text)
+
+
+def _about_nobody(results: Lake, lake: Lake) -> list[str]:
+    """Runs that results are about and that the lake does not have, or has of another batch."""
+    about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
+    pairs = about.aggregate([])
+    snapshot = lake.snapshot()  # the newer state: no run ever goes away
+    known = RunIndex(lake.place).of(snapshot.files(MAIN))
+    return [
+        run
+        for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
+        if known.get(run) != batch
+    ]
+
+
+def _rowless(results: Lake, lake: Lake) -> list[Finding]:
+    """Results that are listed and have no row: damage, unless they were found again since."""
+    from results.judging.lost_rows import rowless
+
+    says: dict[bool, list[str]] = {True: [], False: []}
+    for one in rowless(lake.snapshot(), results.snapshot()):
+        says[not one.again].append(one.run)
+    text = "{} of {} listed without a row ({}): {}"
+    how = {True: "the next report finds them again", False: "found again since"}
+    return [
+        Finding(
+            MAIN,
+            damaged,
+            text.format(
+                counted(len(runs), "result"),
+                counted(len({*runs}), "run"),
+                how[damaged],
+                _some([*{*runs}]),
+            ),
+        )
+        for damaged, runs in says.items()
+        if runs
+    ]
+
+
+def _check(lake: Lake) -> list[Finding]:
+    snapshot = lake.snapshot()
+    found: list[Finding] = []
+    batches: dict[Run, str] = {}
+    for table in reversed(lake.there()):  # `runs` first
+        files, more = _files(lake, snapshot, table)
+        found += more
+        found += _runs(lake, files, batches)
+    return sorted(found, key=lambda finding: not finding.damaged)
+
+
+def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
+    """The files that are there, and what the log and the store disagree about."""
+    call, uri = lake.patience.call, lake.place.uri_of(table)
+    listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
+    stored = {file.name: file.size_bytes for file in listing}
+    files = snapshot.files(table)
+    state = call(f"read {uri}", lake.logs[table].refresh)
+    found = []
+    lost = [file.name for file in files if file.name not in stored]
+    if any(name not in state.files for name in lost):
+        raise AgainError(f"files of {table} were replaced and removed meanwhile")
+    if lost:
+        found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {_some(lost)}"))
+    commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
+    empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
+    if empty:  # every reader takes them for commits of nothing
+        text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {_some(empty)}"
+        found.append(Finding(table, True, text))
+    there = [file for file in files if file.name in stored]
+    torn = [file.name for file in there if stored[file.name] != file.size_bytes]
+    if torn:
+        text = f"{counted(len(torn), 'file')} of another size than written: {_some(torn)}"
+        found.append(Finding(table, True, text))
+    visible = {file.name for file in files}
+    unseen = [name for name in state.files if name not in visible]
+    beside = [name for name in stored if name not in state.files]
+    if unseen or beside:
+        text = (
+            f"{counted(len(unseen), 'file')} of batches that are not visible, "
+            f"{counted(len(beside), 'file')} that the log does not have (yet, or any more)"
+        )
+        found.append(Finding(table, False, text))
+    return [file for file in there if file.name not in torn], found
+
+
+def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
+    """Runs of one table; those of `runs` are noted in `batches`, others compared with them."""
+    again = isinstance(lake, ResultLake)
+    seen: set[Run] = set()
+    doubled: list[str] = []
+    strangers: list[str] = []
+    for file in files:
+        try:
+            read = lake.patience.call(f"read {file.uri}", functools.partial(_read, lake, file))
+        except _GoneError as error:
+            raise AgainError(str(error)) from error
+        except RefusedError:
+            raise  # what we may not read may be sound
+        except HarnessError as error:
+            yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
+            continue
+        if read.rows != file.rows:
+            text = f"{file.name} has {read.rows} rows; the log says {file.rows}"
+            yield Finding(file.table, True, text)
+        if file.table == MAIN and len(read.runs) != read.rows:
+            yield Finding(MAIN, True, f"{file.name} has a run twice")
+        if not read.in_order:
+            yield Finding(file.table, True, f"{file.name} has {OUT_OF_ORDER}")
+        outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
+        if outside:
+            text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
+            yield Finding(file.table, True, f"{text}: {_some(outside)}")
+        for run, batch in read.runs:
+            at = (file.partition, run, batch if again else None)
+            if at in seen:
+                doubled.append(run)
+            seen.add(at)
+            if file.table == MAIN:
+                batches[at] = batch
+            elif batches.get(at) != batch:
+                strangers.append(run)
+    if doubled:
+        text = f"{counted(len(doubled), 'run')} in two files or batches: {_some(doubled)}"
+        yield Finding(files[0].table, True, text)
+    if strangers:
+        text = (
+            f"{counted(len(strangers), 'run')} that `runs` lacks, or has of another batch: "
+            f"{_some(strangers)}"
+        )
+        yield Finding(files[0].table, True, text)
+
+
+class _Read(NamedTuple):
+    """What a file holds: how many rows, and the runs with their batches, each once."""
+
+    rows: int
+    runs: list[tuple[str, str]]
+    in_order: bool  # of the rows, by run
+
+
+def _read(lake: Lake, file: FileRef) -> _Read:
+    import pyarrow.parquet as pq
+
+    with troubles(file.uri):
+        try:
+            table = pq.read_table(
+                f"{file.table}/{file.name}",
+                columns=[KEY, BATCH],
+                filesystem=lake.place.files,
+                partitioning=None,
+            )
+        except FileNotFoundError as error:
+            raise _GoneError(f"{file.name} is gone") from error
+    unique = table.group_by([KEY, BATCH]).aggregate([])
+    runs = zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
+    spans = itertools.pairwise(run for run, _, _ in spans_of(table[KEY]))
+    return _Read(table.num_rows, list(runs), all(run <= after for run, after in spans))
+
+
+def _is_commit(name: str) -> bool:
+    return name.endswith(".json") and name.removesuffix(".json").isdigit()
+
+
+def _some(names: Sequence[str]) -> str:
+    return listed(sorted(names), limit=SHOWN_MAX)

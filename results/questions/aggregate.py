@@ -1,0 +1,200 @@
+"""From tables to the numbers of a report: every query answered, and the statistics on top.
+
+The engine gathers cells in a pass over each large table: counts and sums of which there are few,
+however many runs there are. Most questions are about cells, and are asked of a DuckDB here,
+whichever engine gathered them; so nothing a run comes here but the first few rows of what lists
+runs.
+
+Queries are in `results/questions/sql`; what they cannot say portably (intervals, ratios, tests) is
+added here as further answers, so that whatever stands on the page stands in a Parquet file as well:
+
+| answer            | what                                                                     |
+|-------------------|--------------------------------------------------------------------------|
+| detection_rates   | `detection` with a 95 % interval of the rate (Wilson)                     |
+| clean_rates       | `clean_runs` with an interval, and what the rate is below if none failed  |
+| regressions       | two labels compared, see `results.questions.baseline`                     |
+| ...               | those of the modules `failures`, `trends` and `uplift` beside this one    |
+
+Nothing is measured over runs of different populations (see `results/questions/sql/judged.sql`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from results.questions.answer_table import answer_table
+from results.questions.baseline import Comparison, Line, compare, rows_of
+from results.questions.engines import DuckEngine, Engine, Extent, kind_of, query
+from results.questions.failures import changes, detection, signatures
+from results.questions.trends import Stored, costs, survival, trends
+from results.questions.uplift import OUTCOMES, by_role, ratios
+from results.statistics.estimates import wilson, zero_bound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """All answers by name, as Arrow tables; `comparison` only with a baseline.
+
+    With `most`, those that list runs are cut after so many rows.
+    """
+
+    tables: dict[str, Any]
+    comparison: Comparison | None
+    most: int | None = None
+
+    def rows(self, name: str) -> Rows:
+        """One answer as a list of dictionaries."""
+        found: Rows = self.tables[name].to_pylist()
+        return found
+
+    def total(self, name: str) -> int:
+        """How many rows an answer has, as far as that is known where it is cut."""
+        if self.most is None or name not in {"judged", "failing_runs"}:
+            return int(self.tables[name].num_rows)
+        rows = self.rows("totals" if name == "judged" else "signature_cells")
+        return sum(row["runs"] for row in rows)
+
+
+def aggregate(
+    engine: Engine,
+    *,
+    baseline: str | None,
+    label: str | None,
+    most: int | None = None,
+    stored: Stored | None = None,
+    asking: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Answers:
+    """Answer everything; `engine` has what it answers from already.
+
+    Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
+    compared by. `stored` are the bytes that runs take, where that is known. `asking` hears before
+    each question how many of how many are answered. Raises `UsageError` for
+    a baseline or label that no run has.
+    """
+    tables: dict[str, pa.Table] = {}
+    extent = Extent(most, baseline is not None)
+    with contextlib.closing(DuckEngine()) as driver:
+        names = list(extent.names())
+        for number, name in enumerate(names):
+            asking(number, len(names))
+            of_cells = kind_of(name) == "of cells"
+            found = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
+            if found is not None:
+                tables[name] = found
+                driver.take(name, found)
+    rows = {name: tables[name].to_pylist() for name in _NEEDED}
+    tables["detection_rates"] = answer_table(
+        _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
+    )
+    tables["clean_rates"] = answer_table(_clean(rows["clean_runs"]), _CLEAN_COLUMNS)
+    tables["uplift_ratios"], tables["uplift_stratified"] = ratios(rows, rows["populations"])
+    tables["uplift_by_role"] = by_role(rows["role_cells"])
+    days = [cell["day"] for cell in rows["trend_cells"]]
+    tables["signatures"] = signatures(rows["signature_cells"], days)
+    tables["detectability"], tables["detection_curves"] = detection(
+        rows["signature_cells"], rows["populations"]
+    )
+    for name in ("day", "code"):
+        tables[f"trend_by_{name}"] = trends(rows["trend_cells"], rows["latency_trends"], name)
+    tables["survival"] = survival(rows["survival_cells"])
+    tables["costs"] = costs(rows["cost_cells"], stored)
+    comparison = None
+    if baseline is not None:
+        # A row a run, or more: no column that is not compared.
+        compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
+        comparison = compare(
+            compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
+        )
+        tables["regressions"] = answer_table(
+            [msgspec.structs.asdict(line) for line in comparison.lines], _LINE_COLUMNS
+        )
+        tables["signature_changes"] = changes(
+            rows["signature_cells"],
+            rows["populations"],
+            baseline=baseline,
+            label=comparison.label,
+        )
+    return Answers(tables, comparison, most)
+
+
+_NEEDED: Final = (
+    "detection",
+    "clean_runs",
+    "cost_cells",
+    "latency_trends",
+    "populations",
+    "role_cells",
+    "signature_cells",
+    "survival_cells",
+    "trend_cells",
+    "downtime_cells",
+    "exposure_cells",
+)
+_COMPARED: Final = {
+    "baseline_runs": (
+        *("setting", "label", "run", "environment", "workload", "asked", "bugs", "profile"),
+        *("verdict", "ops", "info", "unanswered", "length_ns"),
+        *("mutation_down_ns", "read_down_ns"),
+    ),
+    "latency_by_run": ("run", "f", "p50_ns", "p99_ns"),
+}
+_RATE_COLUMNS: Final = {
+    "bug": "string",
+    "population": "int64",
+    "runs": "int64",
+    "detected": "int64",
+    "unknown": "int64",
+    "rate": "float64",
+    "low": "float64",
+    "high": "float64",
+    "length_ns": "int64",
+    "runs_to_first": "int64",
+    "ns_to_first": "int64",
+    "first_run": "string",
+}
+_CLEAN_COLUMNS: Final = {
+    "population": "int64",
+    "runs": "int64",
+    "invalid": "int64",
+    "unknown": "int64",
+    "rate": "float64",
+    "low": "float64",
+    "high": "float64",
+    "below": "float64",
+    "length_ns": "int64",
+}
+_TYPES: Final = {"str": "string", "int": "int64", "float": "float64", "float | None": "float64"}
+_LINE_COLUMNS: Final = {name: _TYPES[kind] for name, kind in Line.__annotations__.items()}
+
+
+def _with_rate(rows: Iterable[Row], hits: str, trials: Callable[[Row], int]) -> Rows:
+    found = []
+    for row in rows:
+        count = trials(row)
+        interval = wilson(row[hits], count)
+        rate = row[hits] / count if count else None
+        found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
+    return found
+
+
+def _known(row: Row) -> int:
+    return int(row["runs"] - row["unknown"])
+
+
+def _clean(rows: Rows) -> Rows:
+    """Trials are the runs whose verdict is known: an unknown one does not speak for the target."""
+    return [
+        {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
+        for row in _with_rate(rows, "invalid", _known)
+    ]

@@ -1,0 +1,337 @@
+"""Two labels compared: did anything get worse, better, or is there no evidence?
+
+Only like is compared with like: a *setting* is a case without its seed, and settings that one of
+the labels lacks are left out (and counted). In each setting:
+
+* shares of runs (invalid, unknown): Fisher's exact test, Wilson's intervals. Where a bug is
+  switched on, an invalid run is a detection, and more of them is better;
+* rates and unavailable time of each run, latency percentiles of each run and kind of operation:
+  the rank-sum test over runs. Rates show their mean over runs with Student's interval, latencies
+  their median over runs with the interval of order statistics.
+
+All p-values of the table are adjusted together by Holm's procedure: the chance that *any* line
+says worse or better though nothing changed is below 5 %. The price is that small changes need many
+runs; "no evidence" is not "the same". Runs of a simulation replay: the same seed in two labels of
+the same code counts as two runs, which makes the test careful, never bold.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import UsageError
+from results.statistics.distributions import student_quantile
+from results.statistics.estimates import (
+    ALPHA,
+    fisher_exact,
+    holm,
+    median_interval,
+    nearest_rank,
+    rank_sum,
+    wilson,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "BETTER",
+    "NO_EVIDENCE",
+    "WORSE",
+    "Comparison",
+    "Line",
+    "accept_labels",
+    "chosen_label",
+    "compare",
+    "listed",
+    "rows_of",
+]
+
+WORSE: Final = "worse"
+BETTER: Final = "better"
+NO_EVIDENCE: Final = "no evidence"
+_ORDER: Final = {WORSE: 0, BETTER: 1, NO_EVIDENCE: 2}
+_LABELS_SHOWN_MAX: Final = 20
+_RATES: Final = (
+    ("unanswered operations", "unanswered", "ops"),
+    ("operations lost to info", "info", "ops"),
+    ("mutations unavailable", "mutation_down_ns", "length_ns"),
+    ("reads unavailable", "read_down_ns", "length_ns"),
+)
+"""Metrics, and of which columns they are: a part, of a whole."""
+_PERCENTILES: Final = (("p50_ns", "p50"), ("p99_ns", "p99"))
+_ROWS_AT_ONCE: Final = 10_000
+
+Row = Mapping[str, Any]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of one setting, in both labels; `None` where an interval needs more runs."""
+
+    setting: str
+    metric: str
+    unit: str  # "share", "rate" or "ns"
+    baseline_runs: int
+    label_runs: int
+    baseline_value: float
+    baseline_low: float | None
+    baseline_high: float | None
+    label_value: float
+    label_low: float | None
+    label_high: float | None
+    p_value: float
+    p_adjusted: float
+    verdict: str
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All lines, the telling ones first, and what was left out."""
+
+    baseline: str
+    label: str
+    lines: tuple[Line, ...]
+    settings: int
+    baseline_runs_left_out: int
+    label_runs_left_out: int
+
+    @property
+    def worse(self) -> int:
+        """How many lines are worse."""
+        return sum(line.verdict == WORSE for line in self.lines)
+
+
+class _Side:
+    """The runs of one label in one setting: counts, and of each a few numbers, 8 bytes each."""
+
+    def __init__(self, first: Row) -> None:
+        self.first = first  # what all of them have in common
+        self.runs = 0
+        self.verdicts: Counter[str] = Counter()
+        self.rates: dict[str, array[float]] = {name: array("d") for name, _, _ in _RATES}
+        self.latencies: dict[tuple[str, str], array[float]] = {}
+
+    def add(self, row: Row) -> None:
+        """Take a run."""
+        self.runs += 1
+        self.verdicts[row["verdict"]] += 1
+        for name, part, whole in _RATES:
+            if row[whole]:
+                self.rates[name].append(row[part] / row[whole])
+
+    def add_latencies(self, row: Row) -> None:
+        """Take what the operations of one kind took in one of the runs."""
+        for column, _ in _PERCENTILES:
+            values = self.latencies.setdefault((row["f"], column), array("d"))
+            values.append(row[column])
+
+
+def compare(
+    runs: Iterable[Row], latencies: Iterable[Row], *, baseline: str, label: str | None
+) -> Comparison:
+    """Compare the runs of `label` (the only other one where `None`) with those of `baseline`.
+
+    Rows are looked at once and not kept: of a run 40 bytes are, 16 a kind of operation, and its id.
+    """
+    of_runs: dict[str, _Side] = {}
+    all_sides: dict[str, dict[str, _Side]] = {}
+    for row in runs:
+        of_setting = all_sides.setdefault(row["setting"], {})
+        side = of_setting.get(row["label"])
+        if side is None:
+            side = of_setting[row["label"]] = _Side(row)
+        side.add(row)
+        of_runs[row["run"]] = side
+    label = chosen_label((name for found in all_sides.values() for name in found), baseline, label)
+    for row in latencies:
+        if row["run"] in of_runs:
+            of_runs[row["run"]].add_latencies(row)
+    sides = {
+        setting: {name: side for name, side in found.items() if name in {baseline, label}}
+        for setting, found in all_sides.items()
+        if not found.keys().isdisjoint({baseline, label})
+    }
+    lines: list[Line] = []
+    left_out = {baseline: 0, label: 0}
+    settings = 0
+    for _, found in sorted(sides.items(), key=lambda item: _name(item[1])):
+        if len(found) < 2:
+            for name, missed in found.items():
+                left_out[name] += missed.runs
+            continue
+        settings += 1
+        lines += _lines(_name(found), found[baseline], found[label])
+    return Comparison(
+        baseline=baseline,
+        label=label,
+        lines=tuple(_judged(lines)),
+        settings=settings,
+        baseline_runs_left_out=left_out[baseline],
+        label_runs_left_out=left_out[label],
+    )
+
+
+def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
+    """The rows of some columns, of which few are there at once: a dictionary takes a kilobyte."""
+    for batch in table.select(names).to_batches(_ROWS_AT_ONCE):
+        yield from batch.to_pylist()
+
+
+def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
+    """The label to compare with `baseline`; raises `UsageError` that lists those there are."""
+    known = sorted({name for name in labels if name is not None})
+    if baseline not in known:
+        raise UsageError(
+            f"--baseline is {baseline!r}, which no run here has; the labels here: "
+            f"{listed(known)} (give runs one with `harness soak --label`)"
+        )
+    others = [name for name in known if name != baseline]
+    if label is None and len(others) == 1:
+        return others[0]
+    if label is None or label not in others:
+        given = "is missing" if label is None else f"is {label!r}"
+        raise UsageError(
+            f"--label {given}; it says which runs are compared with {baseline!r}, one of: "
+            f"{listed(others)}"
+        )
+    return label
+
+
+def accept_labels(
+    labels: AbstractSet[str | None], *, baseline: str | None, label: str | None
+) -> None:
+    """Refuse labels that no run has, before hours are spent on the others: `UsageError`."""
+    if baseline is not None:
+        chosen_label(labels, baseline, label)
+    elif label is not None and label not in labels:
+        raise UsageError(
+            f"--label is {label!r}, which no run here has; the labels here: {listed(labels)}"
+        )
+
+
+def listed(labels: Iterable[str | None]) -> str:
+    """Labels on one line, sorted, the first few of many."""
+    known = sorted({name for name in labels if name is not None})
+    shown = ", ".join(repr(name) for name in known[:_LABELS_SHOWN_MAX]) or "none"
+    more = len(known) - _LABELS_SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _name(sides: Mapping[str, _Side]) -> str:
+    """A setting in words; settings of the same words differ in options, hence the hash."""
+    row = next(iter(sides.values())).first
+    bugs = f" with {row['bugs']}" if row["bugs"] else ""
+    where = row["environment"] or "cut short"
+    what = f"{row['workload']} under {row['asked']}{bugs}"
+    return f"{what} ({where}, {row['profile']}, {row['setting'][:6]})"
+
+
+def _lines(setting: str, first: _Side, second: _Side) -> Iterator[Line]:
+    has_bug = bool(first.first["bugs"])
+    yield _share(setting, "detected" if has_bug else "invalid", "invalid", first, second)
+    yield _share(setting, "unknown", "unknown", first, second)
+    for metric, _, _ in _RATES:
+        values = [side.rates[metric] for side in (first, second)]
+        if all(values):
+            yield _ranked(setting, metric, "rate", values[0], values[1])
+    kinds = sorted({f for side in (first, second) for f, _ in side.latencies})
+    for f in kinds:
+        for column, words in _PERCENTILES:
+            found = [side.latencies.get((f, column)) for side in (first, second)]
+            if found[0] and found[1]:
+                yield _ranked(setting, f"{f} {words}", "ns", found[0], found[1])
+
+
+def _share(setting: str, metric: str, verdict: str, first: _Side, second: _Side) -> Line:
+    hits = [side.verdicts[verdict] for side in (first, second)]
+    trials = [side.runs for side in (first, second)]
+    intervals = [wilson(hit, n) for hit, n in zip(hits, trials, strict=True)]
+    return Line(
+        setting=setting,
+        metric=metric,
+        unit="share",
+        baseline_runs=trials[0],
+        label_runs=trials[1],
+        baseline_value=hits[0] / trials[0],
+        baseline_low=intervals[0].low,
+        baseline_high=intervals[0].high,
+        label_value=hits[1] / trials[1],
+        label_low=intervals[1].low,
+        label_high=intervals[1].high,
+        p_value=fisher_exact(hits[0], trials[0], hits[1], trials[1]),
+        p_adjusted=1.0,
+        verdict=_direction(metric, hits[0] / trials[0], hits[1] / trials[1]),
+    )
+
+
+def _ranked(
+    setting: str, metric: str, unit: str, first: Sequence[float], second: Sequence[float]
+) -> Line:
+    middles = [_middle(unit, values) for values in (first, second)]
+    p_value = rank_sum(first, second)
+    return Line(
+        setting=setting,
+        metric=metric,
+        unit=unit,
+        baseline_runs=len(first),
+        label_runs=len(second),
+        baseline_value=middles[0][0],
+        baseline_low=middles[0][1],
+        baseline_high=middles[0][2],
+        label_value=middles[1][0],
+        label_low=middles[1][1],
+        label_high=middles[1][2],
+        p_value=p_value,
+        p_adjusted=1.0,
+        # The test is about ranks: its direction is theirs, whatever means and medians say.
+        verdict=_direction(metric, *_wins(first, second)),
+    )
+
+
+def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """How often a value of each group is the larger one, of all pairs."""
+    ordered = sorted(first)
+    second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
+    not_first = sum(bisect.bisect_right(ordered, value) for value in second)
+    return float(len(first) * len(second) - not_first), float(second_wins)
+
+
+def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Mean with Student's interval for rates, median with order statistics for latencies."""
+    if unit == "ns":
+        found = median_interval(values)
+        middle = nearest_rank(sorted(values), 500)
+        return (middle, None, None) if found is None else (middle, found.low, found.high)
+    mean = fmean(values)
+    if len(set(values)) < 2:  # no spread tells nothing of how far the next run may be
+        return mean, None, None
+    half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return mean, max(0.0, mean - half), mean + half
+
+
+def _direction(metric: str, baseline: float, label: float) -> str:
+    """What a difference would mean if there is one."""
+    if baseline == label:
+        return NO_EVIDENCE
+    more_is_better = metric == "detected"
+    return BETTER if (label > baseline) == more_is_better else WORSE
+
+
+def _judged(lines: Sequence[Line]) -> list[Line]:
+    """Lines with adjusted p-values and the verdict they allow, the telling ones first."""
+    adjusted = holm([line.p_value for line in lines])
+    judged = [
+        msgspec.structs.replace(
+            line, p_adjusted=p, verdict=line.verdict if p < ALPHA else NO_EVIDENCE
+        )
+        for line, p in zip(lines, adjusted, strict=True)
+    ]
+    return sorted(judged, key=lambda line: (_ORDER[line.verdict], line.p_value))

@@ -1,0 +1,322 @@
+"""Where the SQL of a report runs: DuckDB on one machine, Spark on any number, the same files.
+
+An engine answers queries by name, with what it has registered and kept before: bases first, in the
+order of `query_names`.
+
+`results/questions/sql/*.sql` keep to what both understand alike: integer arithmetic (`<<`, never
+`/`; exact decimals where a product may not fit into 64 bits), no implicit order of nulls, every
+question ordered to the last row. `Engine.sql` gives a table whose integers are int64 in either
+engine, so that results compare equal, cell by cell.
+
+| `kind_of`   | what                                                                      |
+|-------------|---------------------------------------------------------------------------|
+| base        | a table of `BASES`, kept in the engine, which other files read            |
+| cells       | `..._cells`: counts and sums, few rows however many runs there are: what   |
+|             | one pass over a large table gathers for several questions                 |
+| question    | asked of the engine: its tables, bases                                    |
+| of cells    | a question about cells and answers: asked on the driver, whatever engine  |
+|             | gathered them                                                             |
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+
+from harness.errors import UsageError
+from results.facts.schema import ddl, schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "BASES",
+    "ENGINES",
+    "DuckEngine",
+    "Engine",
+    "Extent",
+    "SparkEngine",
+    "SqlEngine",
+    "in_any_order",
+    "in_order",
+    "kind_of",
+    "open_engine",
+    "query",
+    "query_names",
+    "quoted",
+    "unordered",
+]
+
+ENGINES: Final = ("duckdb", "spark")
+BASES: Final = ("judged", "failing_runs", "slowest")
+"""Queries whose results the others read as tables, in this order."""
+MEMORY_MAX: Final = "512MB"
+"""Of DuckDB, where it is bounded; Python and pyarrow come on top."""
+OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
+"""Answers that list runs."""
+COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
+"""What two labels are compared by, and what that is made from: rows of all runs."""
+COMPARED_ONLY: Final = ("baseline_runs",)
+OF_CELLS_FIRST: Final = ("percentiles",)
+"""Questions of cells whose answers the others read."""
+Kind = Literal["base", "cells", "question", "of cells"]
+_OF_CELLS: Final = re.compile(rf"\b(?:\w+_cells|{'|'.join(OF_CELLS_FIRST)})\b")
+_COMMENT: Final = re.compile(r"--[^\n]*")
+
+
+class Extent(NamedTuple):
+    """How much a report asks for."""
+
+    most: int | None = None  # rows of what lists runs; `None`: all
+    compared: bool = False  # whether two labels are, by rows of all runs
+
+    def names(self) -> list[str]:
+        """The queries that are asked."""
+        return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
+
+    def limit(self, name: str) -> str:
+        """How many rows of an answer are wanted, in SQL."""
+        whole = self.most is None or (self.compared and name in COMPARED)
+        return "" if whole or name not in OF_RUNS else f"\nLIMIT {self.most}"
+
+
+class Engine(Protocol):
+    """Answers the queries of a report that are not of cells."""
+
+    name: str
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """The answer, with whole numbers as int64; `None` where it is only kept for others."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class SqlEngine(abc.ABC):
+    """Answers them by SQL over Parquet files."""
+
+    name: str
+
+    @abc.abstractmethod
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
+        """Make files of one schema a table, of the rows `here` that a condition is true of."""
+
+    @abc.abstractmethod
+    def sql(self, text: str) -> pa.Table:
+        """The answer of a query, with whole numbers as int64."""
+
+    @abc.abstractmethod
+    def keep(self, table: str, text: str) -> None:
+        """Make the answer of a query a table."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """See `Engine`."""
+        if name in BASES:
+            self.keep_base(name, extent)
+        if name == "slowest":
+            return None
+        if kind_of(name) == "cells":
+            return in_any_order(self.sql(query(name)))
+        return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
+
+    def keep_base(self, name: str, extent: Extent) -> None:
+        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
+        limit = extent.limit(name) if name == "slowest" else ""
+        self.keep(name, query(name) + limit if limit else unordered(name)[0])
+
+
+def query_names() -> list[str]:
+    """The names of all queries: bases, cells, questions, questions of cells."""
+    folder = resources.files("results.questions") / "sql"
+    found = sorted(item.name.removesuffix(".sql") for item in folder.iterdir())
+    first = (*BASES, *OF_CELLS_FIRST)
+    rest = [name for name in found if name not in first]
+    cells, questions, of_cells = (
+        [name for name in rest if kind_of(name) == kind]
+        for kind in ("cells", "question", "of cells")
+    )
+    return [*BASES, *cells, *questions, *OF_CELLS_FIRST, *of_cells]
+
+
+@functools.cache
+def kind_of(name: str) -> Kind:
+    """Where a query is asked, and what it reads: see above."""
+    if name in BASES:
+        return "base"
+    if name.endswith("_cells"):
+        return "cells"
+    return "of cells" if _OF_CELLS.search(_COMMENT.sub("", query(name))) else "question"
+
+
+@functools.cache
+def query(name: str) -> str:
+    """The text of one query."""
+    return (resources.files("results.questions") / "sql" / f"{name}.sql").read_text(
+        encoding="utf-8"
+    )
+
+
+def unordered(name: str) -> tuple[str, str]:
+    """A query without its order, and the order; cells have none."""
+    if kind_of(name) == "cells":
+        return query(name), ""
+    rows, _, order = query(name).rpartition("ORDER BY")
+    return rows, order.strip()
+
+
+def in_any_order(found: pa.Table) -> pa.Table:
+    """Cells in an order: of a few rows an engine would make more ado."""
+    return found.sort_by([(column, "ascending") for column in found.column_names])
+
+
+def in_order(name: str) -> str:
+    """The rows of the table that the answer of a query was kept as, in the order of that query."""
+    return f"SELECT * FROM {name} ORDER BY {unordered(name)[1]}"  # noqa: S608
+
+
+def _normal(table: pa.Table) -> pa.Table:
+    """Whole numbers of any width as int64, text as plain strings, no metadata."""
+    import pyarrow as pa
+
+    fields = []
+    for field in table.schema:
+        kind = field.type
+        if pa.types.is_integer(kind):
+            kind = pa.int64()
+        elif pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            kind = pa.string()
+        fields.append(pa.field(field.name, kind))
+    return table.cast(pa.schema(fields))
+
+
+class DuckEngine(SqlEngine):
+    """DuckDB, in memory, in this process."""
+
+    name = "duckdb"
+
+    def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
+        """With `scratch`, memory is bounded, and what does not fit goes there.
+
+        `threads` are as many as there are cores, unless that is said. Raises `UsageError` where
+        DuckDB is not installed.
+        """
+        try:
+            import duckdb
+        except ImportError as error:
+            raise UsageError(
+                "reports need DuckDB, which is not installed: pip install 'catalog-harness[report]'"
+            ) from error
+        config: dict[str, Any] = (
+            {} if scratch is None else {"temp_directory": str(scratch), "memory_limit": MEMORY_MAX}
+        )
+        if threads is not None:
+            config["threads"] = threads
+        self.connection = duckdb.connect(config=config)
+
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
+        """A view over the files; columns that an older file lacks are null."""
+        if not paths:
+            self.connection.register(table, schema(table).empty_table())
+            return
+        files = ", ".join(quoted(str(path)) for path in paths)
+        empty = f"no_{table}"
+        self.connection.register(empty, schema(table).empty_table())
+        own = ", ".join(f'"{name}"' for name in schema(table).names)
+        self.connection.execute(
+            f"""
+            CREATE OR REPLACE VIEW "{table}" AS SELECT {own} FROM (
+                SELECT * FROM read_parquet(
+                    [{files}], union_by_name = true, hive_partitioning = false
+                ) UNION ALL BY NAME SELECT * FROM "{empty}"
+            ) here WHERE {where}
+            """  # noqa: S608
+        )
+
+    def take(self, table: str, rows: pa.Table) -> None:
+        """Make rows that are in memory a table."""
+        self.connection.register(table, rows)
+
+    def sql(self, text: str) -> pa.Table:
+        """The answer of a query."""
+        return _normal(self.connection.sql(text).to_arrow_table())
+
+    def run(self, text: str) -> None:
+        """Do a statement."""
+        self.connection.execute(text)
+
+    def keep(self, table: str, text: str) -> None:
+        """A table in memory."""
+        self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+def quoted(text: str) -> str:
+    """A text, in SQL."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+class SparkEngine(SqlEngine):
+    """Spark, wherever its session runs; the files must be visible there."""
+
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        """The session stays its owner's to stop."""
+        self._session = session
+        self._views: list[str] = []
+        self._cached: list[Any] = []
+
+    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
+        """A temporary view over the files."""
+        columns = ddl(schema(table))
+        if paths:
+            frame = self._session.read.schema(columns).parquet(*(str(path) for path in paths))
+        else:
+            frame = self._session.createDataFrame([], columns)
+        self._view(table, frame.alias("here").where(where))
+
+    def sql(self, text: str) -> pa.Table:
+        """The answer of a query."""
+        return _normal(self._session.sql(text).toArrow())
+
+    def keep(self, table: str, text: str) -> None:
+        """A temporary view, computed once."""
+        frame = self._session.sql(text).cache()
+        self._cached.append(frame)
+        self._view(table, frame)
+
+    def _view(self, table: str, frame: Any) -> None:
+        frame.createOrReplaceTempView(table)
+        self._views.append(table)
+
+    def close(self) -> None:
+        """Forget our views; the session goes on."""
+        for frame in self._cached:
+            frame.unpersist()
+        for table in dict.fromkeys(reversed(self._views)):
+            self._session.sql(f"DROP VIEW IF EXISTS `{table}`")
+
+
+def open_engine(name: str, *, spark_session: Any = None) -> SqlEngine:
+    """The engine of that name; Spark needs its session. Raises `UsageError`."""
+    if name == "duckdb":
+        return DuckEngine()
+    if name == "spark":
+        assert spark_session is not None
+        return SparkEngine(spark_session)
+    raise UsageError(f"--engine is {name!r}; it is one of: {', '.join(ENGINES)}")

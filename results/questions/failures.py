@@ -1,0 +1,329 @@
+"""Failures of many runs by signature: which there are, since when, what came and went, how rare.
+
+Everything follows from `signature_cells` (a row a signature and population) and `populations`:
+sums over runs, however many there are.
+
+| answer            | what                                                                     |
+|-------------------|--------------------------------------------------------------------------|
+| signatures        | a row a failure: where, when first and last, how many runs there were since |
+| signature_changes | with a baseline: which are new, known or gone, and if that may be chance    |
+| detectability     | how many seeds it takes to see a failure, by population                   |
+| detection_curves  | the probability that 1, 2, 5, ... seeds see it                            |
+
+A listing names the populations of a failure and measures nothing over them. What is *gone* may be
+rare: so two labels are compared by Fisher's exact test, over the settings that both have and in
+which it was ever seen, adjusted over all signatures by Holm's procedure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.signatures import SEPARATOR
+from results.facts.schema import LIST_SEPARATOR
+from results.questions.answer_table import answer_table
+from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
+from results.statistics.survival import found_within, seeds_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ANY", "GONE", "KNOWN", "NEW", "RULE", "changes", "detection", "signatures"]
+
+Row = dict[str, Any]
+
+NEW: Final = "new"
+KNOWN: Final = "known"
+GONE: Final = "gone"
+ANY: Final = "any failure"
+RULE: Final = "rule"
+SIGNATURE: Final = "signature"
+SEEDS: Final = (
+    *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
+    *(1_000, 2_000, 5_000, 10_000),
+)
+
+_KEY: Final = ("verdict", "target", "bugs", "signature")
+_OF_FIRST: Final = ("checker", "rule", "first_run", "first_seed", "environment", "reason")
+_SIGNATURE_COLUMNS: Final = {
+    "verdict": "string",
+    "signature": "string",
+    "target": "string",
+    "bugs": "string",
+    "checker": "string",
+    "rule": "string",
+    "runs": "int64",
+    "populations": "string",
+    "first_run": "string",
+    "first_seed": "int64",
+    "environment": "string",
+    "reason": "string",
+    "first_day": "string",
+    "first_code": "string",
+    "last_day": "string",
+    "last_code": "string",
+    "last_run": "string",
+    "days_since": "int64",
+    "runs_since": "int64",
+    "below_since": "float64",
+}
+_CHANGE_COLUMNS: Final = {
+    "level": "string",
+    "change": "string",
+    "verdict": "string",
+    "signature": "string",
+    "target": "string",
+    "bugs": "string",
+    "populations": "string",
+    "baseline_hits": "int64",
+    "baseline_runs": "int64",
+    "label_hits": "int64",
+    "label_runs": "int64",
+    "p_value": "float64",
+    "p_adjusted": "float64",
+    "says": "string",
+    "first_run": "string",
+    "first_day": "string",
+    "last_day": "string",
+}
+_DETECTABILITY_COLUMNS: Final = {
+    "population": "int64",
+    "signature": "string",
+    "runs": "int64",
+    "hits": "int64",
+    "rate": "float64",
+    "low": "float64",
+    "high": "float64",
+    "seeds_half": "int64",
+    "seeds_sure": "int64",
+    "seeds_sure_low": "int64",
+    "seeds_sure_high": "int64",
+}
+_CURVE_COLUMNS: Final = {
+    "population": "int64",
+    "signature": "string",
+    "runs": "int64",
+    "hits": "int64",
+    "seeds": "int64",
+    "probability": "float64",
+    "low": "float64",
+    "high": "float64",
+}
+
+
+def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
+    """A row a failure, those nobody asked for first; `days` are all on which runs started."""
+    newest = max((day for day in days if day is not None), default=None)
+    rows = [_signature(key, own, newest) for key, own in _grouped(cells).items()]
+    # Of as many runs, those that come first where every failing run is listed.
+    rows.sort(
+        key=lambda row: (
+            row["verdict"] != "invalid",
+            row["bugs"] != "",
+            -row["runs"],
+            row["first_run"],
+            row["signature"],
+        )
+    )
+    return answer_table(rows, _SIGNATURE_COLUMNS)
+
+
+def _grouped(cells: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell[name] for name in _KEY), []).append(cell)
+    return groups
+
+
+def _signature(key: tuple[str, ...], cells: Sequence[Row], newest: str | None) -> Row:
+    first = min(cells, key=lambda cell: (cell["first_seed"], cell["first_run"]))
+    dated = [cell for cell in cells if cell["first_started"] is not None]
+    earliest = min(dated, key=lambda cell: cell["first_started"], default=None)
+    latest = max(dated, key=lambda cell: cell["last_started"] or "", default=None)
+    last_day = None if latest is None else latest["last_day"]
+    runs_since = _runs_since(cells)
+    return {
+        **dict(zip(_KEY, key, strict=True)),
+        **{name: first[name] for name in _OF_FIRST},
+        "runs": sum(cell["runs"] for cell in cells),
+        "populations": _populations(cells),
+        "first_day": None if earliest is None else earliest["first_day"],
+        "first_code": None if earliest is None else earliest["first_code"],
+        "last_day": last_day,
+        "last_code": None if latest is None else latest["last_code"],
+        "last_run": (latest or first)["last_run"],
+        "days_since": _days(last_day, newest),
+        "runs_since": runs_since,
+        "below_since": zero_bound(runs_since),
+    }
+
+
+def _populations(cells: Iterable[Row]) -> str:
+    return LIST_SEPARATOR.join(map(str, sorted({cell["population"] for cell in cells})))
+
+
+def _runs_since(cells: Iterable[Row]) -> int:
+    """Runs of its settings, of any label, that started after the last with this failure."""
+    since: dict[str, int] = {}
+    for cell in cells:
+        left = cell["setting_runs"] - cell["last_place"]
+        since[cell["setting"]] = min(left, since.get(cell["setting"], left))
+    return sum(since.values())
+
+
+def _days(since: str | None, until: str | None) -> int | None:
+    """How many lie between two days; `None` where one is no date."""
+    try:
+        return (dt.date.fromisoformat(until or "") - dt.date.fromisoformat(since or "")).days
+    except ValueError:
+        return None
+
+
+def changes(
+    cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
+) -> pa.Table:
+    """Which failures are new, known or gone in the runs of `label`; those with evidence first.
+
+    One defect has many signatures: faults and operations vary. So rules that have several are
+    compared as well, all their failures together; each level is adjusted by itself.
+    """
+    sides = {
+        row["population"]: (baseline, label).index(row["label"])
+        for row in populations
+        if row["label"] in {baseline, label}
+    }
+    own = [cell for cell in cells if cell["population"] in sides]
+    by_rule = _grouped(
+        [{**cell, "signature": _rule(cell), "whole": cell["signature"]} for cell in own]
+    )
+    several = {
+        key: group for key, group in by_rule.items() if len({cell["whole"] for cell in group}) > 1
+    }
+    runs: dict[tuple[str, str], int] = {}
+    for row in populations:
+        if row["population"] in sides:
+            at = (row["setting"], row["label"])
+            runs[at] = runs.get(at, 0) + row["runs"]
+    rows: list[Row] = []
+    for level, groups in ((RULE, several), (SIGNATURE, _grouped(own))):
+        found: list[Row] = [
+            {
+                **dict(zip(_KEY, key, strict=True)),
+                "level": level,
+                **_change(
+                    [[c for c in group if sides[c["population"]] == side] for side in (0, 1)],
+                    runs,
+                    (baseline, label),
+                ),
+            }
+            for key, group in groups.items()
+        ]
+        for row, p in zip(found, holm([row["p_value"] for row in found]), strict=True):
+            row["p_adjusted"] = p
+            row["says"] = row["says"] or _says(row, p)
+        rows += sorted(
+            found, key=lambda row: (_CHANGES[row["change"]], row["bugs"] != "", row["p_value"])
+        )
+    return answer_table(rows, _CHANGE_COLUMNS)
+
+
+def _rule(cell: Row) -> str:
+    return SEPARATOR.join(part for part in (cell["checker"], cell["rule"]) if part)
+
+
+def _says(row: Row, p_adjusted: float) -> str:
+    """In words, what the test allows to say."""
+    if p_adjusted >= ALPHA:
+        return "as before, or chance" if row["change"] == KNOWN else "may be chance"
+    if row["change"] != KNOWN:
+        return "more than chance"
+    more = row["label_hits"] * row["baseline_runs"] > row["baseline_hits"] * row["label_runs"]
+    return "more often" if more else "less often"
+
+
+_CHANGES: Final = {NEW: 0, GONE: 1, KNOWN: 2}
+
+
+def _change(
+    hits: Sequence[Sequence[Row]],
+    runs: Mapping[tuple[str, str], int],
+    labels: tuple[str, str],
+) -> Row:
+    """What of one failure; only settings that both labels have are compared."""
+    own = [*hits[0], *hits[1]]
+    seen = {cell["setting"] for cell in own}
+    shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
+    counts = [
+        (
+            sum(cell["runs"] for cell in side if cell["setting"] in shared),
+            sum(runs[setting, name] for setting in shared),
+        )
+        for side, name in zip(hits, labels, strict=True)
+    ]
+    change = KNOWN if hits[0] and hits[1] else NEW if hits[1] else GONE
+    first = min(hits[1] or hits[0], key=lambda cell: (cell["first_seed"], cell["first_run"]))
+    days = [cell[name] for cell in own for name in ("first_day", "last_day") if cell[name]]
+    without = {NEW: labels[0], GONE: labels[1], KNOWN: "one of them"}[change]
+    return {
+        "change": change,
+        "populations": _populations(own),
+        "baseline_hits": counts[0][0],
+        "baseline_runs": counts[0][1],
+        "label_hits": counts[1][0],
+        "label_runs": counts[1][1],
+        "p_value": fisher_exact(*counts[0], *counts[1]) if shared else 1.0,
+        "says": "" if shared else f"no run of such a setting in {without}",
+        "first_run": first["first_run"],
+        "first_day": min(days, default=None),
+        "last_day": max(days, default=None),
+    }
+
+
+def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
+    """How many seeds it takes to see a failure: `detectability` and `detection_curves`.
+
+    A run shows the one failure that its verdict is about. Where a population has several, a row
+    more counts all of them: the runs until the first failure, whatever it is.
+    """
+    runs = {row["population"]: row["runs"] for row in populations}
+    found: dict[int, dict[str, int]] = {}
+    for cell in cells:
+        if cell["verdict"] == "invalid":
+            own = found.setdefault(cell["population"], {})
+            own[cell["signature"]] = own.get(cell["signature"], 0) + cell["runs"]
+    table: list[Row] = []
+    curves: list[Row] = []
+    for population, own in sorted(found.items()):
+        every = {ANY: sum(own.values()), **own} if len(own) > 1 else own
+        for text, hits in sorted(
+            every.items(), key=lambda item: (-item[1], item[0] != ANY, item[0])
+        ):
+            about = {
+                "population": population,
+                "signature": text,
+                "runs": runs[population],
+                "hits": hits,
+            }
+            table.append({**about, **_detectability(hits, runs[population])})
+            curves += [
+                {**about, **found_within(n, hits, runs[population])._asdict()} for n in SEEDS
+            ]
+    return (
+        answer_table(table, _DETECTABILITY_COLUMNS),
+        answer_table(curves, _CURVE_COLUMNS),
+    )
+
+
+def _detectability(hits: int, runs: int) -> Row:
+    interval = wilson(hits, runs)
+    return {
+        "rate": hits / runs,
+        "low": interval.low,
+        "high": interval.high,
+        "seeds_half": seeds_for(hits / runs, sure=0.5),
+        "seeds_sure": seeds_for(hits / runs),
+        "seeds_sure_low": seeds_for(interval.high),
+        "seeds_sure_high": seeds_for(interval.low),
+    }

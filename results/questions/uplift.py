@@ -1,0 +1,150 @@
+"""Which fault makes what likelier: in each population, over strata, and by role and phase.
+
+| answer            | what                                                                    |
+|-------------------|-------------------------------------------------------------------------|
+| uplift_ratios     | per population, nemesis and outcome: rates with and without, their ratio |
+| uplift_stratified | the same pooled over populations of one target, workload and bugs        |
+| uplift_by_role    | by phase and by the role of what the fault hit; and these against each other |
+
+Pooled ratios are Mantel's and Haenszel's (`results.statistics.strata`): each population is a
+stratum, so that labels, profiles and options are never compared with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from results.facts.schema import LIST_SEPARATOR
+from results.questions.answer_table import answer_table
+from results.statistics.estimates import Ratio, Sums, risk_ratio
+from results.statistics.strata import pooled_ratio
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OUTCOMES", "by_role", "ratios"]
+
+Row = dict[str, Any]
+Rows = list[Row]
+Cells = dict[tuple[int, str, int, str], Sums]
+
+OUTCOMES: Final[dict[str, str]] = {
+    "unanswered": "an operation fails without an answer of the target",
+    "info": "an operation is lost to info",
+    "mutations down": "a moment in which mutations are unavailable",
+    "reads down": "a moment in which reads are unavailable",
+}
+"""What a fault can make likelier; kinds of operation follow as `F fails or is lost`."""
+_OVERALL: Final = tuple(OUTCOMES)
+_UPLIFT_COLUMNS: Final = {
+    "population": "int64",
+    "nemesis": "string",
+    "outcome": "string",
+    "with_rate": "float64",
+    "without_rate": "float64",
+    "ratio": "float64",
+    "low": "float64",
+    "high": "float64",
+    "runs": "int64",
+    "why": "string",
+}
+_GROUP: Final = ("target", "environment", "workload", "bugs")
+_POOLED_COLUMNS: Final = {
+    **dict.fromkeys((*_GROUP, "nemesis", "outcome"), "string"),
+    "ratio": "float64",
+    "low": "float64",
+    "high": "float64",
+    "strata": "int64",
+    "runs": "int64",
+    "agree_p": "float64",
+    "why": "string",
+    "populations": "string",
+}
+_ROLE_COLUMNS: Final = {
+    "population": "int64",
+    "nemesis": "string",
+    "phase": "string",
+    "role": "string",
+    "against": "string",
+    "n": "int64",
+    "m": "int64",
+    "with_rate": "float64",
+    "without_rate": "float64",
+    "ratio": "float64",
+    "low": "float64",
+    "high": "float64",
+    "runs": "int64",
+    "why": "string",
+}
+
+
+def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
+    """`uplift_ratios` and `uplift_stratified`; overall outcomes first, then by kind."""
+    cells = _cells(rows)
+    found = [
+        {
+            "population": population,
+            "nemesis": nemesis,
+            "outcome": outcome,
+            **_told(risk_ratio(own)),
+        }
+        for (population, nemesis, _, outcome), own in sorted(cells.items())
+    ]
+    return answer_table(found, _UPLIFT_COLUMNS), _pooled(cells, populations)
+
+
+def _cells(rows: Mapping[str, Rows]) -> Cells:
+    """Sums over runs by population, nemesis, rank and outcome."""
+    found: Cells = {}
+    for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
+        outcome = row["outcome"]
+        rank = _OVERALL.index(outcome) if outcome in _OVERALL else len(_OVERALL)
+        words = outcome if outcome in _OVERALL else f"{row['f']} fails or is lost"
+        sums = Sums(*(int(row[name]) for name in Sums._fields))
+        found[row["population"], row["nemesis"], rank, words] = sums
+    return found
+
+
+def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
+    """Where several populations differ in label, profile or options only."""
+    of = {row["population"]: tuple(row[name] for name in _GROUP) for row in populations}
+    groups: dict[tuple[Any, ...], list[tuple[int, Sums]]] = {}
+    for (population, nemesis, rank, outcome), own in sorted(cells.items()):
+        key = (*of[population], nemesis, rank, outcome)
+        groups.setdefault(key, []).append((population, own))
+    rows = []
+    for (*group, nemesis, _, outcome), strata in groups.items():
+        found = pooled_ratio([own for _, own in strata])
+        if found.strata < 2:
+            continue
+        low, high = found.interval or (None, None)
+        numbers = LIST_SEPARATOR.join(str(population) for population, _ in strata)
+        rows.append(
+            {
+                **dict(zip(_GROUP, group, strict=True)),
+                "nemesis": nemesis,
+                "outcome": outcome,
+                "populations": numbers,
+                **found._asdict(),
+                "low": low,
+                "high": high,
+            }
+        )
+    return answer_table(rows, _POOLED_COLUMNS)
+
+
+def by_role(cells: Sequence[Row]) -> pa.Table:
+    """`uplift_by_role`, of the rows of `role_cells` that have something to compare."""
+    rows = []
+    for row in cells:
+        if not (row["n"] and row["m"]):
+            continue
+        own = Sums(*(row[name] for name in Sums._fields))
+        rows.append({**row, **_told(risk_ratio(own))})
+    return answer_table(rows, _ROLE_COLUMNS)
+
+
+def _told(found: Ratio) -> Row:
+    low, high = found.interval or (None, None)
+    return {**found._asdict(), "low": low, "high": high}

@@ -1,0 +1,41 @@
+"""Pages from templates: Jinja2 with everything escaped, and missing names as errors."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+from results.report import number_words as numbers
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["templates"]
+
+
+@functools.cache
+def templates(package: str, folder: str) -> jinja2.Environment:
+    """The templates in a folder of a package; raises `UsageError` where Jinja2 is not installed."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise UsageError(
+            "pages need Jinja2, which is not installed: pip install 'catalog-harness[report]'"
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package, folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "count": numbers.count,
+        "ms": numbers.milliseconds,
+        "seconds": numbers.seconds,
+        "share": numbers.share,
+        "size": numbers.size,
+    }
+    return environment

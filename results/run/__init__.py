@@ -1,0 +1,1 @@
+"""One run: its page, and its trace for the Perfetto viewer."""

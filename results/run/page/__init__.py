@@ -1,0 +1,42 @@
+"""The page of one run: `report.html` in its folder, one file to look at, keep and send around.
+
+`build` makes the data (columns, lanes, logs, words), `render` puts it into the template; the
+page's code is plain JavaScript in `assets/`, one file a concern, put together as it stands. See
+docs/page.md for what the page shows and how it is steered.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from harness.plugins import API_VERSION
+from harness.store import load_run
+from results.lake.log.refusals import failure_of
+from results.run.page.build import build
+from results.run.page.render import render
+from results.run.page.summary import read_results
+
+__all__ = ["PageReporter", "build", "read_results", "render"]
+
+
+class PageReporter:
+    """Writes `report.html`."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: ClassVar[str] = "page"
+    doc: ClassVar[str] = "report.html: verdict, timeline, plots, tables and logs in one file"
+
+    def write(self, folder: Path) -> Path:
+        """Make the page of the run in `folder`; raises `UsageError` where that is no run."""
+        text = render(build(load_run(folder), read_results(folder)))
+        path = folder / "report.html"
+        temporary = folder / f".report.html.{os.getpid()}.part"
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise failure_of(error, f"cannot write {path}: {error.strerror}") from error
+        return path

@@ -1,0 +1,175 @@
+"""From a run's folder to the data of its page: plain JSON, complete and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import replay_command
+from harness.ops import History, OpType, Verdict
+from harness.store import StoredRun
+from harness.timeline import faults_of, nodes_of, reigns_of, states_of
+from results.run.page.columns import OPS_MAX, Selection, Strings, columns, select
+from results.run.page.lanes import fault_rows, marks_of, phase_rows, short, span_rows
+from results.run.page.logs import read_logs
+from results.run.page.summary import (
+    SUMMARIES,
+    Results,
+    about,
+    by_kind,
+    certificate_of,
+    checker_rows,
+    facts_of_case,
+    focus_of,
+)
+from results.run.page.tables import as_rows as table_rows
+from results.run.page.tables import tables_of
+
+__all__ = ["PAGE_SCHEMA", "build", "client_lanes"]
+
+PAGE_SCHEMA: Final = 1
+LINKS: Final = (
+    "case.json",
+    "results.json",
+    "run.json",
+    "history.parquet",
+    "trace.json",
+    "counterexample.html",
+)
+
+
+def _wall_at_begin(history: History) -> int | None:
+    """The wall clock at the beginning of the history, if a fact tells it."""
+    for op in history.facts("clock"):
+        wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
+        if isinstance(wall_ns, int):
+            return wall_ns - op.time
+    return None
+
+
+def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
+    """Everything the page shows."""
+    if stored.foreign:  # what checkers said of another history is nothing to show beside this one
+        results = Results()
+    history = stored.history
+    focus = focus_of(results)
+    faults = faults_of(history)
+    middle = min(focus, default=min((fault.begin.index for fault in faults), default=0))
+    chosen = select(history, focus, middle, most=ops_max)
+    reigns = reigns_of(history)
+    moment = _moment(history, focus)
+    logs, clock = read_logs(
+        stored.folder,
+        [(reign.start, reign.node, reign.term) for reign in reigns],
+        moment,
+        begin_ns=_wall_at_begin(history),
+    )
+    nodes = nodes_of(history, faults, [log.node for log in logs if log.node != "warden"])
+    tables, tables_cut = tables_of(history, focus)
+    strings, names = Strings(), Strings()
+    lanes = client_lanes(chosen, stored.case.concurrency)
+    nemeses = sorted({fault.nemesis for fault in faults})
+    verdict = results.verdict if results.checkers else Verdict.UNKNOWN
+    return {
+        "schema": PAGE_SCHEMA,
+        "title": f"{stored.folder.resolve().parent.name}/{stored.folder.resolve().name}",
+        "verdict": verdict.value,
+        "summary": SUMMARIES[verdict],
+        "about": about(stored),
+        "notes": _notes(stored, results, chosen),
+        "checkers": checker_rows(results),
+        "focus": focus,
+        "focus_facts": _facts_among(history, focus),
+        "certificate": certificate_of(results),
+        "facts": facts_of_case(stored),
+        "replay": results.replay or _replay(stored),
+        "links": [name for name in LINKS if (stored.folder / name).is_file()],
+        "kinds": by_kind(history),
+        "end": max((op.time for op in history), default=0),
+        "shown": chosen.range_ns() if not chosen.complete else None,
+        "total": chosen.total,
+        "phases": phase_rows(history),
+        "faults": fault_rows(faults, nemeses),
+        "nemeses": [short(nemesis) for nemesis in nemeses],
+        "reigns": span_rows(reigns),
+        "nodes": [short(node) for node in nodes],
+        "states": span_rows(states_of(history, faults)),
+        "marks": marks_of(history),
+        "tables": table_rows(tables),
+        "tables_cut": tables_cut,
+        "logs": [msgspec.to_builtins(log) for log in logs],
+        "log_clock": clock,
+        "ops": columns(chosen.pairs, lanes, strings, names),
+        "lanes": max(lanes.values(), default=-1) + 1,
+        "strings": strings.items(),
+        "names": names.items(),
+    }
+
+
+def _moment(history: History, focus: Sequence[int]) -> int | None:
+    """The time of the first operation of the anomaly."""
+    wanted = set(focus)
+    return min((op.time for op in history if op.index in wanted), default=None)
+
+
+def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str]]:
+    """What checkers blame besides operations of clients: index, time, kind."""
+    wanted = set(focus)
+    return [(op.index, op.time, op.f) for op in history if op.index in wanted and not op.is_client]
+
+
+def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
+    """What the reader must know before believing anything."""
+    record = stored.record
+    notes = [note for note in (stored.note, results.note) if note]
+    if record is not None and record.interrupted:
+        notes.append("The run was interrupted: only what happened until then was checked.")
+    if record is not None:
+        notes += [f"Warning: {warning}" for warning in record.warnings[:20]]
+    if not chosen.complete:
+        first, last = chosen.range_ns()
+        notes.append(
+            f"Of {chosen.total:,} operations the {len(chosen.pairs):,} nearest to the anomaly (or "
+            f"the first fault) are on this page, from {first / 1e9:.3f} s to {last / 1e9:.3f} s; "
+            "plots show only these. Faults, leaders, nodes and the counts by kind are complete."
+        )
+    return notes
+
+
+def _replay(stored: StoredRun) -> str:
+    """The command for a run whose results do not say it, such as a seed of a soak."""
+    if stored.record is None or stored.foreign:
+        return f"harness check {stored.folder}"
+    return replay_command(stored.folder / "case.json", stored.record.environment)
+
+
+def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
+    """A lane for each process. A process that ended in info is followed, in its lane, by the one
+    that took over (its number plus the concurrency, as the interpreter counts), if that fits.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for pair in chosen.pairs:
+        process = pair.invoke.process
+        if not isinstance(process, int):
+            continue
+        done = pair.completion
+        end = pair.invoke.time if done is None else done.time
+        begin, before = spans.get(process, (pair.invoke.time, end))
+        spans[process] = (begin, max(before, end))
+        if pair.type is OpType.INFO and done is None:
+            spans[process] = (begin, 2**63)  # open: nothing may follow in its lane
+    free_at: list[int] = []
+    lanes: dict[int, int] = {}
+    for process in sorted(spans, key=lambda p: (spans[p][0] if p >= concurrency else -1, p)):
+        begin, end = spans[process]
+        wanted = lanes.get(process - concurrency)
+        if wanted is None or free_at[wanted] > begin:
+            wanted = next((lane for lane, free in enumerate(free_at) if free <= begin), None)
+            if wanted is None or process < concurrency:
+                wanted = len(free_at)
+                free_at.append(0)
+        free_at[wanted] = end
+        lanes[process] = wanted
+    return lanes

@@ -1,0 +1,91 @@
+"""From data to one HTML file that needs nothing else, and in which nothing of a run can act.
+
+Three walls stand between a run's texts and the browser: they travel as JSON in which no character
+can end the script element; the page's code puts them into the document as text only; and a content
+security policy names, by their hashes, the one script and the one style that may act.
+
+Large data is deflated: the browser inflates it (`DecompressionStream`; a browser without it is told
+so). What must be readable without any script, the verdict and its sentences, is in the document
+as escaped text as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import zlib
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+
+from harness.webpage import filled, script_safe
+
+__all__ = ["DEFLATE_FROM_BYTES", "SCRIPTS", "render"]
+
+DEFLATE_FROM_BYTES: Final = 200_000
+DEFLATE_LEVEL: Final = 5
+SCRIPTS: Final = (
+    "data.js",
+    "view.js",
+    "filter.js",
+    "paint.js",
+    "facts.js",
+    "ops.js",
+    "plots.js",
+    "tables.js",
+    "minimap.js",
+    "detail.js",
+    "picture.js",
+    "words.js",
+    "main.js",
+)
+"""The page's code in the order in which it is put together."""
+
+
+def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> str:
+    """The page."""
+    script = "\n".join(_asset(name) for name in SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    style = _asset("page.css")
+    encoded = msgspec.json.encode(data)
+    if len(encoded) >= deflate_from:
+        squeeze = zlib.compressobj(DEFLATE_LEVEL, zlib.DEFLATED, -15)
+        packed = squeeze.compress(encoded) + squeeze.flush()
+        kind, content = "deflate-raw", base64.b64encode(packed).decode()
+    else:
+        kind, content = "json", script_safe(encoded.decode())
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    fillings = {
+        "POLICY": html.escape(policy, quote=True),
+        "TITLE": html.escape(f"{data['verdict']}: {data['title']}"),
+        "STYLE": style,
+        "TEXT": html.escape(_text(data)),
+        "KIND": kind,
+        "DATA": content,
+        "SCRIPT": script,
+    }
+    return filled(_asset("page.html"), fillings)
+
+
+def _text(data: dict[str, Any]) -> str:
+    """The verdict for browsers that run no scripts."""
+    lines = [f"{data['title']}: {data['verdict']}. {data['summary']}", data["about"]]
+    lines += [*data["notes"], ""]
+    for row in data["checkers"]:
+        lines.append(f"{row['name']}: {row['verdict']}: {row['reason']}")
+        lines += [f"    {line}" for line in row["sentences"]]
+    lines += ["", f"Replay: {data['replay']}"]
+    return "\n".join(lines)
+
+
+def _asset(name: str) -> str:
+    return (resources.files("results.run.page") / "assets" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

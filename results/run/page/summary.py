@@ -1,0 +1,243 @@
+"""What a page says in words: the verdict, why, what the run really did, and how to do it again."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case
+from harness.counterexample import counterexample_of
+from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
+from harness.store import StoredRun
+from results.statistics.estimates import quantiles
+
+__all__ = [
+    "SUMMARIES",
+    "Results",
+    "about",
+    "by_kind",
+    "certificate_of",
+    "checker_rows",
+    "facts_of_case",
+    "focus_of",
+    "read_results",
+]
+
+SENTENCES_MAX: Final = 60
+SENTENCE_CHARS_MAX: Final = 4_000
+OPERATIONS_MAX: Final = 2_000
+ITEMS_MAX: Final = 300
+DRAWINGS_MAX: Final = 4
+DRAWING_CHARS_MAX: Final = 100_000
+ORDERS_MAX: Final = 8
+CORE_DRAWN_MAX: Final = 12
+SUMMARIES: Final = {
+    Verdict.VALID: "Every promise checked was kept.",
+    Verdict.PERMITTED: "Nothing happened but what the profile permits.",
+    Verdict.UNKNOWN: "Nothing was proven.",
+    Verdict.INVALID: "A promise was broken.",
+}
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """`results.json` as it was read; `note` says why there is none."""
+
+    checkers: tuple[CheckResult, ...] = ()
+    verdict: Verdict = Verdict.UNKNOWN
+    replay: str = ""
+    note: str = ""
+
+
+def read_results(folder: Path) -> Results:
+    """The results in a run's folder; a missing or broken file is a note, not an error."""
+    path = folder / "results.json"
+    if not path.is_file():
+        return Results(note="this run was never checked: there is no results.json in its folder")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Results)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Results(note=f"results.json cannot be read: {error}"[:SENTENCE_CHARS_MAX])
+
+
+def focus_of(results: Results) -> tuple[int, ...]:
+    """The operations to look at first: those of the worst checker that names any."""
+    for verdict in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.PERMITTED):
+        for result in results.checkers:
+            if result.verdict is verdict and result.operations:
+                return result.operations[:OPERATIONS_MAX]
+    return ()
+
+
+def checker_rows(results: Results) -> list[dict[str, Any]]:
+    """One row a checker: verdict, reason, sentences, operations; bounded, saying what is cut."""
+    return [
+        {
+            "name": result.checker,
+            "verdict": result.verdict.value,
+            "reason": _short(result.reason),
+            "sentences": _sentences(result.explanation),
+            "operations": result.operations[:OPERATIONS_MAX],
+            "operations_total": len(result.operations),
+            "drawings": _drawings(result),
+            "orders": _orders(result),
+        }
+        for result in results.checkers
+    ]
+
+
+def _drawings(result: CheckResult) -> list[str]:
+    """What the checker drew, as SVG in base64: shown as images, in which nothing can act."""
+    found = result.details.get("drawings")
+    texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    small = [text for text in texts if len(text) <= DRAWING_CHARS_MAX][:DRAWINGS_MAX]
+    return [base64.b64encode(text.encode()).decode() for text in small]
+
+
+def _orders(result: CheckResult) -> list[dict[str, Any]]:
+    """Partial linearizations to draw; without any, a few operations that contradict each other."""
+    if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
+        return []
+    picture = counterexample_of([result])
+    if not picture.orders and not 1 < len(picture.core) <= CORE_DRAWN_MAX:
+        return []
+    core = picture.core[:CORE_DRAWN_MAX]
+    failing = picture.failing
+    orders = picture.orders[:ORDERS_MAX] or (PartialOrder((), ()),)
+    return [
+        {
+            "failing": failing,
+            "core": core,
+            "steps": order.steps[-CORE_DRAWN_MAX:],
+            "state": _short(order.states[-1]) if order.states else "",
+            "pending": order.pending[:CORE_DRAWN_MAX],
+        }
+        for order in orders
+    ]
+
+
+def _sentences(lines: Sequence[str]) -> list[str]:
+    shown = [_short(line) for line in lines[:SENTENCES_MAX]]
+    if len(lines) > SENTENCES_MAX:
+        shown.append(f"... and {len(lines) - SENTENCES_MAX} more, in results.json")
+    return shown
+
+
+def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
+    """What the run really did, as names with lines of text."""
+    rows: list[tuple[str, list[str]]] = []
+    for result in results.checkers:
+        certificate = result.details.get("certificate")
+        if not isinstance(certificate, Mapping):
+            continue
+        for name, value in certificate.items():
+            rows.append((str(name).replace("_", " "), _items(value)))
+    return rows
+
+
+def _items(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        texts = [f"{key}: {_plain(item)}" for key, item in value.items()]
+    elif isinstance(value, (list, tuple)):
+        texts = [_plain(item) for item in value]
+    else:
+        texts = [_plain(value)]
+    shown = [_short(text) for text in texts[:ITEMS_MAX]]
+    if len(texts) > ITEMS_MAX:
+        shown.append(f"... and {len(texts) - ITEMS_MAX} more, in results.json")
+    return shown or ["none"]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def about(stored: StoredRun) -> str:
+    """What was run, in one line: what tells this run from its neighbours."""
+    case, record = stored.case, stored.record
+    parts = [f"{case.target}/{case.profile}"]
+    if case.bugs:
+        parts.append(f"with the bug {', '.join(case.bugs)} switched on")
+    parts += [f"workload {case.workload}", f"nemesis {', '.join(case.nemeses)}"]
+    if record is not None:
+        parts.append(f"in {record.environment}")
+    parts.append(f"seed {case.seed}")
+    if record is not None and record.label is not None:
+        parts.append(f"label {record.label}")
+    return _short(" · ".join(parts))
+
+
+def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
+    """The case and the run in names and texts."""
+    case, record = stored.case, stored.record
+    rows = [
+        ("target", f"{case.target}, profile {case.profile}"),
+        ("bug switches", ", ".join(case.bugs) or "none"),
+        ("workload", _with_options(case.workload, case.workload_options)),
+        ("nemeses", ", ".join(case.nemeses)),
+        ("seed", str(case.seed)),
+        ("load", f"{case.rate:g} operations/s by {case.concurrency} clients, {_limit(case)}"),
+    ]
+    if case.target_options:
+        rows.append(("target options", _with_options("", case.target_options)))
+    if case.knobs:
+        rows.append(("knobs", _with_options("", case.knobs)))
+    if record is not None:
+        rows.insert(0, ("environment", record.environment))
+        rows += [
+            ("started", record.started),
+            ("took", _took(record.wall_s, record.simulated_s)),
+            ("versions", ", ".join(f"{k} {v}" for k, v in sorted(record.versions.items()))),
+            ("history", f"{record.ops} lines, SHA-256 {record.digest}"),
+        ]
+        if record.label is not None:
+            rows.append(("label", record.label))
+    return [(name, _short(text)) for name, text in rows]
+
+
+def _limit(case: Case) -> str:
+    return f"{case.time_limit_s:g} s of chaos, {case.op_timeout_s:g} s patience"
+
+
+def _took(wall_s: float, simulated_s: float | None) -> str:
+    wall = f"{wall_s:.1f} s with all checks"
+    return wall if simulated_s is None else f"{simulated_s:.1f} s simulated in {wall}"
+
+
+def _with_options(name: str, options: Mapping[str, Any]) -> str:
+    text = ", ".join(f"{key} {_plain(value)}" for key, value in sorted(options.items()))
+    return f"{name} ({text})" if name and text else name or text
+
+
+def by_kind(history: History) -> list[dict[str, Any]]:
+    """One row a kind of operation: how many ended how, and quantiles of the ok ones' latency.
+
+    Quantiles are by nearest rank, in ms. Operations that never completed count as info.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    latencies: dict[str, list[int]] = {}
+    for pair in history.pairs:
+        row = counts.setdefault(pair.invoke.f, {"ok": 0, "fail": 0, "info": 0})
+        row[pair.type.value] += 1
+        if pair.type is OpType.OK and pair.completion is not None:
+            took = pair.completion.time - pair.invoke.time
+            latencies.setdefault(pair.invoke.f, []).append(took)
+    return [
+        {
+            "f": f,
+            **counts[f],
+            "ms": [round(ns / 1e6, 3) for ns in quantiles(latencies.get(f, []))],
+        }
+        for f in sorted(counts)
+    ]
+
+
+def _short(text: str) -> str:
+    if len(text) <= SENTENCE_CHARS_MAX:
+        return text
+    return f"{text[:SENTENCE_CHARS_MAX]}…"

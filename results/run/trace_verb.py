@@ -1,0 +1,46 @@
+"""`harness trace RUN`: one run as a trace for the Perfetto viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.output import note, say
+from harness.cli.parser import Parser
+from harness.errors import UsageError
+from harness.outfile import descriptor_of
+from harness.store import load_run
+from results.run.perfetto import TRACE_FILE, trace_of, write_trace
+
+__all__ = ["main"]
+
+STDOUT: Final = 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the trace and say where it is."""
+    parser = Parser(
+        prog="harness trace",
+        description="Write a run as a trace: open https://ui.perfetto.dev and drop the file there "
+        "(it stays in your browser).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where to; packed if it ends in .gz (default: trace.json in the run's folder)",
+    )
+    parsed = parser.parse_args(list(arguments))
+    path: Path = parsed.output or parsed.run / TRACE_FILE
+    if path.is_dir():
+        raise UsageError(f"--output is the folder {str(path)!r}; name a file, such as trace.json")
+    run = load_run(parsed.run)
+    if run.note is not None:
+        note(f"harness: {run.note}")
+    write_trace(trace_of(run), path)
+    if descriptor_of(path) != STDOUT:  # else it would stand behind the trace, in the same file
+        say(str(path))
+    return 0

@@ -1,0 +1,303 @@
+"""A report's questions on Spark: each task answers them of a range of runs, one task adds up.
+
+What a task does with its runs is what a machine alone does with all (`LakeSource`, DuckDB and the
+SQL of `results/questions/sql`), and what they tell is added up where one of them runs
+(`results.questions.partial_answers`): rows of runs never come to the driver but for the first few
+of what lists runs. Spark moves what parts told, as batches of Arrow in cells, and does the same on
+`local[N]`, a cluster and Connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from results.judging.problems import PROBLEMS_MAX, Problem
+from results.judging.required_results import Kind
+from results.lake.log.duckdb_views import readable, source_of
+from results.lake.log.files import MAIN
+from results.questions.engines import DuckEngine, Extent, quoted
+from results.questions.partial_answers import Whole, part_of
+from results.spark.ranges import Asking, in_ranges, ranges_of, sources
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.judging.lake_source import LakeSource
+    from results.judging.source import Gathered
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
+
+DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
+ACCOUNT: Final = "account"
+KINDS: Final = f"""
+    SELECT workload, COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+           count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
+           min(run, {PROBLEMS_MAX}) AS first,
+           min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
+    FROM {{source}} WHERE {{where}} GROUP BY ALL
+"""  # noqa: S608
+CELL_BYTES: Final = 1 << 20
+"""Of rows in a cell, about."""
+CELLS_A_BATCH: Final = 16
+_CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What of some runs is left to do, and what could not be had.
+
+    Of the runs that lack something, or lost rows, the first few, and how many there are.
+    """
+
+    left: int  # results
+    lost: tuple[Problem, ...]
+    lost_total: int
+    rowless: tuple[Problem, ...]
+    rowless_total: int
+    unsettled: int
+    unjudged: int
+
+
+class RunsOfKind(msgspec.Struct, frozen=True):
+    """Runs that want the same results: how many, and the first few of them."""
+
+    kind: Kind
+    runs: int
+    unfinished: int  # that were cut short
+    first: tuple[str, ...]
+    first_unfinished: tuple[str, ...]
+
+
+class Told(NamedTuple):
+    """All that the tasks told."""
+
+    engine: ToldEngine
+    account: Account
+
+
+class ToldEngine:
+    """Answers that are there."""
+
+    name = "spark"
+
+    def __init__(self, answers: Mapping[str, pa.Table]) -> None:
+        self._answers = answers
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """See `Engine`; of as much as was asked for."""
+        del extent
+        return self._answers.get(name)
+
+    def close(self) -> None:
+        """See `Engine`."""
+
+
+def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
+    """What runs there are, by what their cases name."""
+    frame, asking = in_ranges(spark, asking, slots=slots)
+    work = functools.partial(kinds_of_parts, asking=asking)
+    return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
+
+
+def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
+    """Those of all parts, in order."""
+    found: dict[Kind, RunsOfKind] = {}
+    for text in texts:
+        for one in msgspec.json.decode(text, type=list[RunsOfKind]):
+            before = found.get(one.kind, RunsOfKind(one.kind, 0, 0, (), ()))
+            found[one.kind] = RunsOfKind(
+                one.kind,
+                before.runs + one.runs,
+                before.unfinished + one.unfinished,
+                _first(before.first, one.first),
+                _first(before.first_unfinished, one.first_unfinished),
+            )
+    return [found[kind] for kind in sorted(found)]
+
+
+def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted((*some, *more))[:PROBLEMS_MAX])
+
+
+def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
+    """Ask all tasks, in one job."""
+    frame, asking = in_ranges(spark, asking, slots=slots)
+    before = spark.conf.get(_CELLS)
+    spark.conf.set(_CELLS, str(CELLS_A_BATCH))
+    try:
+        parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
+        if len(asking.ranges) > 1:
+            parts = parts.repartition(1)
+        told = parts.mapInArrow(functools.partial(add_up, asking=asking), DDL).toArrow()
+    finally:
+        spark.conf.set(_CELLS, before)
+    return told_in(told)
+
+
+def told_in(told: pa.Table) -> Told:
+    """What the task that added up said."""
+    import pyarrow as pa
+
+    answers: dict[str, list[pa.Table]] = {}
+    accounts = []
+    for name, rows in zip(told["name"], told["rows"], strict=True):
+        if name.as_py() == ACCOUNT:
+            accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
+        else:
+            answers.setdefault(name.as_py(), []).append(_table(rows.as_buffer()))
+    whole = {name: pa.concat_tables(tables) for name, tables in answers.items()}
+    return Told(ToldEngine(whole), _sum(accounts))
+
+
+def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
+    """A table of the report as a DataFrame: what each task has of it."""
+    from results.facts.schema import ddl, schema
+
+    frame, asking = in_ranges(spark, asking, slots=slots)
+    return frame.mapInArrow(
+        functools.partial(read_parts, asking=asking, table=table), ddl(schema(table))
+    )
+
+
+# In executors ------------------------------------------------------------------------------------
+
+
+def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
+    """What a task has to tell of the ranges that it is given."""
+    with readable(asking.lake.uri):
+        yield from _told(batches, asking)
+
+
+def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
+    for part, lake, source in sources(batches, asking):
+        left = source.left()
+        account = Account(left, (), 0, *source.rowless, 0, 0)
+        if not (asking.settled and left):
+            with _gathered(lake, source) as (engine, gathered):
+                account = msgspec.structs.replace(
+                    account, lost=source.lacking[0], lost_total=source.lacking[1],
+                    unsettled=gathered.unsettled, unjudged=gathered.unjudged,
+                )  # fmt: skip
+                for name, rows in part_of(engine, asking.extent):
+                    yield from _cells(part, name, rows)
+        yield _batch(part, ACCOUNT, msgspec.json.encode(account))
+
+
+def read_parts(
+    batches: Iterable[pa.RecordBatch], *, asking: Asking, table: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a table of the report."""
+    from results.facts.schema import schema
+
+    for _, lake, source in sources(batches, asking):
+        with _gathered(lake, source) as (engine, _):
+            rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
+            yield from rows.cast(schema(table)).to_batches()
+
+
+def kinds_of_parts(
+    batches: Iterable[pa.RecordBatch], *, asking: Asking
+) -> Iterator[pa.RecordBatch]:
+    """What runs the ranges of a task have, as texts."""
+    for _, lake, _ in ranges_of(batches, asking):
+        with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
+            columns = ("run", "label", "workload", "finished", "case")
+            source = source_of(engine.connection, lake, MAIN, columns)
+            where = lake.within("run")
+            if asking.label is not None:
+                where += f" AND label = {quoted(asking.label)}"
+            rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
+        found = [
+            RunsOfKind(
+                Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
+                tuple(row["first"]), tuple(row["first_unfinished"] or ()),
+            )
+            for row in rows
+        ]  # fmt: skip
+        yield _text(msgspec.json.encode(found).decode())
+
+
+def _text(said: str) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({"said": [said]})
+
+
+@contextlib.contextmanager
+def _gathered(lake: Snapshot, source: LakeSource) -> Iterator[tuple[DuckEngine, Gathered]]:
+    """An engine with the tables of a range."""
+    gathered = source.gather()
+    with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
+        for name, paths in gathered.tables.items():
+            where = f"{lake.within('here.run')} AND {gathered.counting.get(name, 'true')}"
+            engine.register(name, paths, where)
+        yield engine, gathered
+
+
+def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
+    """The answers of the whole, and what all parts lack."""
+    accounts = []
+    with (
+        tempfile.TemporaryDirectory(prefix="harness-report-") as scratch,
+        contextlib.closing(Whole(Path(scratch))) as whole,
+    ):
+        for batch in batches:
+            for part, name, rows in zip(*batch.columns, strict=True):
+                if name.as_py() == ACCOUNT:
+                    accounts.append(msgspec.json.decode(rows.as_py(), type=Account))
+                else:
+                    whole.add(part.as_py(), name.as_py(), _table(rows.as_buffer()))
+        account = _sum(accounts)
+        if not (asking.settled and account.left):
+            for name, rows in whole.answers(asking.extent):
+                yield from _cells(0, name, rows)
+    yield _batch(0, ACCOUNT, msgspec.json.encode(account))
+
+
+def _sum(accounts: Sequence[Account]) -> Account:
+    """All together: lists have the first few of all."""
+
+    def summed(name: str) -> Any:
+        own = [getattr(account, name) for account in accounts]
+        if isinstance(own[0], int):
+            return sum(own)
+        problems = sorted((one for some in own for one in some), key=lambda one: one.run)
+        return tuple(problems[:PROBLEMS_MAX])
+
+    return Account(*(summed(name) for name in Account.__struct_fields__))
+
+
+# Rows as cells -----------------------------------------------------------------------------------
+
+
+def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """A table as cells of a bounded size; one at least, for its columns."""
+    import pyarrow as pa
+
+    size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
+    for begin in range(0, max(rows.num_rows, 1), size):
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as out:
+            out.write_table(rows.slice(begin, size))
+        yield _batch(part, name, sink.getvalue().to_pybytes())
+
+
+def _batch(part: int, name: str, rows: Any) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [pa.array([part], pa.int32()), pa.array([name]), pa.array([rows], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["part", "name", "rows"])
+
+
+def _table(rows: Any) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(rows).read_all()

@@ -1,0 +1,33 @@
+"""For `harness doctor`: whether reports and soaks can run on Spark here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import ClassVar, Final
+
+from harness.errors import InfrastructureError
+
+__all__ = ["SparkAndJava"]
+
+ELSE: Final = "`harness report --engine duckdb` does without"
+
+
+class SparkAndJava:
+    """Looks for PySpark and a Java that it can use, without starting either."""
+
+    api_version: ClassVar[int] = 1
+    name: ClassVar[str] = "spark"
+    doc: ClassVar[str] = "PySpark and Java, for reports and soaks on a cluster"
+
+    def look(self) -> tuple[bool, str]:
+        """Both versions, or what to install."""
+        from results.spark.session import check_java
+
+        try:
+            version = importlib.metadata.version("pyspark")
+        except importlib.metadata.PackageNotFoundError:
+            return False, f"no PySpark; pip install 'catalog-harness[spark]' ({ELSE})"
+        try:
+            return True, f"PySpark {version}, {check_java()}"
+        except InfrastructureError as error:
+            return False, f"PySpark {version}, but {error} ({ELSE})"

@@ -1,0 +1,277 @@
+"""A report's work on a lake, on Spark: plan, submit, plan again, until nothing is left; then ask.
+
+Whatever is per run is a DataFrame; the driver knows kinds of cases, tasks and sums. A job that is
+lost keeps what its tasks appended: what is missing is planned and submitted again, as long as every
+submission gets somewhere. What could not be made by a job that came to its end is not tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.errors import HarnessError, InfrastructureError
+from results.judging.budgets import Budget
+from results.judging.lake_source import name_lacking
+from results.judging.manifest import Registry
+from results.judging.pipeline import Checked, Progress
+from results.judging.problems import Problem, Problems
+from results.judging.required_results import Kind, Wants, wants_of
+from results.judging.result_lake import ResultLake
+from results.judging.work import LakeConfig
+from results.lake.log.files import MAIN
+from results.lake.log.lake import Lake
+from results.lake.log.refusals import raise_if_refused
+from results.lake.tables.rebuild import HISTORY_TABLES
+from results.questions.engines import Extent
+from results.spark.asking import RunsOfKind, Told, ToldEngine, kinds, rows_of, tell
+from results.spark.job_progress import Watch
+from results.spark.planning import Todo, plan_tasks
+from results.spark.ranges import Asking, Files, given_options
+from results.spark.session import (
+    cause_of,
+    cores_here,
+    in_tasks,
+    prepare_workers,
+    raise_if_interrupted,
+)
+from results.spark.tasks import DONE_DDL, Job, TaskDone, judge_rows
+
+if TYPE_CHECKING:
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["SparkLake"]
+
+SUBMISSIONS_MAX: Final = 20
+EVERYTHING: Final = Extent()
+CUT_SHORT: Final = "has no run.json: it was cut short"
+
+
+class SparkLake:
+    """The runs of a lake, or of one label of it, in one report on Spark."""
+
+    def __init__(
+        self,
+        spark: Any,
+        lake: Lake,
+        snapshot: Snapshot,
+        *,
+        budgets: Sequence[Budget],
+        extent: Extent = EVERYTHING,
+        label: str | None = None,
+        jobs: int | None = None,
+        again: bool = False,
+    ) -> None:
+        """`extent` is of what is asked in the end; `jobs` is how many tasks run at once, where
+        it is not as many as Spark has cores.
+
+        With `again`, results that were unsettled before now do not count.
+        """
+        self.problems = Problems()
+        self._spark = spark
+        self._lake = lake
+        self._snapshot = snapshot.of_label(label)
+        self._budgets = tuple(budgets)
+        self._jobs = jobs
+        self._slots: int | None = None
+        self._label = label
+        self._extent = extent
+        self._told: Told | None = None  # where nothing came after it
+        self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
+        results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
+        assert results is not None
+        self._results = results
+        self._begin: Files | None = Files.of(self._found())  # results, for the first two jobs
+        self._wants: dict[Kind, Wants] = {}
+        self.runs = 0
+        self.wanted = 0
+        self.makeable = 0  # of the wanted results
+        self._read_kinds()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """A job that reads what there is, and that fails, leaves as `InfrastructureError`."""
+        try:
+            yield
+        except HarnessError:
+            raise
+        except Exception as error:  # Spark's errors are of many kinds
+            raise_if_interrupted(error)
+            raise InfrastructureError(
+                f"Spark cannot read the lake: {cause_of(error)}; can every executor reach "
+                f"{self._lake.place.uri}?"
+            ) from error
+
+    # What is wanted ------------------------------------------------------------------------------
+
+    def _read_kinds(self) -> None:
+        """Runs whose cases name the same workload and checkers want the same results."""
+        registry = Registry()
+        with self._reading():
+            found = self._kinds()
+        for of in found:
+            self._name(of.first_unfinished, of.unfinished, "unfinished", CUT_SHORT)
+            wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
+            for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
+                self._name(of.first, of.runs, "checker", text)
+            self.runs += of.runs
+            own = len(wants.checks) + (wants.facts is not None)
+            self.wanted += of.runs * (own + len(wants.gone))
+            self.makeable += of.runs * own
+
+    def _kinds(self) -> list[RunsOfKind]:
+        """The first job. Workers on this machine alone are asked what they lack where it fails."""
+        asking = self._asking(self._begin)
+        try:
+            return kinds(self._spark, asking, slots=self._readers())
+        except Exception as error:
+            raise_if_interrupted(error)
+            if self._slots is not None or "ModuleNotFoundError" not in str(error):
+                raise
+        return kinds(self._spark, asking, slots=self._at_once())
+
+    def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
+        """The same problem of many runs, of which the first few are named."""
+        self._add([Problem(run, what, text) for run in first], total)
+
+    def _add(self, first: Sequence[Problem], total: int) -> None:
+        for problem in first:
+            self.problems.add(problem)
+        self.problems.total += total - len(first)
+
+    # What is done --------------------------------------------------------------------------------
+
+    def check(self, progress: Callable[[Progress], None] | None = None) -> Checked:
+        """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
+        begin_s, cpu_s = time.perf_counter(), time.process_time()
+        tasks = away_ns = left = above = 0
+        told = self._tell(self._asking(self._begin)._replace(settled=True))
+        self._begin = None
+        known = self.makeable - told.account.left
+        self._add(told.account.rowless, told.account.rowless_total)
+        if not told.account.left:
+            self._told = told
+        for number in range(SUBMISSIONS_MAX if told.account.left else 0):
+            todo = self._plan(above)
+            try:
+                if not todo.runs:
+                    break
+                try:
+                    ended = self._submit(todo, progress)
+                except Exception as error:  # Spark's errors are of many kinds
+                    raise_if_interrupted(error)
+                    if number and todo.results == left:
+                        raise InfrastructureError(
+                            f"the Spark job failed, and so did it before without any new result: "
+                            f"{cause_of(error)}; can every executor reach {self._lake.place.uri}?"
+                        ) from error
+                    left = todo.results
+                    continue
+            finally:
+                todo.close()
+            tasks += len(ended)
+            away_ns += sum(done.cpu_ns for done in ended)
+            found = [problem for done in ended for problem in done.problems]
+            raise_if_refused(found)
+            for problem in found:
+                self.problems.add(problem)
+            # What is missing still could not be made; what was limited is tried once more.
+            above += 1
+            if above == len(self._budgets) or not any(done.limited for done in ended):
+                break
+        if tasks:
+            self._results.tidy(self._label)
+        return Checked(
+            tables={},
+            problems=self.problems.kept,
+            problems_total=self.problems.total,
+            results_known=known,
+            results_new=max(0, self.wanted - known),
+            results_unsettled=0,
+            units=tasks,
+            cpu_s=time.process_time() - cpu_s + away_ns / 1e9,
+            wall_s=time.perf_counter() - begin_s,
+            executor="spark",
+        )
+
+    def _plan(self, above: int = 0) -> Todo:
+        with self._reading():
+            return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
+
+    def _at_once(self) -> int:
+        """How many tasks run at once; workers start, and are given what they lack, at the first."""
+        if self._slots is None:
+            self._slots = prepare_workers(self._spark, "duckdb")
+        return self._jobs or self._slots
+
+    def _readers(self) -> int:
+        """How many tasks that only read run at once: they need nothing but our own packages."""
+        return self._jobs or self._slots or cores_here() or self._at_once()
+
+    def _found(self) -> Snapshot:
+        """The results as they are now, of the runs that are looked at."""
+        return self._results.snapshot().of_label(self._label)
+
+    def _submit(self, todo: Todo, progress: Callable[[Progress], None] | None) -> list[TaskDone]:
+        place = self._lake.place
+        job = Job(
+            config=LakeConfig(
+                uri=place.uri,
+                scratch="",  # each executor has its own
+                round=uuid.uuid4().hex,
+                since_s=time.time(),
+                limit_memory=True,
+                elsewhere=True,
+            ),
+            files={name: self._snapshot.files(name) for name in (MAIN, *HISTORY_TABLES)},
+            budgets=self._budgets,
+            options=given_options(place),
+        )
+        work = functools.partial(judge_rows, job=job)
+        frame = in_tasks(todo.frame, todo.tasks).mapInArrow(work, DONE_DDL)
+        with Watch(self._results, todo, progress, slots=self._at_once()):
+            rows = frame.toArrow()
+        return [msgspec.json.decode(text, type=TaskDone) for text in rows["done"].to_pylist()]
+
+    # What was found ------------------------------------------------------------------------------
+
+    def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
+        """An engine that answers questions, and what is still to be said of `checked`."""
+        engine, account = self._told or self._tell(self._asking())
+        name_lacking(self.problems, account.lost, account.lost_total)
+        told = msgspec.structs.replace(
+            checked,
+            problems=self.problems.kept,
+            problems_total=self.problems.total,
+            results_unsettled=account.unsettled,
+            runs_unjudged=account.unjudged,
+        )
+        return told, engine
+
+    def _tell(self, asking: Asking) -> Told:
+        with self._reading():
+            return tell(self._spark, asking, slots=self._readers())
+
+    def table(self, name: str) -> Any:
+        """A table of the report (`results.facts.schema`) as a DataFrame."""
+        return rows_of(self._spark, self._asking(), name, slots=self._readers())
+
+    def _asking(self, results: Files | None = None) -> Asking:
+        """The results are those of now, unless they are given."""
+        return Asking(
+            lake=Files.of(self._snapshot),
+            results=results or Files.of(self._found()),
+            options=given_options(self._lake.place),
+            budgets=self._budgets,
+            wants=self._wants,
+            label=self._label,
+            since=self._since,
+            extent=self._extent,
+        )

@@ -1,0 +1,124 @@
+"""The tables of a lake as Spark DataFrames: one snapshot's visible files, with the schema given.
+
+| where the lake lies | how a table is read                                                      |
+|---------------------|--------------------------------------------------------------------------|
+| a folder            | `spark.read.parquet` of its files, on every executor that sees the folder |
+| an object store     | a task a few files, which an executor opens with pyarrow (`mapInArrow`)   |
+
+Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
+`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings. Where a
+cluster has `hadoop-aws`, `through="hadoop"` lets Spark open the objects itself, as `s3a://`.
+
+Partition columns stand inside the files, so that all columns are there with their types; those
+that a file of an older schema lacks are null.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import UsageError
+from results.facts.schema import ddl
+from results.lake.log.files import FileRef
+from results.lake.log.place import Place
+from results.lake.log.reading import conforming
+from results.lake.log.storage_errors import troubles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["THROUGH", "lake_frame", "lake_views"]
+
+THROUGH: Final = ("auto", "hadoop", "pyarrow")
+TASKS_MAX: Final = 64
+BATCH_ROWS: Final = 8_192  # of what a task holds at once: a row group may be a gigabyte
+_GLOB: Final = re.compile(r"([\\*?\[\]{}])")
+
+
+def lake_frame(
+    spark: Any,
+    snapshot: Snapshot,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    through: str = "auto",
+) -> Any:
+    """The visible rows of a table as a DataFrame, lazily; `columns` (default: all) prunes early.
+
+    `through` says who opens the files: Spark's own reader ("hadoop"), or "pyarrow" in executors.
+    """
+    if through not in THROUGH:
+        raise UsageError(f"through is {through!r}; it is one of {', '.join(THROUGH)}")
+    schema = snapshot.schemas[table]
+    if columns is not None:
+        schema = _chosen(schema, table, columns)
+    files = snapshot.files(table)
+    if not files:
+        return spark.createDataFrame([], ddl(schema))
+    local = snapshot.place.local
+    if through == "hadoop" or (through == "auto" and local):
+        paths = [_hadoop_path(file, local=local) for file in files]
+        return spark.read.schema(ddl(schema)).parquet(*paths)
+    return _through_pyarrow(spark, snapshot.place, files, schema)
+
+
+def lake_views(
+    spark: Any, snapshot: Snapshot, tables: Iterable[str], *, through: str = "auto"
+) -> None:
+    """Make the tables of a snapshot temporary views of their names."""
+    for table in tables:
+        lake_frame(spark, snapshot, table, through=through).createOrReplaceTempView(table)
+
+
+def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    unknown = [name for name in columns if name not in schema.names]
+    if unknown:
+        raise UsageError(
+            f"{table} has no column {unknown[0]!r}; it has {', '.join(schema.names)} "
+            "(docs/lake-tables.md)"
+        )
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _hadoop_path(file: FileRef, *, local: bool) -> str:
+    """As Hadoop takes it: a pattern, whose own characters stand for themselves."""
+    plain = _GLOB.sub(r"\\\1", file.uri)
+    return f"file://{plain}" if local else re.sub(r"^s3://", "s3a://", plain)
+
+
+def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:
+    import pyarrow as pa
+
+    from results.spark.session import in_tasks
+
+    # Longest first, each to the next task: a few files a task, about as many bytes in each.
+    ordered = sorted(files, key=lambda file: (-file.size_bytes, file.name))
+    tasks = min(TASKS_MAX, len(ordered))
+    paths = [f"{file.table}/{file.name}" for file in ordered]
+    numbers = [number % tasks for number in range(len(paths))]
+    rows = pa.table({"task": pa.array(numbers, pa.int32()), "path": pa.array(paths, pa.string())})
+    read = functools.partial(read_files, uri=place.uri, options=place.options, schema=schema)
+    return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(read, ddl(schema))
+
+
+def read_files(
+    batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """What a task does: the rows of the files that it is given."""
+    import pyarrow.parquet as pq
+
+    place = Place(uri, options)
+    for batch in batches:
+        for path in batch.column("path").to_pylist():
+            with troubles(place.uri), place.files.open_input_file(path) as source:
+                file = pq.ParquetFile(source)
+                names = [name for name in schema.names if name in file.schema_arrow.names]
+                for rows in file.iter_batches(BATCH_ROWS, columns=names):
+                    yield conforming(rows, schema)

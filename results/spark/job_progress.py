@@ -1,0 +1,106 @@
+"""How far a job on Spark is, seen from the lake: executors append what they find, rows are runs.
+
+So it is known on any kind of Spark, Connect as well, and costs one look at a log now and then.
+Which task an append is of, and so what its runs cost, is told by the first and the last of its
+runs: those of a task lie together in the order of keys, and a giant is alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Self
+
+from harness.errors import HarnessError
+from results.judging.pace import Schedule
+from results.judging.pipeline import Progress
+from results.lake.log.delta import Log
+from results.lake.log.files import MAIN, Partition
+from results.lake.log.storage_errors import AgainError
+
+if TYPE_CHECKING:
+    from results.lake.log.files import FileRef
+    from results.lake.log.lake import Lake
+    from results.spark.planning import Share, Todo
+
+__all__ = ["Watch"]
+
+EVERY_S: Final = 2.0
+END_S: Final = 30.0
+
+
+class Watch:
+    """Tells `progress` how many of the runs are judged, from a thread, as long as it is open."""
+
+    def __init__(
+        self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
+    ) -> None:
+        """`slots` is how many tasks run at once."""
+        self._log = Log(results.place, MAIN)  # its own: a log is for one thread
+        self._before = {file.name for file in results.files(MAIN)}
+        self._todo = todo
+        self._progress = progress
+        self._shares: dict[Partition, list[Share]] = {}
+        costs = [0] * todo.tasks
+        for share in todo.shares:
+            self._shares.setdefault(share.partition, []).append(share)
+            costs[share.task] += share.cost
+        self._schedule = Schedule(costs, slots)
+        self._stage = "again" if todo.is_again else "check"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to look."""
+        if self._progress is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Look no more."""
+        self._ended.set()
+        if self._progress is not None:
+            self._thread.join(END_S)
+
+    def _run(self) -> None:
+        assert self._progress is not None
+        while not self._ended.wait(EVERY_S):
+            try:
+                done, cost = self.judged()
+            except (HarnessError, AgainError):
+                continue  # the work goes on without being watched
+            self._progress(
+                Progress(
+                    stage=self._stage,
+                    done=done,
+                    units=self._todo.runs,
+                    cost_done=cost,
+                    cost=self._todo.cost,
+                    noun="runs",
+                    time_part=self._schedule.part(cost),
+                )
+            )
+
+    def judged(self) -> tuple[int, int]:
+        """Runs of which something was appended since, and what they cost.
+
+        What a compaction merged counts no more.
+        """
+        if not self._log.exists():
+            return 0, 0
+        files = self._log.refresh().files.values()
+        new = [file for file in files if file.batch and file.name not in self._before]
+        rows, cost = sum(file.rows for file in new), sum(map(self._cost, new))
+        return min(rows, self._todo.runs), min(cost, self._todo.cost)
+
+    def _cost(self, file: FileRef) -> int:
+        """Of the runs of an append: their part of the task that has them."""
+        own = [
+            share
+            for share in self._shares.get(file.partition, ())
+            if share.first_run <= file.first_run and file.last_run <= share.last_run
+        ]
+        if not own:  # somebody else's
+            return 0
+        share = min(own, key=lambda share: share.runs)
+        return share.cost * min(file.rows, share.runs) // share.runs

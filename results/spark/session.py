@@ -1,0 +1,405 @@
+"""The only place that knows Spark: `get_spark(url)` gives a session, wherever it runs.
+
+| url                      | what it is                                                  |
+|--------------------------|-------------------------------------------------------------|
+| local[N], local[N,3]     | this machine; the 3 are attempts a task, and the default here |
+| local-cluster[W,C,M]     | W worker processes of C cores and M MB on this machine      |
+| spark://host:7077        | a standalone cluster                                        |
+| k8s://https://host:6443  | executors that Kubernetes starts (docs/kubernetes)          |
+| sc://host:15002          | Spark Connect                                               |
+
+Only DataFrames are used, so that Connect can do all of it. Workers run this very interpreter
+(`PYSPARK_PYTHON`), times are UTC, and Spark is told to be quiet.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.errors import InfrastructureError, UsageError
+from harness.installed import (
+    PACKAGES_ZIP,
+    package_files,
+    packages_of,
+    plugin_distributions,
+    texts_of,
+)
+from harness.java import check_java as check_java_for
+from results.spark.address import check_reachable
+from results.spark.classes import FRUGAL
+from results.spark.classes import options as class_options
+from results.spark.daemon import settings as daemon_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "cause_of",
+    "check_java",
+    "cores_here",
+    "get_spark",
+    "in_tasks",
+    "java_without_classes",
+    "logging_option",
+    "map_tasks",
+    "prepare_workers",
+    "raise_if_interrupted",
+]
+
+_LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
+_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
+_ATTEMPTS: Final = 3
+SILENCE_S: Final = 45.0  # an executor that starts takes about ten
+CHAIN_MAX: Final = 50  # exceptions that led to one another
+_started_at: dict[str, str] = {}
+"""Of this process's session: `url`, where it is, and `java`, if that has no archive of classes."""
+
+
+def get_spark(url: str) -> SparkSession:
+    """The session of this process at `url`; one at another URL is stopped first.
+
+    It ends with the process, or by `.stop()`. Raises `UsageError` for a URL that means nothing or a
+    missing package, and `InfrastructureError` where nobody listens there, Java is missing or too
+    old, or Spark does not start.
+    """
+    master = _checked(url)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError(
+            f"Spark is not installed ({error}); pip install 'catalog-harness[spark]'"
+        ) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    before = SparkSession.getActiveSession()
+    if before is not None and _started_at.get("url") != master:
+        before.stop()
+    check_reachable(master)
+    java = ""
+    if master.startswith("sc://"):
+        builder: Any = SparkSession.builder.remote(master)
+    else:
+        found = check_java()
+        java = class_options(found)
+        alone = _LOCAL.fullmatch(master) is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ
+        _started_at["java"] = "" if java or not alone else found
+        builder = SparkSession.builder.master(master)
+        for name, value in _settings(master).items():
+            builder = builder.config(name, value)
+    try:
+        with _quiet_launch(java):
+            session: SparkSession = builder.getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:
+        raise_if_interrupted(error)
+        raise InfrastructureError(
+            f"Spark does not start at {url!r}: {cause_of(error)}; is the master up, and "
+            "of this version of Spark?"
+        ) from error
+    if "url" not in _started_at:
+        atexit.register(_stop)
+    _started_at["url"] = master
+    return session
+
+
+def _cores(local: re.Match[str]) -> int:
+    return os.cpu_count() or 1 if local["cores"] in {None, "*"} else int(local["cores"])
+
+
+def cores_here() -> int:
+    """How many tasks run at once in a session of this machine alone; 0 where there is none.
+
+    Its workers run this very interpreter, and have what we have.
+    """
+    local = _LOCAL.fullmatch(_started_at.get("url", ""))
+    return _cores(local) if local and _own_python() else 0
+
+
+def _own_python() -> bool:
+    return os.environ.get("PYSPARK_PYTHON") == sys.executable
+
+
+def java_without_classes() -> str:
+    """The `check_java()` of a session of this machine alone that found no archive of classes.
+
+    Empty where there is no such session, or its Java got options of the user's instead of ours.
+    """
+    return _started_at.get("java", "")
+
+
+def _stop() -> None:
+    """End the session in order, if there is one still: a cluster hears of it."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        with contextlib.suppress(Exception):  # the master may be gone already
+            session.stop()
+
+
+def _checked(url: str) -> str:
+    """The URL as Spark takes it; `local[2]` gets three attempts a task."""
+    local = _LOCAL.fullmatch(url)
+    if local is not None:
+        return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
+    if _CLUSTER.fullmatch(url) or re.match(r"(spark|sc|k8s|yarn)(://.+)?$", url):
+        return url
+    raise UsageError(
+        f"--spark-master is {url!r}; it is local[N], local-cluster[workers,cores,MB], "
+        "spark://host:port, k8s://https://host:port or sc://host:port"
+    )
+
+
+def _settings(master: str) -> dict[str, str]:
+    """Quiet, no web server. Workers limit their memory themselves, unit by unit."""
+    settings = {
+        "spark.app.name": "harness report",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    local = _LOCAL.fullmatch(master)
+    if local is not None:
+        # Small tables on one machine: 200 partitions and compiled plans cost more than the work.
+        settings |= {
+            "spark.sql.shuffle.partitions": str(_cores(local)),
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+        if _own_python():
+            settings |= daemon_settings()
+    return settings
+
+
+def check_java() -> str:
+    """Which Java Spark will use; raises `InfrastructureError` with the fix where there is none."""
+    return check_java_for("Spark")
+
+
+def logging_option() -> str:
+    """Has Java log errors alone."""
+    return f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
+
+
+@contextlib.contextmanager
+def _quiet_launch(java: str) -> Iterator[None]:
+    """Keep what the JVM's launcher prints before any setting holds out of our stderr.
+
+    `java` are more options of it.
+    """
+    given = {
+        "PYSPARK_SUBMIT_ARGS": (
+            f'--driver-java-options "{logging_option()} {FRUGAL}{java}" pyspark-shell'
+        ),
+        "SPARK_LAUNCHER_OPTS": FRUGAL,  # of another Java, which only makes the command of the first
+    }
+    missing = [name for name in given if name not in os.environ]
+    os.environ.update({name: given[name] for name in missing})
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
+def prepare_workers(spark: SparkSession, *modules: str) -> int:
+    """See that workers can import us, all plug-ins and `modules`; how many tasks run at once.
+
+    What they lack of ours is sent to them in a zip. Raises `InfrastructureError` where that does
+    not help: pyarrow, numpy, msgspec and the modules have to be there, and what a plug-in needs
+    besides.
+    """
+    distributions = plugin_distributions()
+    found = _ask_workers(spark, distributions, modules)
+    if found.error or found.lacking:
+        # Executors fetch it when they first need it: it stays as long as this process.
+        folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        sent = [one for one in distributions if found.error or one.name in found.lacking]
+        spark.addArtifacts(str(packages_zip(folder, sent)), pyfile=True)
+        found = _ask_workers(spark, distributions, modules)
+    if found.lacking and not found.error:
+        raise InfrastructureError(
+            f"Spark's workers do not find the plug-ins of {', '.join(found.lacking)}, which were "
+            "sent to them; install them there (docs/spark.md)"
+        )
+    if found.error:
+        raise InfrastructureError(
+            f"Spark's workers cannot do this: {found.error}; their Python needs "
+            f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the version of the "
+            "driver's (set PYSPARK_PYTHON to one that has them)"
+        )
+    return found.slots
+
+
+class _Found(NamedTuple):
+    """What workers said."""
+
+    error: str  # why they cannot work; mostly empty
+    lacking: tuple[str, ...]  # distributions with plug-ins
+    slots: int  # how many tasks run at once
+
+
+def _ask_workers(
+    spark: SparkSession, distributions: Sequence[Distribution], modules: Sequence[str]
+) -> _Found:
+    """What workers lack, if anything, and how many tasks run at once."""
+    wanted = tuple(distribution.name for distribution in distributions)
+
+    def probe(batches: Iterable[Any]) -> Iterator[Any]:
+        # A nested function travels by value: this one runs where nothing of ours can be imported.
+        import importlib.metadata
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        lacking = []
+        for name in wanted:
+            try:
+                importlib.metadata.distribution(name)
+            except importlib.metadata.PackageNotFoundError:
+                lacking.append(name)
+        error = ""
+        try:
+            # All that work needs: importing is part of the start, and workers are used again.
+            for module in (
+                "pyarrow.parquet",
+                "results.judging.by_key",
+                "results.facts.extraction",
+                *modules,
+            ):
+                importlib.import_module(module)
+            from harness.registry import load_plugin, plugin_names
+
+            names = plugin_names("checkers")
+            if not names:
+                error = "our packages are there, but not their entry points"
+            for name in names:
+                with contextlib.suppress(Exception):  # whoever needs it will hear of it
+                    load_plugin("checkers", name)
+        except ImportError as missing:
+            error = str(missing)
+        yield pa.RecordBatch.from_pydict({"error": [error], "lacking": [" ".join(lacking)]})
+
+    # `range` makes as many partitions as there are cores: the one way to ask that Connect has, too.
+    frame: Any = spark.range(1 << 16)
+    try:
+        with _told_while_waiting():
+            ddl = "`error` STRING, `lacking` STRING"
+            rows = frame.mapInArrow(probe, ddl).toArrow().to_pylist()
+    except Exception as error:
+        raise_if_interrupted(error)
+        raise InfrastructureError(
+            f"Spark's workers do not work: {cause_of(error)}; set PYSPARK_PYTHON to a Python of "
+            f"version {sys.version_info[0]}.{sys.version_info[1]} with pyarrow, numpy and msgspec"
+        ) from error
+    return _Found(
+        error=next((row["error"] for row in rows if row["error"]), ""),
+        lacking=tuple(sorted({name for row in rows for name in row["lacking"].split()})),
+        slots=len(rows),
+    )
+
+
+def map_tasks(
+    spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
+) -> pa.Table:
+    """What `work` makes of rows, those with the same number in the column `task` in one task.
+
+    Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
+    """
+    return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(work, ddl).toArrow()
+
+
+def in_tasks(frame: Any, tasks: int) -> Any:
+    """The rows of a DataFrame with those of the same number in the column `task` in one task."""
+    if hasattr(frame, "repartitionById"):
+        return frame.repartitionById(tasks, "task")
+    return frame.repartition(tasks, "task")
+
+
+@contextlib.contextmanager
+def _told_while_waiting() -> Iterator[None]:
+    """Say so where no executor answers for a while.
+
+    A cluster that is busy, or has no worker, lets everybody wait without an end and without a word.
+    """
+
+    def tell() -> None:
+        text = f"spark: no executor has answered for {SILENCE_S:g} s, and none may come: is there a"
+        with contextlib.suppress(OSError, ValueError):  # stderr may be gone
+            sys.stderr.write(f"{text} worker with free cores and memory? Still waiting\n")
+
+    timer = threading.Timer(SILENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def raise_if_interrupted(error: BaseException) -> None:
+    """Raise `KeyboardInterrupt` where Ctrl-C is behind an error of Spark's.
+
+    PySpark answers Ctrl-C by cancelling all jobs, and what it raises of them while it cleans up
+    takes the place of the interrupt: taken for a failed job, it would be tried again or reported.
+    """
+    found: list[BaseException] = [error]
+    for each in found:  # grows; contexts as well, which `raise ... from None` hides but keeps
+        before = (each.__cause__, each.__context__)
+        found += [one for one in before if one is not None and one not in found]
+        if isinstance(each, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        if len(found) > CHAIN_MAX:
+            return
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of a long Spark error that says what happened in Python, or else in Java at first.
+
+    What our own code said in a worker comes before all else.
+    Where neither is told, its first line; of what came through Py4J that is the second, as the
+    first only names the method that was called.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [found[1] for line in lines if (found := _OURS.match(line)) is not None]
+    if ours:
+        return ours[-1][:300]
+    told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
+    told = told or [line[11:] for line in lines if line.startswith("Caused by: ")]
+    if not told and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [lines[1].removeprefix(": ")]
+    return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
+
+
+def packages_zip(folder: Path, distributions: Sequence[Distribution]) -> Path:
+    """Packages, with what the registry of plug-ins reads, as `folder/harness-packages.zip`.
+
+    Native code cannot be imported from there: our checkers fall back to pure Python.
+    """
+    path = folder / PACKAGES_ZIP
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for distribution in distributions:
+            for package in packages_of(distribution):
+                for name, file in package_files(package):
+                    if not name.endswith(".so"):
+                        archive.writestr(name, file.read_bytes())
+            for name, text in texts_of(distribution):
+                archive.writestr(name, text)
+    return path

@@ -1,0 +1,238 @@
+"""The seeds of a soak on Spark: rows of a table are ranges of seeds, tasks run them.
+
+Each task feeds its ranges, one seed after the other, to an isolated worker process of its own, as
+a soak on one machine does: a seed that kills its process costs Spark nothing. Runs are written
+where they are made, into the store that all executors see, or from a folder of the task into the
+lake, which is all that executors share then. What returns are the results, as rows, and the driver
+journals them. Seeds go out in waves, since a wave is what a killed driver loses: short ones at
+first, then about `WAVE_S` long. A lake keeps what was done, and each task is an append to it, whose
+cost does not depend on the number of its runs: there waves are longer, however slow executors are.
+
+A run that goes into a lake and is not valid has its page made by the task, while it has the folder:
+each task does so for as many as the soak still wants when its wave begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.cli.artefacts import make_artefacts
+from harness.errors import InfrastructureError
+from harness.installed import PACKAGES_ZIP
+from harness.soak.identity import code_digest
+from harness.soak.pool import soak
+from harness.soak.result import CRASH, SeedJob, SeedResult
+from results.lake.transfer.soak_sink import LakeSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SparkSoak", "run_ranges", "split"]
+
+WAVE_S: Final = 20.0
+WAVE_LAKE_S: Final = 60.0
+GROWTH_MAX: Final = 4.0
+SEEDS_A_SLOT_MIN: Final = 4
+WAVE_SEEDS_MAX: Final = 50_000
+TASKS_A_SLOT: Final = 3
+"""More tasks than slots, so that slots that are done early get another; each costs a worker's
+start, about 0.3 s."""
+_NONE: Final[Mapping[str, str]] = {}
+PATH: Final = "PYTHONPATH"
+ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
+
+
+class SparkSoak:
+    """Runs seeds on the Spark that `--spark-master` names."""
+
+    api_version = 1
+    name = "spark"
+    doc = "Ranges of seeds over the executors of a Spark cluster, which share the store."
+
+    def run(
+        self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
+    ) -> None:
+        """See `harness.plugins.SoakExecutor`."""
+        from results.spark.session import get_spark, prepare_workers
+
+        first = next(seeds, None)
+        if first is None:
+            return  # all is done: no need to start Spark
+        seeds = itertools.chain([first], seeds)
+        spark = get_spark(url)
+        slots = prepare_workers(spark)
+        size = least = slots * SEEDS_A_SLOT_MIN
+        rights = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        template = msgspec.json.decode(job, type=SeedJob)
+        long_s = WAVE_S if template.lake is None else WAVE_LAKE_S
+        while wave := list(itertools.islice(seeds, size)):
+            begin_s = time.monotonic()
+            job = msgspec.json.encode(template)
+            tasks = max(slots, min(slots * TASKS_A_SLOT, len(wave) // SEEDS_A_SLOT_MIN))
+            rows = _run_wave(spark, job, split(wave, tasks), rights)
+            took_s = time.monotonic() - begin_s
+            missing = set(wave) - {row["seed"] for row in rows}
+            if missing:
+                raise InfrastructureError(
+                    f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
+                    "same command runs them again"
+                )
+            failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
+            left = max(0, template.artefacts - failed)
+            template = msgspec.structs.replace(template, artefacts=left)
+            answers = [take(row["result"]) for row in rows]  # all, even if one ends the soak
+            if not all(answers):
+                return
+            growth = min(GROWTH_MAX, long_s / max(took_s, 1e-3))
+            size = max(least, min(WAVE_SEEDS_MAX, int(len(wave) * growth)))
+
+
+def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
+    """Task, first and last seed of ranges that hold just `seeds` (which rise), evenly spread."""
+    tasks = min(tasks, len(seeds))
+    ranges: list[tuple[int, int, int]] = []
+    for task in range(tasks):
+        part = seeds[len(seeds) * task // tasks : len(seeds) * (task + 1) // tasks]
+        first = part[0]
+        for previous, seed in itertools.pairwise([*part, -1]):
+            if seed != previous + 1:
+                ranges.append((task, first, previous))
+                first = seed
+    return ranges
+
+
+def _run_wave(
+    spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
+) -> list[Any]:
+    """The rows that the tasks of one wave answer with."""
+    import pyarrow as pa
+
+    from results.spark.session import cause_of, map_tasks, raise_if_interrupted
+
+    tasks, firsts, lasts = zip(*ranges, strict=True)
+    names = ["task", "first", "last"]
+    arrays = [
+        pa.array(tasks, pa.int32()),  # `repartitionById` takes no other
+        pa.array(firsts, pa.int64()),
+        pa.array(lasts, pa.int64()),
+    ]
+    try:
+        work = functools.partial(run_ranges, job=job, rights=rights)
+        table = pa.table(arrays, names=names)
+        rows: list[Any] = map_tasks(spark, table, work, ROWS_DDL, tasks[-1] + 1).to_pylist()
+    except Exception as error:
+        raise_if_interrupted(error)
+        raise InfrastructureError(
+            f"the Spark job failed: {cause_of(error)}; what was journaled before stays, and the "
+            "same command goes on"
+        ) from error
+    return sorted(rows, key=lambda row: int(row["seed"]))
+
+
+def run_ranges(
+    batches: Iterator[pa.RecordBatch], *, job: bytes, rights: Mapping[str, str] = _NONE
+) -> Iterator[pa.RecordBatch]:
+    """What a task does: every seed of its ranges, each in an isolated worker.
+
+    `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
+    """
+    import pyarrow as pa
+
+    template = msgspec.json.decode(job, type=SeedJob)
+    refusal = _refusal(template)
+    for batch in batches:
+        columns = batch.to_pydict()
+        seeds = [
+            seed
+            for first, last in zip(columns["first"], columns["last"], strict=True)
+            for seed in range(first, last + 1)
+        ]
+        if refusal is None:
+            results = _run_here(template, seeds, rights)
+        else:
+            results = [
+                SeedResult(seed=seed, verdict=CRASH, reason=refusal, stop=refusal) for seed in seeds
+            ]
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([result.seed for result in results], pa.int64()),
+                pa.array([msgspec.json.encode(result) for result in results], pa.binary()),
+            ],
+            names=["seed", "result"],
+        )
+
+
+def _refusal(template: SeedJob) -> str | None:
+    """Why this executor must not run any seed: its code is not the driver's."""
+    found = code_digest(template.case, "sim")
+    if template.code is None or found == template.code:
+        return None
+    return (
+        f"the Spark executor on {platform.node()} has other code ({found}) than the driver "
+        f"({template.code}); install the same version of every package there, with the same Python"
+    )
+
+
+def _run_here(
+    template: SeedJob, seeds: Sequence[int], rights: Mapping[str, str]
+) -> list[SeedResult]:
+    if template.lake is None:
+        return _results(template, seeds)
+    with tempfile.TemporaryDirectory(prefix="harness-soak-") as staging:
+        job = msgspec.structs.replace(template, store=staging)
+        sink = LakeSink().open(
+            template.lake, name=job.name, prefix=job.run_prefix, storage_options=rights
+        )
+        found = _results(job, seeds)
+        left = job.artefacts
+        for result in found:
+            folder = result.folder(Path(staging), job.name)
+            if folder is None or result.stop is not None:
+                continue
+            if left and result.failed:
+                left -= 1
+                make_artefacts(folder, job.reporters)
+            sink.add(folder)
+        sink.flush()
+    return found
+
+
+@contextlib.contextmanager
+def _packages_for_children() -> Iterator[None]:
+    """What was sent to this executor is on its path alone; the workers it starts need it, too."""
+    sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
+    before = os.environ.get(PATH)
+    if sent:
+        os.environ[PATH] = os.pathsep.join([*sent, *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[PATH] = before
+        elif sent:
+            del os.environ[PATH]
+
+
+def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
+    results: list[SeedResult] = []
+
+    def take(result: SeedResult) -> bool:
+        results.append(result)
+        return True
+
+    with _packages_for_children():
+        asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
+    return results

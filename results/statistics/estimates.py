@@ -1,0 +1,257 @@
+"""How sure is a number: intervals and tests that SQL cannot compute portably. Pure Python.
+
+* Shares of runs (verdicts, detection): Wilson's score interval; of 0 in N the one-sided exact bound
+  "rate < x at 95 %" (the "rule of three" without its approximation).
+* Operations of one run are no independent trials: one long outage fails hundreds of them. Whatever
+  counts operations or time therefore takes the **run** as its unit. `risk_ratio` is a ratio of
+  two pooled rates whose variance is linearised over runs (Woodruff's method, as for cluster
+  samples: Woodruff 1971; Cochran, *Sampling Techniques*, 6), with Student's t.
+* Two labels: Fisher's exact test for shares of runs; the rank-sum test (Wilcoxon, Mann-Whitney) for
+  a number of each run, exact by counting all arrangements where there are few runs, with the normal
+  approximation and its corrections for ties and continuity where there are many. Intervals of a
+  median are order statistics, which assume nothing of the distribution.
+* Many comparisons: Holm's step-down procedure, which keeps the chance of any false alarm in the
+  whole table below 5 % (Holm 1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple, TypeVar
+
+from results.statistics.distributions import normal_sf, student_quantile
+
+__all__ = [
+    "ALPHA",
+    "QUANTILES",
+    "Interval",
+    "Ratio",
+    "Sums",
+    "fisher_exact",
+    "holm",
+    "median_interval",
+    "nearest_rank",
+    "quantiles",
+    "rank_sum",
+    "risk_ratio",
+    "wilson",
+    "zero_bound",
+]
+
+ALPHA: Final = 0.05
+QUANTILES: Final = (500, 900, 990, 1000)
+"""Of latencies, in permille."""
+_Z: Final = 1.959963984540054
+"""The 97.5 % point of the standard normal."""
+_EXACT_RUNS_MAX: Final = 24
+"""Up to this many runs together, all arrangements of ranks are counted."""
+
+
+T = TypeVar("T", int, float)
+
+
+class Interval(NamedTuple):
+    """A 95 % confidence interval."""
+
+    low: float
+    high: float
+
+
+class Ratio(NamedTuple):
+    """A ratio of two rates; no interval where one cannot be told, and then `why`."""
+
+    with_rate: float | None
+    without_rate: float | None
+    ratio: float | None
+    interval: Interval | None
+    runs: int
+    why: str | None
+
+
+def wilson(hits: int, trials: int) -> Interval:
+    """Wilson's score interval of a share; of no trials it is everything."""
+    if trials == 0:
+        return Interval(0.0, 1.0)
+    share = hits / trials
+    scale = 1 + _Z * _Z / trials
+    centre = (share + _Z * _Z / (2 * trials)) / scale
+    half = _Z * math.sqrt(share * (1 - share) / trials + _Z * _Z / (4 * trials * trials)) / scale
+    low = 0.0 if hits == 0 else max(0.0, centre - half)
+    high = 1.0 if hits == trials else min(1.0, centre + half)
+    return Interval(low, high)
+
+
+def zero_bound(trials: int) -> float:
+    """What the rate is below, at 95 %, when it happened in none of `trials`."""
+    return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
+
+
+def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
+    """The two-sided p-value that two shares differ: all tables no likelier than this one."""
+    total, drawn = trials + other_trials, hits + other_hits
+    low, high = max(0, drawn - other_trials), min(drawn, trials)
+    logs = [
+        _log_choose(trials, k) + _log_choose(other_trials, drawn - k) for k in range(low, high + 1)
+    ]
+    whole = _log_choose(total, drawn)
+    limit = logs[hits - low] + 1e-9  # equal ones count in spite of rounding
+    return min(1.0, math.fsum(math.exp(value - whole) for value in logs if value <= limit))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+class Sums(NamedTuple):
+    """Runs added up: `a` hits of `n` trials with a fault, `b` of `m` without, and their products.
+
+    All of them are whole numbers, so that sums of sums are exact in any order.
+    """
+
+    runs: int  # with any trial
+    a: int
+    n: int
+    b: int
+    m: int
+    aa: int
+    an: int
+    nn: int
+    bb: int
+    bm: int
+    mm: int
+    ab: int
+    am: int
+    nb: int
+    nm: int
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
+        """Those of runs: hits with, trials with, hits without, trials without."""
+        found = [0] * len(cls._fields)
+        for a, n, b, m in rows:
+            own = (a, n, b, m, a * a, a * n, n * n, b * b, b * m, m * m, a * b, a * m, n * b, n * m)
+            for place, value in enumerate((int(n > 0 or m > 0), *own)):
+                found[place] += value
+        return cls(*found)
+
+
+def risk_ratio(sums: Sums) -> Ratio:
+    """How much likelier something is with a fault; trials may be time."""
+    a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
+    with_rate = a / n if n else None
+    without_rate = b / m if m else None
+    if with_rate is None or without_rate is None:
+        what = "with" if with_rate is None else "without"
+        return Ratio(with_rate, without_rate, None, None, runs, f"nothing {what} the fault")
+    if b == 0:
+        why = "it never happens" if a == 0 else "it never happens without the fault"
+        return Ratio(with_rate, without_rate, None, None, runs, why)
+    ratio = with_rate / without_rate
+    if a == 0:
+        return Ratio(with_rate, without_rate, ratio, None, runs, "it never happens with the fault")
+    if runs < 2:
+        return Ratio(with_rate, without_rate, ratio, None, runs, "one run tells no spread")
+    variance = runs / (runs - 1) * float(_squares(sums))
+    half = student_quantile(1 - ALPHA / 2, runs - 1) * math.sqrt(variance)
+    centre = math.log(ratio)
+    interval = Interval(math.exp(max(centre - half, -700)), math.exp(min(centre + half, 700)))
+    return Ratio(with_rate, without_rate, ratio, interval, runs, None)
+
+
+def _squares(of: Sums) -> Fraction:
+    """The sum over runs of the square of `a/A - n/N - b/B + m/M`, capitals being the totals.
+
+    Multiplied out, so that sums over runs are enough; in fractions, since its terms cancel.
+    """
+    a, n, b, m = (Fraction(1, total) for total in (of.a, of.n, of.b, of.m))
+    return (
+        of.aa * a * a + of.nn * n * n + of.bb * b * b + of.mm * m * m
+        - 2 * (of.an * a * n + of.ab * a * b + of.nm * n * m + of.bm * b * m)
+        + 2 * (of.am * a * m + of.nb * n * b)
+    )  # fmt: skip
+
+
+def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tuple[int, ...]:
+    """The nearest rank of each, in the order of `permilles`; nothing of no values."""
+    ordered = sorted(values)
+    return tuple(nearest_rank(ordered, permille) for permille in permilles) if ordered else ()
+
+
+def nearest_rank(ordered: Sequence[T], permille: int) -> T:
+    """The least of sorted values that at least `permille` of 1000 do not exceed."""
+    return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """An interval of the median by order statistics; `None` below six values: there is none."""
+    ordered = sorted(values)
+    n = len(ordered)
+    # The largest k with P(Binomial(n, 1/2) < k) <= alpha / 2; the k-th from both ends then cover.
+    below, k = 0.0, 0
+    while k < n // 2:
+        mass = math.exp(_log_choose(n, k) - n * math.log(2))
+        if below + mass > ALPHA / 2:
+            break
+        below += mass
+        k += 1
+    return Interval(ordered[k - 1], ordered[n - k]) if k else None
+
+
+def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
+    """The two-sided p-value that values of one group tend to be larger than the other's."""
+    if not first or not second:
+        return 1.0
+    doubled = _doubled_midranks([*first, *second])
+    total = sum(doubled[: len(first)])
+    if len(doubled) <= _EXACT_RUNS_MAX:
+        return _rank_sum_exact(doubled, len(first), total)
+    n, m = len(first), len(second)
+    ties = sum(count**3 - count for count in Counter(doubled).values())
+    variance = n * m / 12 * (n + m + 1 - ties / ((n + m) * (n + m - 1)))
+    if variance <= 0:
+        return 1.0
+    distance = abs(total / 2 - n * (n + m + 1) / 2)
+    return min(1.0, 2 * normal_sf(max(0.0, distance - 0.5) / math.sqrt(variance)))
+
+
+def _doubled_midranks(values: Sequence[float]) -> list[int]:
+    """Twice the rank of each value, ties sharing their mean: whole numbers."""
+    order = sorted(range(len(values)), key=lambda at: values[at])
+    ranks = [0] * len(values)
+    begin = 0
+    while begin < len(order):
+        end = begin
+        while end < len(order) and values[order[end]] == values[order[begin]]:
+            end += 1
+        for at in order[begin:end]:
+            ranks[at] = begin + 1 + end
+        begin = end
+    return ranks
+
+
+def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
+    """The share of all choices of `size` ranks whose sum is at least as far from the middle."""
+    ways: list[Counter[int]] = [Counter() for _ in range(size + 1)]
+    ways[0][0] = 1
+    for rank in doubled:
+        for count in range(size, 0, -1):
+            for value, number in list(ways[count - 1].items()):
+                ways[count][value + rank] += number
+    middle = size * (len(doubled) + 1)  # twice the mean of the sum
+    far = abs(observed - middle)
+    extreme = sum(number for value, number in ways[size].items() if abs(value - middle) >= far)
+    return extreme / math.comb(len(doubled), size)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values: those at most `ALPHA` stand out even though so many were looked at."""
+    order = sorted(range(len(p_values)), key=lambda at: p_values[at])
+    adjusted = [1.0] * len(p_values)
+    running = 0.0
+    for place, at in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - place) * p_values[at]))
+        adjusted[at] = running
+    return adjusted

@@ -1,0 +1,110 @@
+"""Ratios over several strata: what holds in each of many settings, in one number with an interval.
+
+Adding up runs of different settings can turn an effect round (Simpson's paradox). A stratified
+ratio never compares across: each stratum compares its own runs with and without a fault, and the
+ratios are pooled as Mantel and Haenszel did (1959; for ratios of rates Rothman, Greenland and Lash,
+*Modern Epidemiology*, 15):
+
+    R = sum(a m / (n + m)) / sum(b n / (n + m))
+
+of a hits in n trials with the fault and b in m without. Of one stratum that is the ratio of the two
+rates, and its interval is that of `results.statistics.estimates.risk_ratio`: the run is the unit,
+log R is linearised over the totals of runs, whose covariance is taken within each stratum. So sums
+over runs are enough (`Sums`). The arithmetic is exact up to the last root, since terms cancel.
+
+Whether the strata agree is Cochran's Q over their own log ratios: a small p says that one number
+does not speak for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from results.statistics.distributions import chi_square_sf, student_quantile
+from results.statistics.estimates import ALPHA, Interval, Sums, risk_ratio
+
+__all__ = ["Pooled", "pooled_ratio"]
+
+_NAMES: Final = ("a", "n", "b", "m")
+_LOG_MAX: Final = 700.0
+
+Gradient = tuple[Fraction, Fraction, Fraction, Fraction]
+
+
+class Pooled(NamedTuple):
+    """A ratio over several strata; no interval where one cannot be told, and then `why`."""
+
+    ratio: float | None
+    interval: Interval | None
+    strata: int  # that compare something
+    runs: int  # of these
+    agree_p: float | None  # the p-value that all strata have one ratio; of one stratum none
+    why: str | None
+
+
+def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
+    """The Mantel-Haenszel ratio; strata of one run, which tell no spread, are left out."""
+    own = [s for s in strata if s.runs > 1 and s.n and s.m]
+    runs = sum(s.runs for s in own)
+    if not own:
+        return Pooled(None, None, 0, 0, None, "no stratum has runs with and without the fault")
+    above = sum((Fraction(s.a * s.m, s.n + s.m) for s in own), Fraction(0))
+    below = sum((Fraction(s.b * s.n, s.n + s.m) for s in own), Fraction(0))
+    if not below:
+        why = "it never happens without the fault" if above else "it never happens"
+        return Pooled(None, None, len(own), runs, None, why)
+    ratio = float(above / below)
+    if not above:
+        return Pooled(ratio, None, len(own), runs, None, "it never happens with the fault")
+    variance = float(sum(_variance(s, _gradient(s, above, below)) for s in own))
+    half = student_quantile(1 - ALPHA / 2, runs - len(own)) * math.sqrt(variance)
+    centre = math.log(ratio)
+    interval = Interval(
+        math.exp(max(centre - half, -_LOG_MAX)), math.exp(min(centre + half, _LOG_MAX))
+    )
+    return Pooled(ratio, interval, len(own), runs, _agreement(own), None)
+
+
+def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
+    """Of log R, by the sums of one stratum."""
+    a, n, b, m = stratum.a, stratum.n, stratum.b, stratum.m
+    total = n + m
+    return (
+        m / (total * above),
+        -a * m / (total**2 * above) - b * m / (total**2 * below),
+        -n / (total * below),
+        a * n / (total**2 * above) + b * n / (total**2 * below),
+    )
+
+
+def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
+    """Of a function of the sums of a stratum's runs, by its gradient there."""
+    total = Fraction(0)
+    for i, first in enumerate(_NAMES):
+        for j, second in enumerate(_NAMES):
+            name = first + second if i <= j else second + first
+            product, sums = getattr(stratum, name), (getattr(stratum, x) for x in (first, second))
+            total += gradient[i] * gradient[j] * (stratum.runs * product - math.prod(sums))
+    return max(Fraction(0), total / (stratum.runs - 1))
+
+
+def _agreement(strata: Sequence[Sums]) -> float | None:
+    """Cochran's Q of the log ratios of strata that have one with a spread."""
+    logs, weights = [], []
+    for stratum in strata:
+        ratio = risk_ratio(stratum)
+        if ratio.ratio and ratio.interval is not None and ratio.interval.low < ratio.interval.high:
+            above, below = (
+                Fraction(x * y, stratum.n + stratum.m)
+                for x, y in ((stratum.a, stratum.m), (stratum.b, stratum.n))
+            )
+            logs.append(math.log(ratio.ratio))
+            weights.append(1 / float(_variance(stratum, _gradient(stratum, above, below))))
+    if len(logs) < 2:
+        return None
+    centre = math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights)
+    q = math.fsum(w * (x - centre) ** 2 for w, x in zip(weights, logs, strict=True))
+    return chi_square_sf(q, len(logs) - 1)

@@ -1,0 +1,86 @@
+"""How long until something fails, and how many seeds it takes to see it: curves with intervals.
+
+*Survival*: the share of runs that got through so many operations without a failure. Runs that end
+without one are censored there, not counted as survivors of more: the estimate is Kaplan's and
+Meier's (1958), its variance Greenwood's (1926), the interval that of log(-log S), which stays
+between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of Failure Time Data*, 1.4).
+Where several things happen at once, failures come before ends.
+
+*Detection*: with a share p of seeds that fail, n of them find it with probability 1 - (1 - p)^n.
+That rises with p, so the ends of p's interval (Wilson's) are those of the curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from results.statistics.estimates import Interval, wilson
+
+__all__ = ["Found", "Step", "found_within", "kaplan_meier", "seeds_for"]
+
+_Z: Final = 1.959963984540054
+SURE: Final = 0.95
+
+
+class Step(NamedTuple):
+    """From `at` on the share `survival` is left; no interval at 0, whose spread is not known."""
+
+    at: int
+    at_risk: int
+    failed: int
+    survival: float
+    interval: Interval | None
+
+
+class Found(NamedTuple):
+    """The probability that a number of seeds finds something."""
+
+    seeds: int
+    probability: float
+    low: float
+    high: float
+
+
+def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
+    """A step for each moment of failure; cells are (when, how many failed, how many ended)."""
+    sums: dict[int, tuple[int, int]] = {}
+    for at, failed, ended in cells:
+        before = sums.get(at, (0, 0))
+        sums[at] = before[0] + failed, before[1] + ended
+    at_risk = sum(failed + ended for failed, ended in sums.values())
+    survival, spread = 1.0, 0.0
+    steps: list[Step] = []
+    for at, (failed, ended) in sorted(sums.items()):
+        if failed:
+            survival *= (at_risk - failed) / at_risk
+            if at_risk > failed:
+                spread += failed / (at_risk * (at_risk - failed))
+            interval = _log_log(survival, spread) if at_risk > failed else None
+            steps.append(Step(at, at_risk, failed, survival, interval))
+        at_risk -= failed + ended
+    return steps
+
+
+def _log_log(survival: float, spread: float) -> Interval:
+    width = math.exp(_Z * math.sqrt(spread) / -math.log(survival))
+    return Interval(survival**width, survival ** (1 / width))
+
+
+def found_within(seeds: int, hits: int, runs: int) -> Found:
+    """With `hits` of `runs` seeds that found it: how likely do other `seeds` seeds find it?"""
+    low, high = wilson(hits, runs)
+    share = hits / runs if runs else 0.0
+    return Found(seeds, *(_within(seeds, p) for p in (share, low, high)))
+
+
+def _within(seeds: int, share: float) -> float:
+    return 1.0 if share >= 1 else -math.expm1(seeds * math.log1p(-share))
+
+
+def seeds_for(share: float, *, sure: float = SURE) -> int | None:
+    """How many seeds find it with probability `sure`; `None` where it never happens."""
+    if share <= 0:
+        return None
+    return 1 if share >= sure else math.ceil(math.log1p(-sure) / math.log1p(-share))

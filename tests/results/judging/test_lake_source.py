@@ -1,0 +1,395 @@
+"""A lake as a source: judged as the store it came from, nothing twice, nothing lost."""
+
+import contextlib
+import gc
+import shutil
+
+import msgspec
+import pytest
+
+from checkers.linearizable import RegisterLinearizable
+from harness.case import Case
+from harness.errors import InfrastructureError, InternalError, UsageError
+from harness.ops import History
+from harness.store import RunFolder
+from harness.store.oplog import OpLog
+from results.judging import lake_source, lake_work, units
+from results.judging import result_lake as judged
+from results.judging.budgets import Budget
+from results.judging.lake_source import LakeSource
+from results.judging.pipeline import check, check_store
+from results.judging.result_lake import ResultLake
+from results.judging.units import CRASHED
+from results.judging.work import COLLECTIONS, do_units
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.log.lake import Lake
+from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.lake.upkeep.verb import main as lake_verb
+from tests.results.judging.stores import (
+    hopeless,
+    keyed_history,
+    numbered,
+    put_run,
+    register_ops,
+    rows_of,
+    store_with_a_killer,
+    table_in,
+)
+
+pytestmark = pytest.mark.lake
+
+SMALL = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
+OTHER = Budget(cpu_s=299.0, steps=20_000, configurations=1_000)
+
+
+def mixed_store(store):
+    """Valid, invalid, hopeless and keyed runs, two labels, one that was cut short."""
+    for n in range(4):
+        label = "v1" if n % 2 else None
+        history = History(register_ops(n, stale=n == 1))
+        put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
+    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
+    put_run(store, "n", "ke", keys, buckets=2)
+    put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
+    folder = RunFolder(store, "m", "cu")
+    folder.write_case(Case(seed=1, workload="register"))
+    log = OpLog(folder.path / "ops.log")
+    for op in register_ops(6):
+        log.append(op)
+    log.close()
+    return store
+
+
+def ingested(store, uri):
+    ingest_verb([str(store), "--lake", str(uri), "--unfinished"])
+    return uri
+
+
+def plain_lake(tmp_path, runs=3):
+    for n in range(runs):
+        put_run(tmp_path / "store", "n", f"r{n}", History(register_ops(n)), seed=n)
+    return ingested(tmp_path / "store", tmp_path / "lake")
+
+
+@contextlib.contextmanager
+def opened(uri, *, second_pass=False, budget=SMALL, **given):
+    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    budgets = (budget, budget.larger()) if second_pass else (budget,)
+    with contextlib.closing(LakeSource(lake.snapshot(), budgets=budgets, **given)) as source:
+        yield source
+
+
+def report(uri, *, executor="inline", again=False, jobs=None, **given):
+    """What `check` says, and the rows of its tables."""
+    with opened(uri, **given) as source:
+        checked = check(source, executor=executor, again=again, jobs=jobs)
+        return checked, rows_of(checked)
+
+
+def plain(table):
+    """Rows of a store's or a lake's table that are to be equal: runs by name, no ids of results."""
+    rows = []
+    for row in table.to_pylist():
+        row["run"] = row["run"].partition("@")[0]
+        rows.append({k: v for k, v in row.items() if k not in {"result_id", "wall_ns", "cpu_ns"}})
+    return sorted(map(repr, rows))
+
+
+def plain_tables(checked):
+    return {name: plain(table_in(checked, name)) for name in checked.tables}
+
+
+@pytest.mark.parametrize("runs_in_a_unit", [1, 1_000])
+def test_tables_are_those_of_the_store(tmp_path, monkeypatch, runs_in_a_unit):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", runs_in_a_unit)
+    store = mixed_store(tmp_path / "store")
+    uri = ingested(store, tmp_path / "lake")
+    expected = check_store(store, executor="inline", budget=SMALL, second_pass=False)
+    with opened(uri) as source:
+        found = check(source, executor="inline")
+        assert plain_tables(found) == plain_tables(expected)
+    assert {len(rows) > 0 for name, rows in plain_tables(expected).items()
+            if name in {"verdicts", "runs", "traits", "ops"}} == {True}  # fmt: skip
+    assert found.results_new + found.results_known > 0
+    assert [(item.run.partition("@")[0], item.kind) for item in found.problems] == [
+        ("m/cu", "unfinished")
+    ]
+
+
+def test_tables_stay_the_same_after_a_compaction(tmp_path):
+    store = tmp_path / "store"
+    for n in range(5):  # each an append of its own, of which every file holds one run
+        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+        ingested(store, tmp_path / "lake")
+    _, before = report(tmp_path / "lake")
+    with opened(tmp_path / "lake") as source:
+        assert source.runs == 5
+    for action in (["compact"], ["vacuum", "--grace-hours", "0"], ["check"]):
+        assert lake_verb([*action, str(tmp_path / "lake")]) == 0
+    lake = Lake.open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    results = ResultLake.beside(lake.place.uri, {})
+    assert len(lake.files("operations")) == len(results.files("verdicts")) == 1
+    checked, after = report(tmp_path / "lake")
+    assert (checked.units, after) == (0, before)
+    anew, _ = report(tmp_path / "lake", budget=Budget(cpu_s=299.0))
+    assert anew.results_new == 5 * 4
+
+
+def test_what_is_known_is_not_judged(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path)
+    first, rows = report(uri)
+    assert (first.results_known, first.results_new) == (0, 15)
+
+    def refuse(*_, **__):
+        raise AssertionError("something was done again")
+
+    monkeypatch.setattr(lake_work, "check_lake_units", refuse)
+    second, same = report(uri)
+    assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
+    assert same == rows
+
+
+def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path)
+    report(uri)
+    put_run(tmp_path / "store", "n", "r9", History(register_ops(9)), seed=9)
+    ingested(tmp_path / "store", uri)
+    assert report(uri)[0].results_new == 5
+    monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
+    checked, rows = report(uri)
+    assert checked.results_new == 4
+    assert len(rows["verdicts"]) == 16
+
+
+def test_another_budget_judges_again_but_extracts_no_facts(tmp_path):
+    uri = plain_lake(tmp_path)
+    report(uri)
+    assert report(uri, budget=Budget(cpu_s=299.0))[0].results_new == 3 * 4
+
+
+def test_a_label_is_looked_at_alone(tmp_path):
+    uri = ingested(mixed_store(tmp_path / "store"), tmp_path / "lake")
+    checked, rows = report(uri, label="v1")
+    assert len(rows["runs"]) == 2
+    assert checked.results_new == 10
+
+
+def test_what_a_budget_cut_short_is_tried_once_with_a_larger_one(tmp_path):
+    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(None, 40, process=0)))
+    uri = ingested(tmp_path / "store", tmp_path / "lake")
+    first, rows = report(uri, second_pass=True)
+    assert first.units == 2
+    assert first.results_unsettled == 1
+    second, same = report(uri, second_pass=True)
+    assert (second.units, second.results_unsettled, same) == (0, 1, rows)
+    third, _ = report(uri, second_pass=True, again=True)
+    assert third.units == 2
+    assert third.results_unsettled == 1
+
+
+def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
+    import deltalake
+
+    uri = plain_lake(tmp_path, runs=2)
+    report(uri)
+    for table in schemas():
+        deltalake.DeltaTable(str(uri / table)).delete("run LIKE 'n/r0@%'")
+    folder = tmp_path / "store" / "n" / "r0"
+    case = msgspec.json.decode((folder / "case.json").read_bytes(), type=Case)
+    changed = msgspec.structs.replace(case, profile="legacy")
+    (folder / "case.json").write_bytes(msgspec.json.encode(changed))
+    ingested(tmp_path / "store", uri)
+    assert report(uri)[0].results_new == 5
+
+
+def test_two_reports_that_find_the_same_count_once(tmp_path):
+    uri = plain_lake(tmp_path)
+    with opened(uri) as first, opened(uri) as second:
+        plans = [first.plan(), second.plan()]
+        for source, plan in zip((first, second), plans, strict=True):
+            config = source.begin(limit_memory=False)
+            done = list(lake_work.check_lake_units(plan.units, config=config))
+            assert [item.problems for item in done if item.part == 1.0] == [()] * len(plan.units)
+    results = ResultLake.beside(str(uri), {})
+    assert len(results.dataset("runs").to_table()) == 6
+    checked, rows = report(uri)
+    assert (checked.units, len(rows["verdicts"])) == (0, 12)
+    assert len(rows["verdicts"]) == len(set(rows["verdicts"]))
+
+
+def counted(uri, **given):
+    """The tables without anything that is of one report, and whether all files count as they are.
+
+    Whatever else the lake knows of the runs is not to change them.
+    """
+    with opened(uri, **given) as source:
+        checked = check(source, executor="inline")
+        return plain_tables(checked), {*checked.counting.values()} <= {"true"}
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(tmp_path, compacted):
+    store = mixed_store(tmp_path / "store")
+    put_run(store, "n", "odd", History(register_ops(7)), checkers=("nobody",))
+    uri = ingested(store, tmp_path / "lake")
+    copy = shutil.copytree(uri, tmp_path / "copy")
+    alone, _ = counted(copy)
+    assert any("nobody" in row for row in alone["verdicts"])
+    of_label, _ = counted(copy, label="v1")
+    assert 0 < len(of_label["runs"]) < len(alone["runs"])
+
+    counted(uri, budget=OTHER)
+    with opened(uri) as one, opened(uri) as two:
+        for source, plan in [(source, source.plan()) for source in (one, two)]:
+            list(lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False)))
+    if compacted:
+        ResultLake.beside(str(uri), {}).compact()
+    assert counted(uri) == (alone, False)
+    assert counted(uri, label="v1") == (of_label, False)
+    assert counted(uri, budget=OTHER)[0] == alone
+
+
+def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 2)
+    uri = plain_lake(tmp_path)
+    before = counted(uri)
+    results = ResultLake.beside(str(uri), {})
+    assert {len(results.files(name)) for name in results.schemas} <= {0, 1}
+    assert counted(uri) == before
+
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
+    state = {name: results.files(name) for name in results.schemas}
+    counted(uri)  # appends nothing, so writes nothing
+    assert {name: results.files(name) for name in results.schemas} == state
+
+
+@pytest.mark.parametrize("error", [InfrastructureError, InternalError, UsageError])
+def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch, error):
+    def refuse(*_, **__):
+        raise error("of what cannot be merged")
+
+    uri = plain_lake(tmp_path)
+    monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
+    monkeypatch.setattr(ResultLake, "compact", refuse)
+    checked, rows = report(uri)
+    assert (checked.problems, len(rows["runs"])) == ((), 3)
+
+
+def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
+    uri = plain_lake(tmp_path)
+    results = ResultLake.beside(str(uri), {}, create=True)
+    with opened(uri) as source:
+        units = source.plan().units
+        config = source.begin(limit_memory=False)
+        elsewhere = msgspec.structs.replace(config, elsewhere=True)
+
+        def do(later_s=0.0):
+            """How many rows there are, and whether a budget may have cut something short."""
+            given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
+            done = [one for one in do_units(units, config=given) if one.part == 1.0]
+            assert [one.problems for one in done] == [()] * len(units)
+            return len(results.dataset("runs").to_table()), any(one.limited for one in done)
+
+        assert do() == (3, False)
+        assert do() == (3, True)  # what was there is not looked at
+        assert do(later_s=600.0) == (6, False)  # of an earlier round
+        assert do(later_s=2 * lake_work.CLOCKS_APART_S) == (9, False)
+
+
+def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
+    uri = plain_lake(tmp_path, runs=1)
+    before = gc.get_threshold()
+    with opened(uri) as source:
+        work = do_units(source.plan().units, config=source.begin(limit_memory=False))
+        next(work)
+        assert gc.get_threshold() == COLLECTIONS != before
+        work.close()
+    assert gc.get_threshold() == before
+
+
+def test_a_checker_that_is_not_here_leaves_no_run_valid(tmp_path):
+    put_run(tmp_path / "store", "n", "r", History(register_ops(1)), checkers=("nobody",))
+    uri = ingested(tmp_path / "store", tmp_path / "lake")
+    store = check_store(tmp_path / "store", executor="inline", budget=SMALL, second_pass=False)
+    with opened(uri) as source:
+        checked = check(source, executor="inline")
+        assert plain_tables(checked)["verdicts"] == plain_tables(store)["verdicts"]
+    assert [item.kind for item in checked.problems] == ["checker"]
+
+
+def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
+    uri = plain_lake(tmp_path, runs=2)
+    real = units.load_plugin
+
+    def load(group, name):
+        if name == "crash":
+            raise UsageError("crash is not installed")
+        return real(group, name)
+
+    monkeypatch.setattr(units, "load_plugin", load)
+    checked, rows = report(uri)
+    assert len(rows["verdicts"]) == 2 * 4
+    assert sum("could not be judged" in row for row in rows["verdicts"]) == 2
+    assert sorted({item.kind for item in checked.problems}) == ["checker", "lost"]
+    monkeypatch.undo()
+    checked, rows = report(uri)
+    assert (checked.results_new, checked.problems) == (2, ())
+    assert not any("could not be judged" in row for row in rows["verdicts"])
+
+
+def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_path):
+    import deltalake
+
+    uri = plain_lake(tmp_path, runs=2)
+    deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
+    checked, rows = report(uri)
+    assert [(item.run.partition("@")[0], item.kind) for item in checked.problems] == [
+        ("n/r0", "history")
+    ]
+    assert "digest" in checked.problems[0].text
+    assert not any("n/r0" in row for row in rows["verdicts"])
+    assert len(rows["runs"]) == 1
+
+
+def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    uri = plain_lake(tmp_path)
+    with opened(uri) as source:
+        plan = source.plan()
+        assert len(plan.units) == 3
+        work = lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False))
+        while next(work).part < 1.0:
+            pass
+        work.close()  # killed while it is at the second
+    checked, _ = report(uri)
+    assert (checked.results_known, checked.results_new) == (5, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
+    tmp_path, deadly, monkeypatch
+):
+    store = store_with_a_killer(tmp_path / "store")
+    uri = ingested(store, tmp_path / "lake")
+    names = ("linearizable-register", "deadly", "stats")
+    monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
+    with opened(uri, checkers=names) as source:
+        checked = check(source, executor="pool", jobs=2)
+        found = table_in(checked, "verdicts").to_pylist()
+    rows = {(row["run"].partition("@")[0], row["checker"]): row for row in found}
+    assert len(rows) == len(found) == 4 * 3
+    for (run, name), row in rows.items():
+        crashed = (run, name) == ("n/killer", "deadly")
+        assert (row["reason"] == CRASHED) == crashed
+        if name != "stats":
+            assert row["verdict"] == ("unknown" if crashed else "valid")
+    assert checked.problems == ()
+
+    again, _ = report(uri, executor="pool", jobs=2, checkers=names)
+    assert (again.units, again.results_unsettled) == (0, 1)
+    monkeypatch.setenv("DEADLY_CURED", "1")
+    cured, rows = report(uri, executor="pool", jobs=2, checkers=names, again=True)
+    assert (cured.results_new, cured.results_unsettled) == (1, 0)
+    assert not any(CRASHED in row for row in rows["verdicts"])

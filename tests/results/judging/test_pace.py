@@ -1,0 +1,158 @@
+"""What is said of a report's progress: how fast, and an end that comes true."""
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from results.judging.pace import Pace, Schedule
+from results.judging.pipeline import Progress
+from tests.repeated import for_each
+
+
+class Clock:
+    now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def progress(done, units, *, stage="check", cost=None, cost_done=None, time_part=None):
+    cost = 100 * units if cost is None else cost
+    done_cost = 100 * done if cost_done is None else cost_done
+    return Progress(
+        stage=stage,
+        done=done,
+        units=units,
+        cost_done=done_cost,
+        cost=cost,
+        noun="runs",
+        time_part=time_part,
+    )
+
+
+def test_no_end_is_foretold_before_enough_is_done():
+    clock = Clock()
+    pace = Pace(clock)
+    assert pace.line(progress(0, 100)) == "0/100 runs checked, about 0% of the work"
+    clock.now_s += 10
+    assert pace.line(progress(4, 100)) == "4/100 runs checked, about 4% of the work"
+    clock.now_s += 10
+    assert pace.line(progress(10, 100)) == (
+        "10/100 runs checked, about 10% of the work, 0.5 a second, 3 min left"
+    )
+
+
+def test_what_was_done_before_the_first_word_says_nothing_of_the_pace():
+    clock = Clock()
+    pace = Pace(clock)
+    pace.line(progress(50, 100))
+    clock.now_s += 10
+    assert pace.line(progress(60, 100)).endswith("1 a second, 40 s left")
+
+
+def test_another_stage_has_a_pace_of_its_own():
+    clock = Clock()
+    pace = Pace(clock)
+    pace.line(progress(0, 100))
+    clock.now_s += 100
+    pace.line(progress(100, 100))
+    assert pace.line(progress(0, 2, stage="again")).endswith("tried again, about 0% of the work")
+    clock.now_s += 7_200
+    assert pace.line(progress(1, 2, stage="again")).endswith("0.000139 a second, 2.0 h left")
+
+
+def test_what_is_left_is_named_in_place_of_an_end():
+    pace, clock = Pace(Clock()), Clock()
+    pace.line(progress(0, 100))
+    clock.now_s += 600
+    found = msgspec.structs.replace(progress(99, 100), left=("n/hard, linearizable, 2.0 GB",))
+    assert pace.line(found) == "99/100 runs checked, 1 left: n/hard, linearizable, 2.0 GB"
+
+
+def test_work_of_no_cost_is_done():
+    assert "about 100%" in Pace(Clock()).line(progress(0, 0, cost=0))
+
+
+@for_each("seed", range(20))
+def test_after_a_tenth_of_the_work_the_end_is_right_within_half(seed):
+    """Tasks of about equal cost on a few slots, the costliest first, whose costs are estimates."""
+    draw = random.Random(seed)
+    slots, tasks = draw.choice([2, 8, 32]), 12
+    costs = sorted((draw.uniform(0.8, 1.2) for _ in range(slots * tasks)), reverse=True)
+    free, ends = [0.0] * slots, []
+    for cost in costs:
+        at = free.index(min(free))
+        free[at] += cost * draw.uniform(0.7, 1.4)
+        ends.append((free[at], cost))
+    clock, total = Clock(), sum(costs)
+    pace, done = Pace(clock), 0.0
+    pace.line(progress(0, len(costs), cost=1_000_000, cost_done=0))
+    begin_s = clock.now_s
+    for number, (end, cost) in enumerate(sorted(ends), 1):
+        done += cost
+        clock.now_s = begin_s + end
+        found = progress(number, len(costs), cost=1_000_000, cost_done=int(1e6 * done / total))
+        pace.line(found)
+        if done / total >= 0.1:
+            break
+    said_s = clock.now_s - begin_s + float(_seconds(pace.line(found)))
+    assert max(free) / 1.5 <= said_s <= max(free) * 1.5
+
+
+def in_order(costs, slots, speed):
+    """(end, cost) of tasks done in this order on so many slots; `speed` says how long one takes."""
+    free, ends = [0.0] * slots, []
+    for cost in costs:
+        at = free.index(min(free))
+        free[at] += speed(cost)
+        ends.append((free[at], cost))
+    return sorted(ends)
+
+
+@for_each("seed", range(40))
+def test_giants_and_idle_slots_are_foretold_from_the_plan(seed):
+    """Work that is seen when its task ends: a few giants, first, hold most of it."""
+    draw = random.Random(seed)
+    slots = draw.choice([2, 8, 32])
+    small = [draw.randint(80, 120) for _ in range(slots * 12)]
+    giants = [round(sum(small) * draw.uniform(0.02, 0.5) / slots) for _ in range(slots // 2 + 1)]
+    costs = sorted(small + giants, reverse=True)
+    pace_s = draw.uniform(0.01, 10.0)
+    ends = in_order(costs, slots, lambda cost: pace_s * cost * draw.uniform(0.8, 1.25))
+    schedule, clock, total, done = Schedule(costs, slots), Clock(), sum(costs), 0
+    pace, begin_s = Pace(clock), Clock.now_s
+    pace.line(progress(0, len(costs), cost=total, cost_done=0))
+    for number, (end_s, cost) in enumerate(ends, 1):
+        done += cost
+        clock.now_s = begin_s + end_s
+        found = progress(
+            number, len(costs), cost=total, cost_done=done, time_part=schedule.part(done)
+        )
+        line = pace.line(found)
+        if done / total >= 0.1:
+            break
+    said_s = clock.now_s - begin_s + float(_seconds(line))
+    assert ends[-1][0] / 1.5 <= said_s <= ends[-1][0] * 1.5
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 5), st.integers(0, 1500)
+)
+def test_a_schedule_is_that_of_the_tasks_in_their_order(costs, slots, done):
+    """By hand: where tasks end, as much of the time has passed as had then; in between, more."""
+    schedule, total = Schedule(costs, slots), 0
+    ends = in_order(costs, slots, lambda cost: cost)
+    for place, (end, cost) in enumerate(ends):
+        total += cost
+        if place + 1 < len(ends) and ends[place + 1][1] and ends[-1][0]:
+            assert schedule.part(total) == pytest.approx(end / ends[-1][0])
+    assert schedule.part(total) == 1.0
+    assert 0.0 <= schedule.part(done) <= schedule.part(done + 1) <= 1.0
+
+
+def _seconds(line):
+    number, unit = line.rpartition(", ")[2].split()[:2]
+    return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]

@@ -1,0 +1,396 @@
+"""The same tables from every Spark: local, a standalone cluster of two executors, Connect.
+
+One session a process: the tests that need another kind of Spark run in a process of their own.
+"""
+
+import re
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from harness.errors import InfrastructureError, UsageError
+from harness.installed import plugin_distributions
+from results.judging.markers import RESULTS
+from results.judging.pipeline import check_store
+from results.spark.daemon import without_archives
+from results.spark.session import session as spark
+from tests.programs import run_program
+from tests.results.judging.stores import rows_of
+from tests.results.judging.test_executors import BUDGET, mixed_store
+from tests.spark_programs import FRUGAL, connect_server, spark_programs, standalone_cluster
+from tests.spark_support import spark_test
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER = "local-cluster[1,2,1024]"
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from results.judging.pipeline import check_store
+from tests.results.judging.stores import rows_of
+from tests.results.judging.test_executors import BUDGET
+checked = check_store(Path(sys.argv[1]), executor="spark", spark_master=sys.argv[2], budget=BUDGET)
+print(json.dumps([checked.executor, list(map(str, checked.problems)), rows_of(checked)]))
+"""
+
+
+def in_another_process(store, master, **environment):
+    """The executor, problems and rows of a report on the Spark at `master`."""
+    import json
+
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    # From another folder: nothing of ours is importable by luck.
+    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}
+    done = run_program(sys.executable, "-c", SCRIPT, store, master, cwd=store, **variables)
+    told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
+    assert done.returncode == 0, "\n".join(told)[:4000]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def assert_same(found, expected):
+    """The same executor, problems and rows; of many rows, those that differ are shown."""
+    assert found[:2] == expected[:2]
+    assert found[2].keys() == expected[2].keys()
+    for name, rows in expected[2].items():
+        assert sorted(set(found[2][name]) ^ set(rows)) == []
+        assert found[2][name] == rows
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return mixed_store(tmp_path_factory.mktemp("spark") / "store")
+
+
+@pytest.fixture(scope="module")
+def expected(store):
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    checked = check_store(store, executor="inline", budget=BUDGET)
+    return ["spark", [], rows_of(checked)]
+
+
+@spark_test
+def test_local(store, expected):
+    """In the session that other tests of this process use, too."""
+    shutil.rmtree(store / RESULTS, ignore_errors=True)
+    checked = check_store(store, executor="spark", spark_master="local[2]", budget=BUDGET)
+    found = [checked.executor, list(map(str, checked.problems)), rows_of(checked)]
+    assert_same(found, expected)
+
+
+@spark_test
+def test_workers_of_this_machine_import_together_what_all_need():
+    """Their parent has it before they are there, and from folders."""
+
+    def tell(batches):
+        import sys
+
+        before = {"duckdb", "pandas"} <= sys.modules.keys()
+
+        import os
+        from pathlib import Path
+
+        import pyarrow as pa
+        import pyspark
+
+        before = before and Path(pyspark.__file__).is_file()
+
+        for _ in batches:
+            pass
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+        said = [before and "results.spark.daemon" in parent]
+        yield pa.RecordBatch.from_pydict({"said": said})
+
+    frame = spark.get_spark("local[2]").range(0, 4, 1, 2)
+    assert frame.mapInArrow(tell, "`said` BOOLEAN").toArrow()["said"].to_pylist() == [True, True]
+
+
+def test_archives_are_left_out_of_an_installed_spark_alone(tmp_path, monkeypatch):
+    lib = Path(pytest.importorskip("pyspark").__file__).parent / "python" / "lib"
+    own = [str(lib / name) for name in ("pyspark.zip", "py4j-src.zip")]
+    other = [str(tmp_path / "python" / "lib" / "pyspark.zip"), str(tmp_path / "sent.zip")]
+    path = [*own, *other, *sys.path]
+    assert without_archives(path) == [*other, *sys.path]
+    assert without_archives([*own, str(tmp_path)]) == [*own, str(tmp_path)]  # not installed
+    monkeypatch.setattr("results.spark.daemon.INSTALLED", ("pyspark", "no_such_package"))
+    assert without_archives(path) == path
+
+
+def test_other_workers_import_for_themselves(tmp_path, monkeypatch):
+    """Nobody finds us there by luck: not from this folder, nor by this process's paths."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    bare = str(bare_python(tmp_path / "bare"))
+    module = "spark.python.daemon.module"
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert spark._settings("local[2,3]")[module] == "results.spark.daemon"
+    assert module not in spark._settings("spark://there:7077")
+    monkeypatch.setenv("PYSPARK_PYTHON", bare)
+    assert module not in spark._settings("local[2,3]")
+    monkeypatch.setattr(sys, "executable", bare)
+    assert module not in spark._settings("local[2,3]")
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    """Starts Spark's own programs from the pip package, and ends them."""
+    with spark_programs(tmp_path) as start:
+        yield start
+
+
+@pytest.mark.nightly
+@spark_test
+def test_connect(store, expected, daemons):
+    url = connect_server(daemons, "local[2,3]")
+    assert_same(in_another_process(store, url), expected)
+
+
+def bare_python(folder):
+    """An interpreter that has what we depend on and nothing of ours."""
+    import venv
+
+    import msgspec
+
+    venv.create(folder, symlinks=True, with_pip=False)
+    site = next(folder.glob("lib/python*/site-packages"))
+    theirs = Path(msgspec.__file__).parents[1]
+    kept = site / "theirs"
+    kept.mkdir()
+    for entry in theirs.iterdir():
+        if "editable" not in entry.name and not entry.name.startswith("catalog_harness"):
+            (kept / entry.name).symlink_to(entry)
+    (site / "theirs.pth").write_text(f"{kept}\n")
+    return folder / "bin" / "python"
+
+
+def assert_judged_by_bare_workers(found, expected):
+    """Pure Python judges alike, but explores keys one by one, and counts that otherwise."""
+    assert found[:2] == expected[:2]
+    assert {name: len(rows) for name, rows in found[2].items()} == {
+        name: len(rows) for name, rows in expected[2].items()
+    }
+
+
+@pytest.mark.nightly
+@spark_test
+@pytest.mark.parametrize("master", ["local[2,3]", CLUSTER])
+def test_connect_to_workers_that_lack_our_packages(master, store, expected, daemons, tmp_path):
+    """Packages are sent there: to the server's own workers, or to an executor of a cluster.
+
+    By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
+    """
+    bare = str(bare_python(tmp_path / "bare"))
+    url = connect_server(daemons, master, bare)
+    assert_judged_by_bare_workers(in_another_process(store, url), expected)
+
+
+@pytest.mark.nightly
+@spark_test
+def test_executors_that_lack_our_packages(store, expected, tmp_path):
+    """Without Connect."""
+    found = in_another_process(
+        store,
+        CLUSTER,
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
+    )
+    assert_judged_by_bare_workers(found, expected)
+
+
+@pytest.mark.nightly
+@spark_test
+def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
+    store, expected, daemons, tmp_path
+):
+    """The cluster is from the pip package; our packages are sent there, without native code."""
+    url = standalone_cluster(daemons, tmp_path / "work")
+    found = in_another_process(
+        store,
+        url,
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
+        PYSPARK_SUBMIT_ARGS="--conf spark.executor.cores=1 pyspark-shell",
+    )
+    assert len(list((tmp_path / "work").glob("app-*/*/stderr"))) == 2  # an executor each
+    assert_judged_by_bare_workers(found, expected)
+
+
+# --- without Spark --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("local[2]", "local[2,3]"),
+        ("local", "local[*,3]"),
+        ("local[*]", "local[*,3]"),
+        ("local[4,1]", "local[4,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("sc://host:15002", "sc://host:15002"),
+    ],
+)
+def test_urls(given, taken):
+    assert spark._checked(given) == taken
+
+
+@pytest.mark.parametrize("url", ["", "local[]", "host:7077", "local[2", "http://x"])
+def test_bad_urls_are_refused(url):
+    with pytest.raises(UsageError, match="spark-master is"):
+        spark._checked(url)
+
+
+def fake_java(folder, text, code=0):
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
+    java.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "says no version")],
+)
+def test_an_old_java_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
+    fake_java(tmp_path, text)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(InfrastructureError, match=words) as told:
+        spark.check_java()
+    assert "install a Java runtime of version 17" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_new_java_is_taken(tmp_path, monkeypatch):
+    fake_java(tmp_path, 'openjdk version "21.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    spark.check_java()
+
+
+def test_no_java_is_told_with_its_fix(tmp_path, monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="there is none on PATH; install"):
+        spark.check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="JAVA_HOME"):
+        spark.check_java()
+
+
+FORBIDDEN = re.compile(
+    r"\b(sparkContext|_jvm|_jsc|\.rdd\b|parallelize|broadcast\(|accumulator|applyInPandas|"
+    r"mapInPandas|applyInArrow|SparkContext|toLocalIterator)"
+)
+
+
+def test_nothing_is_used_that_connect_lacks():
+    sources = [*ROOT.glob("results/**/*.py"), *ROOT.glob("harness/**/*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        for line in path.read_text().splitlines()
+        if FORBIDDEN.search(line)
+    ]
+    assert found == []
+
+
+def test_only_sessions_and_the_parent_of_workers_import_pyspark():
+    pattern = re.compile(r"^\s*(import|from)\s+pyspark\b", re.MULTILINE)
+    for_types = re.compile(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", re.MULTILINE)
+    found = {
+        str(path.relative_to(ROOT))
+        for path in [*ROOT.glob("results/**/*.py"), *ROOT.glob("harness/**/*.py")]
+        if pattern.search(for_types.sub("", path.read_text()))
+    }
+    assert found == {"results/spark/session.py", "results/spark/daemon.py"}
+
+
+SENT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import results.judging.units
+from harness.registry import load_plugin
+from harness.store import load_run
+assert results.judging.units.__file__.startswith(sys.argv[1]), results.judging.units.__file__
+checker = load_plugin("checkers", "linearizable-register")
+for path in sys.argv[2:]:
+    run = load_run(path)
+    print(checker.check(run.history, run.case, time_limit_s=300.0).verdict.value)
+"""
+
+
+@pytest.mark.slow
+def test_what_is_sent_to_workers_judges_in_a_bare_python(store, tmp_path):
+    """That it is sent, and that workers of any kind take it, is for a night to show."""
+    sent = spark.packages_zip(tmp_path, plugin_distributions())
+    runs = [store / "n" / f"r{n}" for n in range(3)]
+    done = run_program(bare_python(tmp_path / "bare"), "-P", "-c", SENT, sent, *runs)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["valid", "invalid", "valid"]
+
+
+class Workers:
+    """A session whose workers lack plug-ins until they are sent, or even then."""
+
+    def __init__(self, *lacking, help_=True):
+        self.lacking, self.help, self.sent = " ".join(lacking), help_, []
+
+    def range(self, _):
+        return self
+
+    def mapInArrow(self, *_):  # noqa: N802 - Spark's name
+        return self
+
+    def toArrow(self):  # noqa: N802 - Spark's name
+        return pa.table({"error": ["", ""], "lacking": ["", self.lacking]})
+
+    def addArtifacts(self, path, *, pyfile):  # noqa: N802 - Spark's name
+        assert pyfile
+        with zipfile.ZipFile(path) as archive:
+            self.sent = archive.namelist()
+        if self.help:
+            self.lacking = ""
+
+
+def test_workers_are_sent_the_plug_ins_that_they_lack_and_no_others():
+    there = Workers()
+    assert (spark.prepare_workers(there), there.sent) == (2, [])
+    there = Workers("toy-register")
+    assert spark.prepare_workers(there) == 2
+    tops = {name.partition("/")[0].partition(".")[0] for name in there.sent}
+    assert tops == {"toy_register", "toy_register-0"}
+
+
+def test_plug_ins_that_do_not_arrive_are_told():
+    there = Workers("etcd-example", "toy-register", help_=False)
+    told = "do not find the plug-ins of etcd-example, toy-register, which were sent"
+    with pytest.raises(InfrastructureError, match=told):
+        spark.prepare_workers(there)
+
+
+DIGEST = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import toy_register
+from harness.case import Case
+from harness.soak.identity import code_digest
+print(toy_register.__file__)
+print(code_digest(Case(seed=0, target="toy-register", workload="register"), "sim"))
+"""
+
+
+def test_a_plug_in_that_was_sent_is_the_same_code(tmp_path):
+    """So executors take the seeds of a soak whose target was sent to them."""
+    toy = [each for each in plugin_distributions() if each.name == "toy-register"]
+    sent = spark.packages_zip(tmp_path, toy)
+    ran = [
+        run_program(sys.executable, "-c", DIGEST, *path, PYTHONPATH=str(ROOT))
+        for path in ((), (sent,))
+    ]
+    (here, digest), (there, digest_there) = [done.stdout.split() for done in ran]
+    assert str(sent) in there
+    assert str(sent) not in here
+    assert digest_there == digest

@@ -1,0 +1,302 @@
+"""`results.open`: a lake and the store it was made of give the same tables, whatever is asked."""
+
+import datetime as dt
+import shutil
+import warnings
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import results
+from harness.errors import UsageError
+from harness.store import load_run
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import Patience
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import ingest
+from results.notebook.store_tables import StoreSource
+from tests.object_store import BUCKET, options_for, s3_server
+from tests.results.serve.stores import HOSTILE, add_run, small_store
+from tests.spark_support import spark_test
+from tests.tiers import examples
+
+BROKEN = {"poison/torn", "poison/no-record", "poison/unfinished", "poison/linked", "poison/rotten"}
+QUICK = Patience(sleep=lambda _: None)
+
+
+def lake_at(uri, **options):
+    return Lake.create_or_open(
+        str(uri), schemas=schemas(), version=SCHEMA_VERSION, patience=QUICK, **options
+    )
+
+
+def ingested(store, uri, **options):
+    lake = lake_at(uri, **options)
+    ingest(store, lake, writer_to(lake))  # b1 and b2 share their files
+    return uri
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("opened") / "store")
+
+
+@pytest.fixture(scope="module", params=["store", pytest.param("lake", marks=pytest.mark.lake)])
+def opened(request, store, tmp_path_factory):
+    if request.param == "lake":
+        return results.open(ingested(store, tmp_path_factory.mktemp("lake") / "lake"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the broken ones
+        found = results.open(store)
+        found.table("runs").arrow()
+    return found
+
+
+def rows(table, **options):
+    """Rows in an order that does not depend on files."""
+    return sorted(table.to_table(**options).to_pylist(), key=repr)
+
+
+@pytest.mark.lake
+def test_a_store_and_its_lake_have_the_same_rows(store, tmp_path):
+    lake = results.open(ingested(store, tmp_path / "lake"))
+    local = results.open(store)
+    with pytest.warns(UserWarning, match="2 runs cannot be read and left out"):
+        local.table("runs").arrow()
+    assert local.tables == lake.tables == tuple(schemas())
+    for name in lake.tables:
+        assert local.table(name).schema == lake.table(name).schema == schemas()[name]
+        here, there = rows(local.table(name).arrow()), rows(lake.table(name).arrow())
+        if name == "runs":
+            kept = {row.pop("folder") for row in there}
+            assert len(kept) == 4  # three that are not valid, and none
+            assert {row.pop("folder") for row in here} == {None}
+        assert here == there
+        assert here or name in {"attempts", "events"}
+    assert (set(local.problems), dict(lake.problems)) == (BROKEN, {})
+    assert "no run.json" in local.problems["poison/unfinished"]
+
+
+days = st.dates(dt.date(2026, 11, 19), dt.date(2026, 11, 23))
+labels = st.sampled_from(["v1", "v2", None, HOSTILE])
+
+
+@st.composite
+def filters(draw, keys):
+    found = {}
+    if draw(st.booleans()):
+        found["label"] = draw(st.one_of(labels, st.lists(labels, min_size=1)))
+    if draw(st.booleans()):
+        found["runs"] = draw(st.one_of(st.sampled_from(keys), st.lists(st.sampled_from(keys))))
+    if draw(st.booleans()):
+        found["target"] = "kudu"
+    if draw(st.booleans()):
+        first, last = draw(days), draw(days)
+        found["day"] = draw(
+            st.sampled_from([first, f"{first}", f"{first}..{last}", f"{first}..", f"..{last}"])
+        )
+    return found
+
+
+def passes(row, filters):
+    """What the filters mean, said once more."""
+    if "label" in filters:
+        wanted = filters["label"]
+        if row["label"] not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    if "runs" in filters:
+        wanted = filters["runs"]
+        if row["run"] not in (wanted if isinstance(wanted, list) else [wanted]):
+            return False
+    if "day" in filters:
+        first, dots, last = str(filters["day"]).partition("..")
+        last = last if dots else first
+        if not (first or "0") <= str(row["day"]) <= (last or "9"):
+            return False
+    return True
+
+
+@pytest.mark.slow
+@given(st.data())
+@settings(max_examples=examples(40), deadline=None)
+def test_filters_against_all_rows(opened, data):
+    keys = sorted(row["run"] for row in rows(opened.table("runs").arrow()))
+    asked = [data.draw(filters(keys)) for _ in range(data.draw(st.integers(1, 2)))]
+    name = data.draw(st.sampled_from(["runs", "operations", "faults", "verdicts"]))
+    narrowed = opened
+    for one in asked:
+        narrowed = narrowed.only(**one)
+    expected = [
+        row for row in rows(opened.table(name).arrow()) if all(passes(row, one) for one in asked)
+    ]
+    table = narrowed.table(name)
+    assert rows(table.arrow()) == expected
+    assert table.arrow().count_rows() == len(expected) == len(table.pandas(["run"]))
+    assert table.duckdb(duckdb.connect()).aggregate("count(*)").fetchall() == [(len(expected),)]
+    con = narrowed.duckdb()
+    counted = con.execute(f"SELECT run, count(*) FROM {name} GROUP BY run ORDER BY run").fetchall()
+    assert counted == sorted(
+        (run, sum(row["run"] == run for row in expected))
+        for run in {row["run"] for row in expected}
+    )
+
+
+def test_histories_are_those_of_the_store(opened, store):
+    found = dict(opened.only(label=["v1", "v2"]).histories())
+    assert [key.partition("@")[0] for key in found] == [f"alpha/a{n}" for n in (1, 2, 3, 4)]
+    for key, history in found.items():
+        assert history == load_run(store / key.partition("@")[0]).history
+
+
+def test_a_data_frame(opened):
+    table = opened.table("operations")
+    creates = table.pandas(["f", "latency_ns", "day"], where=pc.field("f") == "create")
+    assert set(creates["f"]) == {"create"}
+    assert {name: str(kind) for name, kind in creates.dtypes.items()} == {
+        "f": "string", "latency_ns": "Int64", "day": "object",
+    }  # fmt: skip
+    assert creates["latency_ns"].isna().sum() == 6  # the last create of a run is never answered
+    assert len(table.pandas(rows_max=121)) == 121
+    with pytest.raises(UsageError, match="has 121 rows here, and rows_max is 120"):
+        table.pandas(rows_max=120)
+    with pytest.raises(UsageError, match="has no column 'latency'"):
+        table.pandas(["latency"])
+    started = opened.table("runs").pandas()["started"]
+    assert started.max() == pd.Timestamp("2026-11-22T13:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ({"label": "v3"}, "there is no label 'v3'; there are none, "),
+        ({"target": "kudo"}, "there is no target 'kudo'; there are kudu"),
+        ({"runs": ["alpha/a1"]}, "there is no run 'alpha/a1'; keys are those of the column `run`"),
+        ({"runs": [7]}, "runs is 7"),
+        ({"day": "today"}, "day is 'today'"),
+        ({"day": ".."}, "day is '..'"),
+        ({"day": "2026-11-31.."}, "day is '2026-11-31..'"),
+        ({"workload": "ddl"}, "there is no filter 'workload'; there are runs, target, label, day"),
+    ],
+)
+def test_bad_filters(opened, wanted, text):
+    with pytest.raises(UsageError) as told:
+        opened.only(**wanted)
+    assert text in str(told.value)
+
+
+def test_unknown_tables(opened):
+    with pytest.raises(UsageError, match="there is no table 'ops'; there are runs, operations"):
+        opened.table("ops")
+
+
+@pytest.mark.lake
+def test_a_snapshot_stays_what_it_is(tmp_path):
+    """What is appended, merged, or left by a writer that died later shows in none of its tables."""
+    store, uri = tmp_path / "store", tmp_path / "lake"
+    add_run(store, "alpha", "a1", seed=1)
+    lake = lake_at(uri)
+    ingest(store, lake, writer_to(lake))
+    before = results.open(uri)
+    shutil.rmtree(store / "alpha")
+    add_run(store, "alpha", "a2", seed=2)
+    lake._commit_main = lambda *_: False  # dies between its tables, again and again
+    with pytest.raises(Exception, match="20 times"):
+        ingest(store, lake, writer_to(lake))
+    dead = results.open(uri)
+    lake = lake_at(uri)
+    ingest(store, lake, writer_to(lake))
+    lake.compact()
+    after = results.open(uri)
+    for name in ("runs", "operations", "faults", "nodes"):
+        ids = [
+            {row["run"].partition("@")[0] for row in rows(found.table(name).arrow())}
+            for found in (before, dead, after)
+        ]
+        assert ids == [{"alpha/a1"}, {"alpha/a1"}, {"alpha/a1", "alpha/a2"}]
+
+
+def test_tables_of_a_report(tmp_path):
+    store = tmp_path / "store"
+    for run, label in (("a1", None), ("a2", "v2")):
+        add_run(store, "alpha", run, label=label)
+    (store / ".report" / "tables").mkdir(parents=True)
+    table = pa.table({"run": ["alpha/a1", "alpha/a2"], "n": [1, 2]})
+    pq.write_table(table, store / ".report" / "tables" / "infos.parquet")
+    runs = results.open(store)
+    assert runs.tables[-1] == "report.infos"
+    assert rows(runs.table("report.infos").arrow()) == table.to_pylist()
+    assert rows(runs.only(label="v2").table("report.infos").arrow()) == table.to_pylist()[1:]
+
+
+def test_the_uri_of_a_folder(tmp_path):
+    store = tmp_path / "a store"
+    add_run(store, "alpha", "a1")
+    assert results.open(store.as_uri()).table("runs").arrow().count_rows() == 1
+    found = results.open(f"file://localhost{store}")
+    assert found.table("runs").arrow().count_rows() == 1
+
+
+@pytest.mark.lake
+def test_what_is_no_lake_and_no_store(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for bad in ("", tmp_path / "nowhere" / "lake", tmp_path / "empty", tmp_path / "file"):
+        with pytest.raises(UsageError, match="neither a lake nor a"):
+            results.open(bad)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_store_that_does_not_fit_is_refused(store, monkeypatch):
+    monkeypatch.setattr("results.notebook.store_tables.BYTES_MAX", 1000)
+    with pytest.raises(UsageError, match="harness ingest"):
+        StoreSource(store).dataset("runs", results.open(store).only(label="v1")._choice)
+
+
+@pytest.mark.lake
+@spark_test
+def test_spark_reads_the_same(store, tmp_path):
+    from results.spark.session import get_spark
+
+    session = get_spark("local[2]")
+    lake = results.open(ingested(store, tmp_path / "a lake"))
+    local = results.open(store).only(label=["v1", "v2"])
+    key = rows(local.table("runs").arrow())[0]["run"]
+    for runs in (
+        lake,
+        lake.only(label="v1"),
+        lake.only(runs=key),
+        lake.only(day="2030-01-01.."),
+        local,
+    ):
+        for name in runs.tables:
+            table = runs.table(name)
+            found = table.spark(session)
+            plain = [row.asDict(recursive=True) for row in found.collect()]
+            expected = [
+                {**row, "started": row["started"].replace(tzinfo=None)} if name == "runs" else row
+                for row in table.arrow().to_table().to_pylist()
+            ]
+            assert sorted(plain, key=repr) == sorted(expected, key=repr)
+
+
+@pytest.mark.lake
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_lake_in_a_bucket(store, tmp_path):
+    with s3_server() as endpoint:
+        options = options_for(endpoint)
+        uri = f"s3://{BUCKET}/team/lake"
+        with pytest.raises(UsageError, match="there is no lake"):
+            results.open(uri, storage_options=options)
+        ingested(store, uri, storage_options=options)
+        found = results.open(uri, storage_options=options).only(label="v1")
+        assert sorted(found.table("runs").pandas()["id"]) == ["a1", "a2"]
+        assert found.duckdb().execute("SELECT count(*) FROM operations").fetchone() == (40,)

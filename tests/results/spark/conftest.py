@@ -1,0 +1,32 @@
+"""One small store of simulated runs, as a lake, for all tests here."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.ops import History
+from results.lake.transfer.ingest_verb import main as ingest
+from tests.results.judging.stores import put_run, register_ops
+from tests.results.report.stores import MIXED, make_store
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """Runs of both labels, of two workloads, with bugs that are found and without.
+
+    One was cut short, and names a checker that nobody has.
+    """
+    buggy = [spec for spec in MIXED if spec.bugs][:2]
+    plain = [spec for spec in MIXED if spec.workload == "append"] + [MIXED[0], MIXED[3], MIXED[5]]
+    made = make_store(tmp_path_factory.mktemp("some") / "store", (*buggy, *plain))
+    odd = {"finished": False, "checkers": ("linearizable-register", "nowhere", "stats")}
+    put_run(made, "odd", "r1", History(register_ops(1)), **odd)
+    return made
+
+
+@pytest.fixture(scope="session")
+def lake(store, tmp_path_factory):
+    """Where it is; nothing is judged yet, and nobody is to judge here: copy it."""
+    uri: Path = tmp_path_factory.mktemp("lakes") / "lake"
+    assert ingest([str(store), "--lake", str(uri), "--unfinished"]) == 0
+    return uri

@@ -1,0 +1,109 @@
+"""A lake's tables as DataFrames: the rows of a snapshot, whoever opens the files."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from harness.errors import UsageError
+from results.spark.frames import lake_frame, lake_views
+from tests.object_store import BUCKET, options_for, s3_server
+from tests.results.lake.toy import SCHEMAS, lake_at, rows
+from tests.spark_support import spark_test
+
+pytestmark = pytest.mark.lake
+MORE = {**SCHEMAS, "runs": SCHEMAS["runs"].append(pa.field("more", pa.float64()))}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from results.spark.session import get_spark
+
+    return get_spark("local[2]")
+
+
+def found(frame):
+    """The rows, in any order."""
+    return sorted(map(repr, frame.toArrow().to_pylist()))
+
+
+def expected(snapshot, table):
+    return sorted(map(repr, snapshot.dataset(table).to_table().to_pylist()))
+
+
+def filled(uri, **options):
+    """Two partitions, one of them without a label, and a batch of a writer that died."""
+    lake = lake_at(uri, **options)
+    lake.append(rows(["a1", "a2", "a3"]))
+    lake.append(rows(["b1"], label=None, day=dt.date(2026, 1, 2)))
+    main, lake.main.commit = lake.main.commit, None
+    with pytest.raises(TypeError):
+        lake.append(rows(["dead"]))
+    lake.main.commit = main
+    return lake
+
+
+@spark_test
+@pytest.mark.parametrize("through", ["auto", "hadoop", "pyarrow"])
+def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path, through):
+    """In a folder whose name is a pattern; of the dead writer's batch nothing is seen."""
+    lake = filled(tmp_path / "a [lake] {of} * x?")
+    snapshot = lake.snapshot()
+    lake.append(rows(["later"]))
+
+    for table in SCHEMAS:
+        frame = lake_frame(spark, snapshot, table, through=through)
+        assert found(frame) == expected(snapshot, table)
+    runs = lake_frame(spark, snapshot, "runs", columns=["run", "day"], through=through)
+    assert found(runs) == found(lake_frame(spark, snapshot, "runs").select("run", "day"))
+    assert sorted(row["run"] for row in runs.toArrow().to_pylist()) == ["a1", "a2", "a3", "b1"]
+
+
+@spark_test
+@pytest.mark.parametrize("through", ["hadoop", "pyarrow"])
+def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path, through):
+    lake_at(tmp_path / "lake").append(rows(["old"]))
+    lake = lake_at(tmp_path / "lake", schemas=MORE, version=2)
+    new = rows(["new"])
+    new["runs"] = new["runs"].append_column("more", pa.array([0.5]))
+    lake.append(new)
+    snapshot = lake.snapshot()
+
+    frame = lake_frame(spark, snapshot, "runs", columns=["run", "more"], through=through)
+    assert sorted((row["run"], row["more"]) for row in frame.toArrow().to_pylist()) == [
+        ("new", 0.5),
+        ("old", None),
+    ]
+
+
+@spark_test
+def test_views_of_an_empty_lake_have_its_columns(spark, tmp_path):
+    lake_views(spark, lake_at(tmp_path / "lake").snapshot(), SCHEMAS)
+
+    answer = spark.sql("SELECT f.*, o.texts FROM faults f JOIN operations o ON o.run = f.run")
+    assert answer.columns == [*SCHEMAS["faults"].names, "batch", "texts"]
+    assert answer.toArrow().num_rows == 0
+    for table in SCHEMAS:
+        spark.catalog.dropTempView(table)
+
+
+@spark_test
+@pytest.mark.s3
+def test_executors_read_an_object_store_with_no_jar(spark):
+    """Who they are they learn from the driver."""
+    with s3_server() as endpoint:
+        lake = filled(f"s3://{BUCKET}/lake", storage_options=options_for(endpoint))
+        snapshot = lake.snapshot()
+        for table in SCHEMAS:
+            assert found(lake_frame(spark, snapshot, table)) == expected(snapshot, table)
+
+
+# --- without Spark --------------------------------------------------------------------------------
+
+
+def test_unknown_columns_and_ways_are_refused(tmp_path):
+    snapshot = lake_at(tmp_path / "lake").snapshot()
+    with pytest.raises(UsageError, match="runs has no column 'nose'; it has target"):
+        lake_frame(None, snapshot, "runs", columns=["nose"])
+    with pytest.raises(UsageError, match="through is 'jar'; it is one of auto, hadoop, pyarrow"):
+        lake_frame(None, snapshot, "runs", through="jar")

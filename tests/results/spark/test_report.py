@@ -1,0 +1,317 @@
+"""A report on a lake is the same from the store's files, from DuckDB and from Spark."""
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import InfrastructureError
+from results.facts.schema import COLUMNS
+from results.judging.budgets import Budget
+from results.judging.lake_source import LakeSource
+from results.judging.pipeline import check, check_store
+from results.judging.result_lake import ResultLake
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.log.files import MAIN
+from results.lake.log.lake import Lake
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import ingest
+from results.questions.aggregate import aggregate
+from results.questions.engines import DuckEngine, Extent
+from results.report.making import register
+from results.spark.driver import SparkLake
+from results.spark.session import driver
+from tests.object_store import BUCKET, options_for, s3_server
+from tests.programs import run_program
+from tests.results.judging.test_spark import CLUSTER, ROOT
+from tests.spark_programs import FRUGAL
+from tests.spark_support import spark_test
+
+pytestmark = [
+    pytest.mark.lake,
+    pytest.mark.xdist_group("spark"),  # all share what one worker made
+]
+
+BUDGETS = (Budget(), Budget().larger())
+TIMES = ("wall_ns", "cpu_ns")
+MOST = 3
+"""Rows of what lists runs."""
+GONE = 1
+"""Results that are wanted and that nobody can make."""
+
+
+def opened(uri, options=None):
+    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+
+
+def spark_lake(uri, master="local[2]", options=None, **asked):
+    """The runs of a lake on the Spark of this process."""
+    from results.spark.session import get_spark
+
+    lake = opened(uri, options)
+    spark = get_spark(master)
+    return SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
+
+
+def on_spark(uri):
+    """What a report on Spark says, its tables, and the answers to all questions."""
+    work = spark_lake(uri, extent=Extent(MOST))
+    checked, engine = work.ask(work.check())
+    answers = aggregate(engine, baseline=None, label=None, most=MOST)
+    return checked, tables_of(work), answers.tables
+
+
+def on_duckdb(uri):
+    """The same from a lake, by local workers and DuckDB."""
+    lake = opened(uri)
+    source = LakeSource(lake.snapshot(), budgets=BUDGETS)
+    with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
+        checked = check(source, executor="inline")
+        register(engine, checked)
+        answers = aggregate(engine, baseline=None, label=None, most=MOST)
+        return checked, tables_of(engine), answers.tables
+
+
+def tables_of(there):
+    """All rows of each table, in an order of their own, without what times them.
+
+    They are of a `SparkLake`, or of an engine.
+    """
+    found = {}
+    for name in COLUMNS:
+        table = (
+            there.table(name).toArrow()
+            if isinstance(there, SparkLake)
+            else there.sql(f"SELECT * FROM {name}")
+        )
+        kept = table.drop_columns([column for column in TIMES if column in table.column_names])
+        found[name] = sorted(kept.to_pylist(), key=repr)
+    return found
+
+
+def of_store(store, folder):
+    """The tables that the store itself gives."""
+    copy = shutil.copytree(store, folder / "store", symlinks=True)
+    checked = check_store(copy, executor="inline")
+    return {
+        name: sorted((row for path in paths for row in pq.read_table(path).to_pylist()), key=repr)
+        for name, paths in checked.tables.items()
+    }
+
+
+def alike(tables):
+    """What a store and a lake say alike of a run: all but how they name it and its results."""
+    return {
+        name: sorted(
+            (
+                {
+                    column: value.partition("@")[0] if column == "run" else value
+                    for column, value in row.items()
+                    if column not in {*TIMES, "result_id"}
+                }
+                for row in rows
+            ),
+            key=repr,
+        )
+        for name, rows in tables.items()
+    }
+
+
+def results_in(uri):
+    """Run and id of every result that the lake lists."""
+    results = ResultLake.beside(str(uri), {})
+    rows = results.dataset(MAIN).to_table(["run", "results"]).to_pylist()
+    return sorted((row["run"], one) for row in rows for one in row["results"])
+
+
+@pytest.fixture(scope="module")
+def local(lake, tmp_path_factory):
+    """What local workers and DuckDB say of the lake."""
+    return on_duckdb(shutil.copytree(lake, tmp_path_factory.mktemp("local") / "lake"))
+
+
+@pytest.fixture(scope="module")
+def tables(local):
+    return local[1]
+
+
+def problems_of(checked):
+    return sorted(map(str, checked.problems)), checked.problems_total
+
+
+def test_the_lake_says_what_the_store_says(store, local, tables, tmp_path):
+    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
+    assert {problem.kind for problem in local[0].problems} == {"checker", "unfinished"}
+    assert alike(tables) == alike(of_store(store, tmp_path))
+
+
+@spark_test
+def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
+    there = shutil.copytree(lake, tmp_path / "there")
+    checked, same_tables, answers = on_spark(there)
+
+    assert problems_of(checked) == problems_of(local[0])
+    assert (checked.results_known, checked.results_unsettled) == (0, 0)
+    assert checked.results_new == local[0].results_new == len(results_in(there)) + GONE
+    assert len(results_in(there)) == len(set(results_in(there)))
+    assert same_tables == tables
+    # What one of them judged is known to the other, and is all that their answers depend on.
+    checked, same_tables, same_answers = on_duckdb(there)
+    assert checked.results_new == GONE
+    assert same_tables == tables
+    assert same_answers == answers
+    # What is known of another budget changes nothing.
+    other = LakeSource(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
+    with contextlib.closing(other):
+        assert check(other, executor="inline").results_new > GONE
+    _, same_tables, same_answers = on_spark(there)
+    assert (same_tables, same_answers) == (tables, answers)
+    work = spark_lake(there, label="new")
+    assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
+    assert work.check().results_new == 0
+
+
+def dying_after(appends, flag):
+    """What a task does whose worker is killed once, after so many appends of a run each."""
+
+    def work(batches, *, job):
+        from results.judging import lake_work
+        from results.judging import result_lake as judged
+        from results.spark.tasks import judge_rows
+
+        put = judged.ResultLake.append
+        count = 0
+
+        def append(self, rows):
+            nonlocal count
+            found = put(self, rows)
+            count += 1
+            if count == appends and not Path(flag).exists():
+                Path(flag).touch()
+                os.kill(os.getpid(), 9)
+            return found
+
+        judged.ResultLake.append, lake_work.APPEND_EVERY_S = append, 0.0
+        try:
+            yield from judge_rows(batches, job=job)
+        finally:
+            judged.ResultLake.append = put
+
+    return work
+
+
+def test_workers_of_this_machine_are_asked_what_they_lack_only_where_they_fail(
+    lake, tmp_path, monkeypatch
+):
+    there = opened(shutil.copytree(lake, tmp_path / "there"))
+    seen, errors = [], []
+
+    def kinds(_spark, _asking, *, slots):
+        seen.append(slots)
+        if errors:
+            raise RuntimeError(errors.pop())
+        return []
+
+    def work():
+        seen.clear()
+        SparkLake(None, there, there.snapshot(), budgets=BUDGETS)
+
+    monkeypatch.setattr(driver, "kinds", kinds)
+    monkeypatch.setattr(driver, "cores_here", lambda: 3)
+    monkeypatch.setattr(driver, "prepare_workers", lambda *_: seen.append("asked") or 2)
+    work()
+    assert seen == [3]
+    errors.append("Traceback ...\nModuleNotFoundError: No module named 'results'")
+    work()
+    assert seen == [3, "asked", 2]
+    errors.append("a torn file")
+    with pytest.raises(InfrastructureError, match="a torn file"):
+        work()
+    assert seen == [3]
+    monkeypatch.setattr(driver, "cores_here", lambda: 0)  # a cluster
+    work()
+    assert seen == ["asked", 2]
+
+
+@spark_test
+def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
+    lake, local, tables, tmp_path, monkeypatch
+):
+    """All runs are in one task; two are judged and there when its worker dies."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    monkeypatch.setattr(driver, "judge_rows", dying_after(2, str(tmp_path / "died")))
+    told = []
+    work = spark_lake(there)
+    checked = work.check(told.append)
+
+    assert (tmp_path / "died").exists()
+    assert (problems_of(checked), checked.units) == (problems_of(local[0]), 1)
+    found = results_in(there)
+    assert len(found) == len(set(found)) == checked.results_new - GONE
+    assert all(0 <= one.done <= one.units == len(tables["runs"]) for one in told)
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == GONE
+    assert same_tables == tables
+
+
+@pytest.mark.nightly
+@pytest.mark.s3
+@spark_test
+def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
+    store, local, tables, monkeypatch
+):
+    uri = f"s3://{BUCKET}/lake"
+    with s3_server() as endpoint:
+        options = options_for(endpoint)
+        made = Lake.create_or_open(
+            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
+        )
+        ingest(store, made, writer_to(made), unfinished=True)
+        work = spark_lake(uri, options=options)
+        checked, _ = work.ask(work.check())
+        same_tables = tables_of(work)
+        assert problems_of(checked) == problems_of(local[0])
+        assert same_tables == tables
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        assert on_duckdb(uri)[0].results_new == GONE
+
+
+SCRIPT = """
+import sys
+from tests.results.spark.test_report import spark_lake
+print(spark_lake(sys.argv[1], sys.argv[2]).check().results_new)
+"""
+
+
+@pytest.mark.nightly
+@spark_test
+def test_an_executor_of_a_cluster_appends_what_it_finds(lake, tables, tmp_path):
+    """It shares nothing with the driver but the lake, and imports nothing by luck."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = run_program(sys.executable, "-c", SCRIPT, there, CLUSTER, cwd=tmp_path, **variables)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert int(done.stdout.splitlines()[-1]) == len(results_in(there)) + GONE
+    checked, same_tables, _ = on_duckdb(there)
+    assert checked.results_new == GONE
+    assert same_tables == tables
+
+
+@spark_test
+@pytest.mark.parametrize("table", ["runs", "ops"])
+def test_a_file_that_cannot_be_read_leaves_as_one_line(lake, tmp_path, table):
+    """Which file it is, and what to do."""
+    there = shutil.copytree(lake, tmp_path / "there")
+    on_duckdb(there)
+    folder = there if table == "runs" else there / "results"
+    for path in (folder / table).rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-400] + b"torn" * 100)
+    with pytest.raises(InfrastructureError) as raised:
+        spark_lake(there).check()
+    assert str(there) in str(raised.value)
+    assert "\n" not in str(raised.value)
