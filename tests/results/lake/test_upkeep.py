@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.errors import UsageError
 from results.judging.result_lake import ResultLake, result_schema
 from results.lake.log import lake as lake_module
-from results.lake.log.delta import reading
+from results.lake.log import reading
 from results.lake.log.files import KEY, MAIN, FileRef, batch_of
 from results.lake.log.writing import ParquetFile
 from results.lake.upkeep import compaction
