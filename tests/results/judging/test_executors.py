@@ -1,7 +1,6 @@
 """Three executors, one core: equal rows, and none is lost with a worker."""
 
 import contextlib
-import os
 import time
 
 import msgspec
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.executors import pool
 from results.judging.executors.pool import PoolExecutor
 from results.judging.manifest import Unit
 from results.judging.markers import RESULTS, Marker, forget_markers
@@ -217,13 +215,3 @@ def test_a_pool_without_work_starts_nothing():
     from results.judging.units import Config
 
     assert list(PoolExecutor(2).run([], Config("", "", limit_memory=False))) == []
-
-
-def test_a_worker_is_out_of_reach_of_ctrl_c_from_its_first_moment_on():
-    from results.judging.units import Config
-
-    worker = pool._Worker(Config("", "", limit_memory=False))
-    try:
-        assert os.getpgid(worker._process.pid) != os.getpgrp()
-    finally:
-        worker.end()
