@@ -195,7 +195,8 @@ class _Choice:
         if self.name == "inline":
             return InlineExecutor()
         if self.name == "pool":
-            from results.judging.executors.pool import PoolExecutor, default_jobs
+            from harness.workers import default_jobs
+            from results.judging.executors.pool import PoolExecutor
 
             return PoolExecutor(self._jobs or default_jobs())
         from results.judging.executors.cluster import SparkExecutor

@@ -89,8 +89,8 @@ def report_lake(
 
     Raises `UsageError` for labels that no run has or an empty lake, and `InfrastructureError`.
     """
+    from harness.workers import default_jobs
     from results.judging.budgets import Budget
-    from results.judging.executors.pool import default_jobs
     from results.judging.lake_source import LakeSource
     from results.judging.pipeline import check
     from results.lake.log.duckdb_views import readable

@@ -1,7 +1,6 @@
 """Three executors, one core: equal rows, and none is lost with a worker."""
 
 import contextlib
-import os
 import time
 
 import msgspec
@@ -10,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
-from results.judging.budgets import Budget, SpentError, cpu_limit, memory_limit
-from results.judging.executors import pool
+from results.judging.budgets import Budget
 from results.judging.executors.pool import PoolExecutor
 from results.judging.manifest import Unit
 from results.judging.markers import RESULTS, Marker, forget_markers
@@ -161,7 +160,7 @@ def test_no_bins_is_a_mistake():
 
 
 def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
-    monkeypatch.setattr("results.judging.budgets._GRACE_S", 0.05)
+    monkeypatch.setattr("harness.limits._GRACE_S", 0.05)
     begin = time.process_time()
 
     def swallow():
@@ -216,13 +215,3 @@ def test_a_pool_without_work_starts_nothing():
     from results.judging.units import Config
 
     assert list(PoolExecutor(2).run([], Config("", "", limit_memory=False))) == []
-
-
-def test_a_worker_is_out_of_reach_of_ctrl_c_from_its_first_moment_on():
-    from results.judging.units import Config
-
-    worker = pool._Worker(Config("", "", limit_memory=False))
-    try:
-        assert os.getpgid(worker._process.pid) != os.getpgrp()
-    finally:
-        worker.end()

@@ -11,7 +11,6 @@ from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results.facts import extraction as facts
 from results.judging import manifest, store_source, units
-from results.judging.executors import pool
 from results.judging.executors.cluster import SparkExecutor
 from results.judging.manifest import FACTS_MODULES
 from results.judging.markers import RESULTS, Marker, index, read_result
@@ -173,7 +172,7 @@ class Talks:
 @pytest.mark.parametrize("said", Verdict)
 def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    monkeypatch.setattr(units.Checkers, "bounded", lambda *_: Talks(said))
+    monkeypatch.setattr(units, "load_plugin", lambda *_: Talks(said))
     expected = "invalid" if said is Verdict.INVALID else "unknown"
     assert set(verdicts(inline(tmp_path)).values()) == {expected}
 
@@ -208,21 +207,6 @@ def test_attempts_at_equal_histories_are_counted_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(store_source, "Config", config)
     checked = inline(tmp_path)
     assert not any(CRASHED in row for row in rows_of(checked)["verdicts"])
-
-
-@pytest.mark.process
-def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
-    for n in range(3):
-        put_run(tmp_path, "n", f"r{n}", History(register_ops(n)), seed=n)
-    real, busy = pool._ready, []
-
-    def ready(workers):
-        busy.append(sum(worker.unit is not None for worker in workers))
-        return real(workers)
-
-    monkeypatch.setattr(pool, "_ready", ready)
-    check_store(tmp_path, executor="pool", jobs=2)
-    assert max(busy) == 2
 
 
 def test_a_spark_job_that_fails_after_its_work_is_done_is_no_failure(tmp_path, monkeypatch):
