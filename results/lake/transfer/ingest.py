@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from harness.errors import HarnessError, HistoryError, UsageError
-from results.judging.problems import Problem, Problems, run_folders
+from results.judging.problems import Problem, Problems
 from results.lake.log.append_buffer import Gathered
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import files_of, folder_of
+from results.lake.transfer.run_folders import run_folders
 from results.lake.transfer.source import About, Source, read_about, read_source, run_key
 
 if TYPE_CHECKING:
