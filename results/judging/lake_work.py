@@ -32,7 +32,7 @@ from results.judging.budgets import SpentError, cpu_limit, memory_limit
 from results.judging.markers import LIMITED, Marker
 from results.judging.problems import Problem, Problems
 from results.judging.result_ids import Check, Registry
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.units import (
     Checkers,
@@ -316,7 +316,7 @@ class _Work:
                 Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
             )
         else:
-            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+            self._found(run, facts_id, "", tables)
 
     def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
         """Judge by key what is judged by key; returns the other checks.
