@@ -28,7 +28,6 @@ from results.serve.run_index import folders_in
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
-    "ROWLESS",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -51,9 +50,7 @@ SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
-ROWLESS: Final = "rows"
-"""The kind of problem of a lake's run whose results lost their rows, and are found again."""
-NO_LOSS: Final = frozenset({"record", "unfinished", ROWLESS})
+NO_LOSS: Final = frozenset({"record", "unfinished"})
 """Kinds of problems after which a run is judged all the same."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
