@@ -29,6 +29,7 @@ __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
     "ROWLESS",
+    "RUNNING",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -51,10 +52,12 @@ SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
+RUNNING: Final = "running"
+"""The kind of problem of a run that a live process still writes."""
 ROWLESS: Final = "rows"
 """The kind of problem of a lake's run whose results lost their rows, and are found again."""
-NO_LOSS: Final = frozenset({"record", "unfinished", ROWLESS})
-"""Kinds of problems after which a run is judged all the same."""
+NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING, ROWLESS})
+"""Kinds of problems after which a run is judged all the same, or by a later report."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
 

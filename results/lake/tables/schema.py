@@ -40,7 +40,7 @@ __all__ = [
     "schemas",
 ]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
 REST: Final = "rest"
 
@@ -146,7 +146,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("wall_s", "double", "s", "wall time of the run; null if cut short"),
         Column("simulated_s", "double", "s", "virtual time; null outside the simulation"),
         Column("length_ns", "int64", "ns", "time of the last line of the history"),
-        Column("verdict", "string", "", "verdict recorded by the run; null if cut short"),
+        Column("verdict", "string", "", "verdict recorded by the run; null unless finished"),
         Column("failure_checker", "string", "", "checker of the worst finding; null if valid"),
         Column("failure_reason", "string", "", "reason given by that checker"),
         Column("signature", "string", "", "same text for similar failures (harness.signatures)"),
@@ -160,12 +160,13 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("elections", "int64", "", "leaders seen after the first"),
         Column("faults", "int64", "", "faults injected, including those without a target"),
         Column("interrupted", "bool", "", "whether the user cut the workload short"),
-        Column("finished", "bool", "", "whether the run has a run.json"),
+        Column("finished", "bool", "", "whether the state is finished"),
         Column("buckets", "int32", "", "bucket files of the history; 0: one plain file"),
         Column("versions", "string", "", "JSON: versions of harness, Python and target"),
         Column("warnings", TEXTS, "", "warnings of the run"),
         Column("case", "string", "", "JSON: the case, with its fault schedule"),
         Column("folder", "string", "", "lake folder with its page and logs; null: none"),
+        Column("state", "string", "", "finished, torn, damaged or foreign, see lake.md"),
     ),
     "operations": (
         Column("index", "int64", "", "line of the invocation in the history"),
