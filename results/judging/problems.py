@@ -28,6 +28,7 @@ from results.serve.run_index import folders_in
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
+    "RUNNING",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
     "SOURCE_LOG",
@@ -50,8 +51,10 @@ SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
-NO_LOSS: Final = frozenset({"record", "unfinished"})
-"""Kinds of problems after which a run is judged all the same."""
+RUNNING: Final = "running"
+"""The kind of problem of a run that a live process still writes."""
+NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
+"""Kinds of problems after which a run is judged all the same, or by a later report."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10
 
