@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from harness.errors import InfrastructureError, counted
 from results.judging.budgets import Budget
 from results.judging.ledger import Ledger
 from results.judging.markers import STARTED
-from results.judging.problems import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Check, Registry
@@ -125,12 +126,6 @@ class LakeSource:
             self._found = at_hand(self._found, self._scratch / "results")
         self._ledger.read_known(self._found)
 
-    @property
-    def rowless(self) -> tuple[tuple[Problem, ...], int]:
-        """The first few runs of which rows of results are gone, and how many there are."""
-        kept = tuple(problem for problem in self.problems.kept if problem.kind == ROWLESS)
-        return kept, self._ledger.rowless_runs
-
     def left(self) -> int:
         """How many results are to be made."""
         self._ledger.read_todo()
@@ -220,6 +215,7 @@ class LakeSource:
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._ledger.choose()
+        self._refuse_damaged()
         self._name_missing()
         folder = self._scratch / "tables"
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,6 +231,15 @@ class LakeSource:
         )
         self._ledger.forget()
         return Gathered(tables, counting, unsettled, unjudged)
+
+    def _refuse_damaged(self) -> None:
+        """A verdict without its row would leave its run valid."""
+        lost = self._ledger.verdicts_without_rows(self._found) if self._found else 0
+        if lost:
+            raise InfrastructureError(
+                f"{counted(lost, 'verdict')} in {self.results} lost their rows: remove this "
+                "folder, and the next report judges the runs again"
+            )
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""

@@ -10,7 +10,7 @@ import msgspec
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
-    "ROWLESS",
+    "RUNNING",
     "SEED_WITHOUT_RUN",
     "Problem",
     "Problems",
@@ -21,10 +21,10 @@ PROBLEMS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
-ROWLESS: Final = "rows"
-"""The kind of problem of a run whose results lost their rows, and are made again."""
-NO_LOSS: Final = frozenset({"record", "unfinished", ROWLESS})
-"""Kinds of problems after which a run is judged all the same."""
+RUNNING: Final = "running"
+"""The kind of problem of a run that a live process still writes."""
+NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
+"""Kinds of problems after which a run is judged all the same, or by a later report."""
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
