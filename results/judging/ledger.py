@@ -103,7 +103,7 @@ class Ledger:
             f"""
             CREATE TABLE these AS
             SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS n, *,
-                   CAST(0 AS INTEGER) AS part,
+                   CAST(-1 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
                 SELECT run, batch, target, label, day, workload, lines, ops, state,
