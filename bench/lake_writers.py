@@ -225,13 +225,13 @@ def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
 
 def files_of(lake: Lake) -> int:
     """How many files the lake has."""
-    return sum(len(lake.files(table)) for table in lake.there())
+    return sum(len(lake.files(table)) for table in lake.tables)
 
 
 def merges_of(lake: Lake) -> int:
     """How many merges were committed: the logs know, also of files that are gone by now."""
     count = 0
-    for table in lake.there():
+    for table in lake.tables:
         log = f"{table}/{LOG_FOLDER}"
         for commit in lake.place.listed(log):
             if commit.name.endswith(".json"):

@@ -92,6 +92,8 @@ def result_schema(table: str) -> pa.Schema:
 class ResultLake(Lake):
     """A lake in which a run may be appended again, with other results, or with the same."""
 
+    made_again_by = "remove the folder, and the next report makes it again"
+
     @classmethod
     def beside(
         cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
@@ -110,16 +112,6 @@ class ResultLake(Lake):
             found.patience.call(f"create a lake at {found.place.uri}", found._create)
             return found
         return found if found.patience.call(f"open {found.place.uri}", found._find) else None
-
-    @classmethod
-    def found_at(cls, place: Place) -> ResultLake:
-        """The results at `place` with the tables that they have, for upkeep.
-
-        Raises as `Lake.open_as_found`.
-        """
-        found = cls.open_as_found(place.uri, version=RESULTS_VERSION, storage_options=place.options)
-        assert isinstance(found, ResultLake)
-        return found
 
     def tidy(self, label: str | None) -> bool:
         """Merge files of a label (`None`: all) where appends made many; whether there were.
@@ -153,7 +145,6 @@ class ResultLake(Lake):
     ) -> bool:
         del partitions
         state = self.main.refresh()
-        self._accept(MAIN, state.settings)
         if batch in self.visible_batches(state, {batch}):
             return True  # an earlier try, whose answer was lost
         if self.main.fenced(batch):

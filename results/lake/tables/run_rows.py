@@ -17,16 +17,30 @@ from harness.signatures import SIGNATURE, rule_of
 from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
-from results.lake.tables.made import Counted
 from results.lake.tables.noted import Noted
 from results.lake.transfer.source import Source, started_of
 
-__all__ = ["counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
+__all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 
 Row = tuple[Any, ...]
 FINDING_OPS_MAX: Final = 1_000
 EXPLANATION_MAX: Final = 1_000
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What the row of `runs` says of the history."""
+
+    length_ns: int
+    lines: int
+    ops: int
+    ok: int
+    fail: int
+    info: int
+    refused: int
+    elections: int
+    faults: int
+    interrupted: bool
 
 
 def counted(noted: Noted, counts: Mapping[str, int]) -> Counted:

@@ -4,9 +4,8 @@ A test checks `docs/lake-tables.md` against this file. All tables begin with the
 lake is partitioned by (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run;
 the one time of day is `runs.started`. Absent is null, never an empty string or -1.
 
-**Versions.** `SCHEMA_VERSION` rises with every change, and a change is one thing only: a nullable
-column more, at the end of its table. So a lake of an older version is read as it is, with nulls in
-the columns that it lacks; a newer one is refused (`results.lake.log.lake` does both).
+**Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
+(`results.lake.log.lake`): an older one is made again from its stores.
 
 What clients asked and were answered lies in typed columns, as far as the vocabularies
 (`harness.vocabularies`) give it a type, and else as JSON in `asked_rest` and `answer_rest`
@@ -40,7 +39,7 @@ __all__ = [
     "schemas",
 ]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
 REST: Final = "rest"
 
@@ -221,7 +220,6 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         *_typed("value", EVENT),
         Column("value_rest", "string", "", "JSON: fields without a column; null: none"),
         Column("odd", "string", "", "JSON: rare fields of the line; null: none"),
-        Column("value_ids", TEXTS, "", "new ids in a packed value_rest; null: not packed"),
     ),
     "nodes": (
         Column("node", "string", "", ""),

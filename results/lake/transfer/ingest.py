@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from harness.errors import HarnessError, HistoryError, UsageError
+from harness.errors import HarnessError, UsageError
 from results.judging.problems import Problem, Problems, run_folders
 from results.lake.log.append_buffer import Gathered
 from results.lake.tables.row_tables import tables_of
@@ -70,14 +69,14 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = self.bytes = self.waiting_bytes = 0  # of the sources
+        self.lines = self.bytes = 0  # of the sources
         self.gathered = Gathered(schemas())
         self.gathered_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         """About how much memory waits here."""
-        return self.gathered_bytes + self.waiting_bytes
+        return self.gathered_bytes + self.bytes
 
 
 def ingest(
@@ -154,7 +153,7 @@ def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:
     """The run, unless the lake has it; most that it has are told by their record alone."""
     if about.record is not None and run_key(about, about.record.digest) in known:
         return None
-    source = read_source(folder, about, rows=True)
+    source = read_source(folder, about)
     return None if source.key in known else source
 
 
@@ -172,17 +171,6 @@ def _no_cycles() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _alone(source: Source) -> dict[str, pa.Table]:
-    """The rows of one run: of its history, where those made before cannot be read."""
-    try:
-        return tables_of([source], coded=True)
-    except HistoryError:
-        if source.made is None:
-            raise
-        again = read_source(source.made.folder, source.about)
-        return tables_of([msgspec.structs.replace(again, folder=source.folder)])
 
 
 def _partition(about: About) -> Partition:
@@ -213,9 +201,8 @@ class _Work:
         if group is None:
             group = self._groups[partition] = _Group()
         group.sources.append(source)
-        group.lines += source.lines
+        group.lines += len(source.table)
         group.bytes += source.size_bytes
-        group.waiting_bytes += source.held_bytes
         if (
             len(group.sources) >= RUNS_AT_ONCE
             or group.lines >= LINES_AT_ONCE
@@ -235,10 +222,10 @@ class _Work:
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
         sources, group.sources = group.sources, []
-        group.lines = group.bytes = group.waiting_bytes = 0
-        # Those whose rows were made before, and the others, still in their order.
-        alike = itertools.groupby(sources, key=lambda source: source.made is not None)
-        for tables in [each for _, some in alike for each in self._tables([*some])]:
+        group.lines = group.bytes = 0
+        if not sources:
+            return
+        for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
             if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
                 self._write(group)
@@ -247,13 +234,13 @@ class _Work:
 
     def _tables(self, sources: list[Source]) -> list[dict[str, pa.Table]]:
         try:
-            return [tables_of(sources, coded=True)]
+            return [tables_of(sources)]
         except HarnessError:
             found = []
             for source in sources:
                 try:
-                    found.append(_alone(source))
-                except (HarnessError, OSError) as error:
+                    found.append(tables_of([source]))
+                except HarnessError as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
             return found

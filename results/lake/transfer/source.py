@@ -21,7 +21,6 @@ from harness.store import RunRecord, read_log
 from harness.store.footer import BY_KEY
 from harness.store.keyed import bucket_paths, checked_buckets
 from harness.store.parquet import read_sealed, table_of
-from results.lake.tables.made import Made, read_made
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,28 +56,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A run with the columns of its history, sorted by index, and what its checkers found."""
 
     about: About
-    table: Any  # a pyarrow.Table of the sealed columns; `None` where there is `made`
+    table: Any  # a pyarrow.Table of the sealed columns
     digest: str
     buckets: int = 0
     results: tuple[CheckResult, ...] = ()
     folder: str | None = None  # where the lake keeps its files
-    made: Made | None = None  # its rows, where they were made when it was sealed
-
-    @property
-    def lines(self) -> int:
-        """Of its history; 0 where rows were made, whose bytes say how many there are."""
-        return 0 if self.table is None else len(self.table)
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes once its rows are made of it."""
-        return self.held_bytes if self.made is None else self.made.size_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """About what it takes in memory until then."""
-        if self.made is not None:
-            return len(self.made.packed)
+        """About what it takes in memory."""
         return int(self.table.get_total_buffer_size())
 
     @property
@@ -148,17 +134,13 @@ def read_about(folder: Path, name: str | None = None) -> About:
     return about
 
 
-def read_source(folder: Path, about: About | None = None, *, rows: bool = False) -> Source:
+def read_source(folder: Path, about: About | None = None) -> Source:
     """A run's folder; raises `HistoryError` or `UsageError` that names what is wrong with it.
 
-    A history that the record does not tell of is refused: its verdict would be another's. With
-    `rows` those that were made before stand for the history, where they belong to it.
+    A history that the record does not tell of is refused: its verdict would be another's.
     """
     about = about or read_about(folder)
     record = about.record
-    if rows and record is not None and (made := read_made(folder, record.digest)) is not None:
-        results = _results(folder / "results.json")
-        return Source(about=about, table=None, digest=record.digest, results=results, made=made)
     sealed = folder / "history.parquet"
     buckets = 0
     digest: str | None = None if record is None else record.digest

@@ -61,7 +61,8 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]
-    results = ResultLake.found_at(place)
+    results = ResultLake.beside(lake.place.uri, lake.place.options)
+    assert results is not None
     found = check(results)
     if not any(finding.damaged for finding in found):
         strangers = lake.patience.call(
@@ -126,7 +127,7 @@ def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
     found: list[Finding] = []
     batches: dict[Run, str] = {}
-    for table in reversed(lake.there()):  # `runs` first
+    for table in reversed(lake.tables):  # `runs` first
         files, more = _files(lake, snapshot, table)
         found += more
         found += _runs(lake, files, batches)
