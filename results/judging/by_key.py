@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.case import Case
+from harness.checking import bounded
 from harness.errors import CheckerLimitError, HarnessError
+from harness.limits import SpentError, cpu_limit
 from harness.ops import Verdict
 from results.facts.schema import schema
-from results.judging.budgets import SpentError, cpu_limit
 from results.judging.columns import Columns, read_columns
 from results.judging.manifest import Check, Unit
 from results.judging.units import Checkers, Row, judge_history, mark_of, table_of, worst_mark
@@ -123,7 +124,7 @@ def _together(judge: _Judge, columns: Columns) -> Any:
     name = judge.check.checker
     try:
         with cpu_limit(budget.cpu_s):
-            checker: Any = judge.checkers.bounded(name, budget)
+            checker: Any = bounded(judge.checkers.load(name), budget)
             return checker.check_columns(columns, judge.part.case)
     except (SpentError, CheckerLimitError, MemoryError):
         return None

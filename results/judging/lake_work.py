@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from harness.errors import HarnessError, HistoryError
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from harness.store import RunFolder
 from results.facts.extraction import extract
-from results.judging.budgets import SpentError, cpu_limit, memory_limit
 from results.judging.manifest import Check, Registry, pieces_of
 from results.judging.markers import LIMITED, Marker
 from results.judging.problems import Problem, Problems, scan_run

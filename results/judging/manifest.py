@@ -58,6 +58,10 @@ READING_MODULES: Final = (
 """Whatever stands between the bytes of a history and what is said of it."""
 VERDICT_MODULES: Final = (
     *READING_MODULES,
+    "harness.certificate",
+    "harness.checking",
+    "harness.limits",
+    "harness.overruled",
     "harness.signatures",
     "harness.situation",
     "harness.timeline",

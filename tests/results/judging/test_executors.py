@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
-from results.judging.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.judging.budgets import Budget
 from results.judging.executors import pool
 from results.judging.executors.pool import PoolExecutor
 from results.judging.manifest import Unit
@@ -161,7 +162,7 @@ def test_no_bins_is_a_mistake():
 
 
 def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
-    monkeypatch.setattr("results.judging.budgets._GRACE_S", 0.05)
+    monkeypatch.setattr("harness.limits._GRACE_S", 0.05)
     begin = time.process_time()
 
     def swallow():

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from results.facts.extraction import extraction as facts
+from results.facts import extraction as facts
 from results.judging import manifest, store_source, units
 from results.judging.executors import pool
 from results.judging.executors.cluster import SparkExecutor
@@ -173,7 +173,7 @@ class Talks:
 @pytest.mark.parametrize("said", Verdict)
 def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    monkeypatch.setattr(units.Checkers, "bounded", lambda *_: Talks(said))
+    monkeypatch.setattr(units, "load_plugin", lambda *_: Talks(said))
     expected = "invalid" if said is Verdict.INVALID else "unknown"
     assert set(verdicts(inline(tmp_path)).values()) == {expected}
 

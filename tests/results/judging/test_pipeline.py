@@ -7,14 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.linearizable import RegisterLinearizable
+from harness import checking
 from harness.case import Case
 from harness.checking import checkers_of, judge
 from harness.errors import UsageError
+from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
+from results.facts import extraction
 from results.judging import manifest, units
-from results.judging.budgets import Budget, cpu_limit
+from results.judging.budgets import Budget
 from results.judging.markers import RESULTS, index
 from results.judging.pipeline import check_store
 from tests.results.judging.stores import (
@@ -247,7 +250,7 @@ def poisoned(tmp_path, monkeypatch):
 @pytest.fixture
 def little_cpu(monkeypatch):
     """What spins is stopped soon; searches end by the steps that they count."""
-    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
+    monkeypatch.setattr(checking, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
 @pytest.mark.slow
@@ -379,7 +382,7 @@ def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):
     def fail(run, history):
         raise RuntimeError("no facts of r1") if run.run == "r1" else AssertionError
 
-    real = __import__("results.facts.extraction").facts.extract
+    real = extraction.extract
     monkeypatch.setattr(
         "results.facts.extraction.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),
