@@ -21,7 +21,6 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.case import NS_PER_S, Case
@@ -39,8 +38,8 @@ from results.facts.operations import (
     Operations,
     counted,
     inside,
-    of_buckets,
     of_history,
+    of_rows,
 )
 from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
 from results.facts.setting import asked_nemeses, code_of, setting_of
@@ -55,7 +54,7 @@ __all__ = [
     "Run",
     "bare",
     "extract",
-    "extract_buckets",
+    "extract_rows",
 ]
 
 FACTS_VERSION: Final = 4
@@ -100,12 +99,15 @@ def extract(run: Run, history: History) -> dict[str, pa.Table]:
     return _tables(_Facts(run, *of_history(history), digest=history.digest))
 
 
-def extract_buckets(run: Run, folder: Path) -> dict[str, pa.Table]:
-    """The same from a folder of buckets, which are never all in memory; raises `HistoryError`.
+def extract_rows(
+    run: Run, operations: pa.Table, notes: History, *, lines: int, end_ns: int
+) -> dict[str, pa.Table]:
+    """The same from the rows that a lake has of its operations, and the history of the others.
 
     Without a record there is no digest: it would be that of the whole history.
     """
-    return _tables(_Facts(run, *of_buckets(folder), digest=lambda: None))
+    noted = Notes(notes, lines, end_ns)
+    return _tables(_Facts(run, of_rows(operations), noted, digest=lambda: None))
 
 
 def _tables(facts: _Facts) -> dict[str, pa.Table]:

@@ -1,6 +1,6 @@
 """The plan of a report: which results are wanted, which are there, and the units of work between.
 
-A unit is what one task reads: the history of a run, or part of one of its buckets. It travels as
+A unit is what one task reads: the history of a run. It travels as
 JSON, names files and carries no ops. Result ids say what a result depends on: the history's bytes
 (`results.judging.contents`) and the code that reads them, the case, the checker with its version
 (`CHECKER_VERSION`, or else the hash of the package that it comes from, and of the bundled checkers
@@ -20,13 +20,12 @@ import msgspec
 
 from harness import __version__
 from harness.case import Case
-from harness.checking import checker_names
+from harness.checking import checker_names, load_checker
 from harness.errors import HarnessError
+from harness.imported import ModelChecker
 from harness.plugins import Checker
-from harness.registry import load_plugin
 from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
-from results.judging.contents import digest_of
 from results.judging.markers import is_limited
 from results.judging.problems import Problem, Problems, RunInfo
 
@@ -46,12 +45,10 @@ __all__ = [
     "plan",
 ]
 
-UNIT_ROWS: Final = 1 << 18
 READING_MODULES: Final = (
     "harness.case",
     "harness.ops",
     "harness.store.footer",
-    "harness.store.keyed",
     "harness.store.oplog",
     "harness.store.parquet",
 )
@@ -67,7 +64,6 @@ VERDICT_MODULES: Final = (
     "harness.timeline",
     "results.judging.budgets",
     "results.judging.by_key",
-    "results.judging.columns",
     "results.judging.units",
 )
 """Whatever else has a part in verdicts: a change of any of these has them judged anew."""
@@ -94,7 +90,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True, tag="store"):
-    """One piece of work. With `groups` it is these row groups of one bucket, judged key by key."""
+    """One piece of work."""
 
     folder: str
     name: str
@@ -104,7 +100,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, tag="store"):
     digest: str
     checks: tuple[Check, ...]
     facts_id: str | None = None
-    groups: tuple[int, int] | None = None
     budget: Budget
     n_ops: int
     cost: int
@@ -117,7 +112,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, tag="store"):
     @property
     def unit_id(self) -> str:
         """The hash of what it is about; the same in every round."""
-        parts = (self.key, self.digest, str(self.groups), str(self.budget.level))
+        parts = (self.key, self.digest, str(self.budget.level))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -165,10 +160,10 @@ def plan(
                 problems.add(Problem(info.key, "checker", text))
                 wanted.append(Wanted(info.key, (), name))
             names = tuple(name for name in names if name not in gone)
-            pieces = pieces_of(info, names, registry, facts=facts)
+            pieces = pieces_of(info, names, facts=facts)
         except (HarnessError, OSError) as error:
             problems.add(Problem(info.key, "checker", str(error)))
-            pieces = pieces_of(info, (), registry, facts=facts)
+            pieces = pieces_of(info, (), facts=facts)
         for piece in pieces:
             todo: dict[int, list[Check]] = {}
             for name in piece.checkers:
@@ -220,9 +215,7 @@ class Registry:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
         # The plug-in, and what tells its versions apart, however it was installed.
-        self.checker: Callable[[str], Checker] = functools.cache(  # raises `UsageError`
-            functools.partial(load_plugin, "checkers")
-        )
+        self.checker: Callable[[str], Checker] = functools.cache(load_checker)  # `UsageError`
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
@@ -240,10 +233,6 @@ class Registry:
             return str(error)
         return ""
 
-    def is_by_key(self, name: str) -> bool:
-        """Whether the checker judges columns of many keys."""
-        return hasattr(self.checker(name), "check_columns")
-
 
 class Piece(msgspec.Struct, frozen=True):
     """A unit before it is known what of it is left to do."""
@@ -253,10 +242,8 @@ class Piece(msgspec.Struct, frozen=True):
     facts: bool
 
 
-def pieces_of(
-    info: RunInfo, names: Sequence[str], registry: Registry, *, facts: bool
-) -> list[Piece]:
-    """The whole history; of a keyed one, the parts of its buckets for what is judged by key."""
+def pieces_of(info: RunInfo, names: Sequence[str], *, facts: bool) -> list[Piece]:
+    """The whole history."""
     whole = Unit(
         folder=str(info.folder.resolve()),
         name=info.name,
@@ -269,43 +256,7 @@ def pieces_of(
         n_ops=info.n_ops,
         cost=info.cost,
     )
-    if not info.keyed:
-        return [Piece(whole, tuple(names), facts)]
-    by_key = tuple(name for name in names if registry.is_by_key(name))
-    rest = tuple(name for name in names if name not in by_key)
-    pieces = [Piece(whole, rest, facts)] if rest or facts else []
-    for file, footer, groups in zip(info.files, info.footers, info.groups, strict=True):
-        if not by_key or not footer.n_keys:
-            continue
-        for begin, end, rows in _parts([group.rows for group in groups]):
-            share = footer.cost * rows // max(1, footer.n_ops)
-            unit = msgspec.structs.replace(
-                whole,
-                files=(file,),
-                digest=digest_of(footer, groups[begin:end]),
-                groups=(begin, end),
-                n_ops=rows,
-                cost=max(share, 1),
-            )
-            pieces.append(Piece(unit, by_key, facts=False))
-    return pieces
-
-
-def _parts(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Runs of row groups as (begin, end, rows): a small file whole, a large one in parts.
-
-    A large key lies in row groups of its own, so that it becomes a unit of its own.
-    """
-    if sum(sizes) <= UNIT_ROWS:
-        return [(0, len(sizes), sum(sizes))]
-    found: list[tuple[int, int, int]] = []
-    begin = total = 0
-    for number, size in enumerate(sizes):
-        if total and total + size > UNIT_ROWS:
-            found.append((begin, number, total))
-            begin, total = number, 0
-        total += size
-    return [*found, (begin, len(sizes), total)]
+    return [Piece(whole, tuple(names), facts)]
 
 
 def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version: str) -> str:
@@ -313,8 +264,6 @@ def _result_id(unit: Unit, info: RunInfo, budget: Budget, checker: str, version:
         "verdicts",
         [package_hash(module) for module in VERDICT_MODULES],
         unit.digest,
-        unit.groups,
-        None if unit.groups is None else unit.n_ops,  # the same rows may be cut otherwise
         checker,
         version,
         hashlib.sha256(info.case.encode()).hexdigest(),
@@ -343,10 +292,11 @@ def hash_of(*parts: Any) -> str:
 
 def checker_version(checker: Checker) -> str:
     """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
-    stated = getattr(checker, "CHECKER_VERSION", None)
+    plugin = checker.model if isinstance(checker, ModelChecker) else checker
+    stated = getattr(plugin, "CHECKER_VERSION", None)
     if stated is not None:
         return f"{__version__} {stated}"
-    package = type(checker).__module__.partition(".")[0]
+    package = type(plugin).__module__.partition(".")[0]
     return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 
 

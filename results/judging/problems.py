@@ -9,7 +9,7 @@ sealed history holds. So is a seed of a soak that left no run: its case lies in 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,7 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HarnessError, UsageError
 from harness.store import RunRecord
-from harness.store.footer import BY_KEY, Footer, cost_of
-from harness.store.keyed import bucket_paths
+from harness.store.footer import Footer, cost_of
 from results.judging.contents import Group, digest_of, read_contents
 from results.lake.log.refusals import failure_of
 from results.serve.run_index import folders_in
@@ -30,7 +29,6 @@ __all__ = [
     "PROBLEMS_MAX",
     "ROWLESS",
     "SEED_WITHOUT_RUN",
-    "SOURCE_BUCKETS",
     "SOURCE_LOG",
     "SOURCE_PARQUET",
     "Problem",
@@ -47,7 +45,6 @@ __all__ = [
 PROBLEMS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 SOURCE_PARQUET: Final = "history.parquet"
-SOURCE_BUCKETS: Final = "history"
 SOURCE_LOG: Final = "ops.log"
 SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
@@ -124,11 +121,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """`NAME/RUN`: what the column `run` of every table holds."""
         return f"{self.name}/{self.run}"
-
-    @property
-    def keyed(self) -> bool:
-        """Whether its history lies in buckets of keys."""
-        return self.source == SOURCE_BUCKETS
 
 
 class Scan(msgspec.Struct, frozen=True):
@@ -275,32 +267,15 @@ def scan_run(folder: Path, name: str, run: str, problems: Problems) -> RunInfo |
 def _history_of(folder: Path) -> tuple[str, _Files]:
     """Where the history is, and what each of its files holds; raises `HistoryError`."""
     if (folder / SOURCE_PARQUET).is_file():
-        read = read_contents(folder / SOURCE_PARQUET)
-        if read[0].order == BY_KEY:
-            raise UsageError(f"{SOURCE_PARQUET} is a bucket of keys, which belongs into history/")
-        return SOURCE_PARQUET, {SOURCE_PARQUET: read}
-    paths = bucket_paths(folder / SOURCE_BUCKETS)
-    if paths:
-        found = {f"{SOURCE_BUCKETS}/{path.name}": read_contents(path) for path in paths}
-        files = dict(sorted(found.items(), key=lambda item: item[1][0].bucket))
-        footers = [footer for footer, _ in files.values()]
-        numbers = [footer.bucket for footer in footers]
-        buckets = footers[0].buckets
-        if any(footer.order != BY_KEY for footer in footers) or numbers != list(range(buckets)):
-            raise UsageError(
-                f"history/ holds the buckets {numbers[:20]} of {buckets}; restore what is missing "
-                "from a copy"
-            )
-        return SOURCE_BUCKETS, files
+        return SOURCE_PARQUET, {SOURCE_PARQUET: read_contents(folder / SOURCE_PARQUET)}
     if not (folder / SOURCE_LOG).is_file():
-        raise UsageError("holds neither history.parquet nor history/ nor ops.log")
+        raise UsageError("holds neither history.parquet nor ops.log")
     with (folder / SOURCE_LOG).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         n_ops = file.tell() // _LOG_BYTES_PER_OP
     guess = Footer(
         digest=f"log:{digest}",
         n_ops=n_ops,
-        max_key_ops=n_ops,
         cost=cost_of(n_ops, _CONCURRENCY_GUESS),
     )
     return SOURCE_LOG, {SOURCE_LOG: (guess, ())}
@@ -316,7 +291,7 @@ def _info(
     files: _Files,
 ) -> RunInfo:
     footers = tuple(footer for footer, _ in files.values())
-    digest = digest_of(*files[source]) if source in files else _joined(files.values())
+    digest = digest_of(*files[source])
     label = record.label if record is not None and record.label is not None else footers[0].label
     return RunInfo(
         folder=folder,
@@ -333,9 +308,3 @@ def _info(
         n_ops=sum(footer.n_ops for footer in footers),
         cost=sum(footer.cost for footer in footers),
     )
-
-
-def _joined(files: Iterable[tuple[Footer, tuple[Group, ...]]]) -> str:
-    """The digest of all buckets together."""
-    text = "\n".join(digest_of(footer, groups) for footer, groups in files)
-    return f"buckets:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,7 +1,8 @@
 """Which results the runs of a lake are to have, by what their cases name, and the ids of these.
 
 An id is a hash of code, checker and budget, of which there are as many as checkers and levels: a
-run is named by its key and by the batch that brought it, and these stand for history and case.
+run is named by its key and by the batch that brought it, and these stand for history and case. A
+run over independent keys has a result of a checker for each range of its keys.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
 from results.judging.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
 
-__all__ = ["Kind", "Wants", "facts_id", "verdict_id", "wants_of"]
+__all__ = ["Kind", "Wants", "facts_id", "range_of", "verdict_id", "wants_of"]
 
 LAKE_MODULES: Final = (
     "results.lake.log.reading",
@@ -37,6 +38,7 @@ class Kind(NamedTuple):
 
     workload: str
     others: str  # checkers of the case, a JSON list
+    key_ranges: int = 0  # of a run over independent keys
 
 
 class Wants(NamedTuple):
@@ -69,7 +71,11 @@ def wants_of(
             gone.append((name, text))
             continue
         version = registry.version(name)
-        checks.append((name, tuple(verdict_id(name, version, each) for each in budgets)))
+        ids = tuple(verdict_id(name, version, each) for each in budgets)
+        ranges = range(kind.key_ranges)
+        checks += [(name, tuple(range_id(one, number) for one in ids)) for number in ranges]
+        if not ranges:
+            checks.append((name, ids))
     return Wants(tuple(checks), facts_id() if facts else None, tuple(gone), trouble)
 
 
@@ -77,6 +83,17 @@ def _like(kind: Kind) -> Case:
     """A case that names the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(kind.others, type=tuple[str, ...])
     return Case(seed=0, workload=kind.workload, checkers=named)
+
+
+def range_id(result_id: str, number: int) -> str:
+    """The id of a result about one range of keys of a run."""
+    return f"{result_id}.{number}"
+
+
+def range_of(result_id: str) -> int | None:
+    """The range of keys that a result is about; `None` for a whole run."""
+    number = result_id.partition(".")[2]
+    return int(number) if number else None
 
 
 def verdict_id(checker: str, version: str, budget: Budget) -> str:

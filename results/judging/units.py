@@ -24,23 +24,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.case import Case, load_case
-from harness.checking import judge_one, traceback_of, was_limited
+from harness.case import Case
+from harness.checking import judge_one, load_checker, traceback_of, was_limited
 from harness.errors import HarnessError
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import permitted_in
-from harness.registry import load_plugin
 from harness.signatures import SIGNATURE, begun_until, rule_of, signature
 from harness.store import read_log, read_parquet
-from harness.store.keyed import read_buckets
 from results.facts.schema import schema
 from results.judging.budgets import Budget
-from results.judging.contents import digest_of, read_contents
 from results.judging.manifest import Check, Unit
 from results.judging.markers import BROKEN, LIMITED, Marker, result_exists, write_result
 from results.judging.problems import (
-    SOURCE_BUCKETS,
     SOURCE_LOG,
     Problem,
     Problems,
@@ -127,7 +123,7 @@ class Checkers:
     """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
 
     def __init__(self) -> None:
-        self.load = functools.cache(functools.partial(load_plugin, "checkers"))
+        self.load = functools.cache(load_checker)
 
 
 def _do(unit: Unit, config: Config, checkers: Checkers) -> tuple[Problem, ...]:
@@ -163,23 +159,16 @@ class _Work:
         checks = self._loadable(checks)
         if not checks and facts_id is None:
             return
-        if self.unit.groups is not None:
-            self._by_key(checks, self.unit.groups)
-            return
         info = scan_run(Path(self.unit.folder), self.unit.name, self.unit.run, Problems())
         if info is None or info.digest != self.unit.digest:
             self.problem("history", CHANGED)
             return
-        by_bucket = info.source == SOURCE_BUCKETS  # facts need no history as objects
-        history = self._read(info) if checks or not by_bucket else None
+        history = self._read(info)
         for check in checks:
             if history is None:
                 break
             self._store(check, self._judge(history, info.case, check))
-        if facts_id is not None and by_bucket:
-            del history
-            self._facts(info, None, facts_id)
-        elif facts_id is not None and history is not None:
+        if facts_id is not None and history is not None:
             self._facts(info, history, facts_id)
 
     def _read(self, info: RunInfo) -> History | None:
@@ -194,34 +183,6 @@ class _Work:
         except (HarnessError, OSError, MemoryError) as error:
             self.problem("history", str(error) or type(error).__name__)
             return None
-
-    def _by_key(self, checks: list[Check], groups: tuple[int, int]) -> None:
-        """Judge the keys of some row groups, checker by checker."""
-        from results.judging.by_key import Part, judge_groups
-
-        folder = Path(self.unit.folder)
-        path = folder / self.unit.files[0]
-        try:
-            part = Part(path, groups, load_case(folder / "case.json"), self.unit)
-            changed = digest_of(*read_contents(path, groups)) != self.unit.digest
-        except (HarnessError, OSError) as error:
-            self.problem("history", str(error))
-            return
-        if changed:
-            self.problem("history", CHANGED)
-            return
-        for check in checks:
-            marker = self._marker(check.result_id)
-            if marker.spent:
-                self._store(check, crashed(check.checker, self.unit.n_ops))
-                continue
-            try:
-                with marker, self._memory():
-                    table, mark = judge_groups(check, part, self.checkers, self.problem)
-            except (HarnessError, OSError, MemoryError) as error:
-                self.problem("history", str(error) or type(error).__name__)
-                return
-            write_result(self.results, check.result_id, {"verdicts": table}, mark=mark)
 
     def _loadable(self, checks: list[Check]) -> list[Check]:
         """Those whose checker this process has: its lack is no result, and not kept."""
@@ -256,9 +217,8 @@ class _Work:
         table = table_of([row], self.unit.key, check.result_id)
         write_result(self.results, check.result_id, {"verdicts": table}, mark=mark_of([row]))
 
-    def _facts(self, info: RunInfo, history: History | None, facts_id: str) -> None:
-        """Of a history, or straight from its buckets."""
-        from results.facts.extraction import extract, extract_buckets
+    def _facts(self, info: RunInfo, history: History, facts_id: str) -> None:
+        from results.facts.extraction import extract
 
         marker = self._marker(facts_id)
         if marker.spent:
@@ -266,10 +226,7 @@ class _Work:
             return
         try:
             with marker, self._memory(), cpu_limit(self.unit.budget.cpu_s):
-                if history is None:
-                    tables = extract_buckets(info, info.folder / SOURCE_BUCKETS)
-                else:
-                    tables = extract(info, history)
+                tables = extract(info, history)
         except HarnessError as error:
             self.problem("history", str(error))
         except SpentError:
@@ -308,8 +265,6 @@ def read_history(info: RunInfo) -> History:
     if info.source == SOURCE_LOG:
         ops, _ = read_log(info.folder / SOURCE_LOG)
         return History(ops)
-    if info.source == SOURCE_BUCKETS:
-        return read_buckets(info.folder / SOURCE_BUCKETS)
     return read_parquet(info.folder / info.source)
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from results.judging.budgets import Budget
 from results.judging.manifest import Check, Unit
+from results.judging.required_results import range_of
 from results.judging.units import Config, Done, check_units
 
 __all__ = [
@@ -49,6 +50,11 @@ class LakeUnit(msgspec.Struct, frozen=True, kw_only=True, tag="lake"):
     budget: Budget
     n_ops: int
     cost: int
+
+    @property
+    def key_range(self) -> int | None:
+        """The range of keys that it is about; `None` for whole runs, and for facts."""
+        return range_of(self.checks[0].result_id) if self.checks else None
 
     @property
     def key(self) -> str:
