@@ -18,7 +18,7 @@ from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
 from results.lake.tables.noted import Noted
-from results.lake.transfer.source import Source, started_of
+from results.lake.transfer.source import FINISHED, Source, started_of
 
 __all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 
@@ -59,7 +59,8 @@ def run_row(source: Source, counts: Counted) -> Row:
     """The one row of `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    failure = None if record is None else record.failure
+    told = record if about.state == FINISHED else None  # of a foreign history it tells nothing
+    failure = None if told is None else told.failure
     return (
         about.name,
         about.id,
@@ -76,7 +77,7 @@ def run_row(source: Source, counts: Counted) -> Row:
         None if record is None else record.wall_s,
         None if record is None else record.simulated_s,
         counts.length_ns,
-        None if record is None else record.verdict.value,
+        None if told is None else told.verdict.value,
         None if failure is None else failure.checker,
         None if failure is None else failure.reason,
         None if failure is None else failure.signature,
@@ -90,12 +91,13 @@ def run_row(source: Source, counts: Counted) -> Row:
         counts.elections,
         counts.faults,
         counts.interrupted or (record is not None and record.interrupted),
-        record is not None,
+        told is not None,
         counts.key_ranges,
         None if record is None else _encode(record.versions).decode(),
         [] if record is None else list(record.warnings),
         _encode(case).decode(),
         source.folder,
+        about.state,
     )
 
 
