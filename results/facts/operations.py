@@ -2,7 +2,7 @@
 
 Facts count operations and ask when they began and ended; none needs them as objects, which are two
 thousand bytes each. `of_history` takes them from a history, `of_rows` from the rows that a lake
-has of it, in a sixth of the memory that the history would need.
+has of it, in a sixth of the memory that the history would need; `of_table` from columns of lines.
 """
 
 from __future__ import annotations

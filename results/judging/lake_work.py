@@ -1,13 +1,13 @@
-"""The work of a report on a lake, the same in every executor: many runs, one pass, one append.
+"""The work on the units of a report, the same in every executor: many runs, one pass, one append.
 
-The runs of a unit come one by one out of the files (`results.lake.log.reading`); each is a history
-again, whose digest is compared, is judged and has its facts extracted by the very functions that
-judge a store's. What was found is appended to the lake's results at the end of the unit, and
-meanwhile whenever so much time has passed, so that whoever is killed loses little.
+The runs of a unit come one by one out of the files (`results.lake.log.reading`). Each becomes a
+history again, whose digest is compared; it is judged, and its facts are extracted. The results are
+appended to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
+worker that is killed loses little.
 
-A stage that killed its worker is known by its marker (`results.judging.markers.Marker`), which lies
-on this machine: before it is begun once more, all that was found so far is put away; when it killed
-twice, the checker has crashed. Whoever takes up a unit that was begun before looks what is there.
+A stage that killed its worker is known by its marker (`results.judging.markers.Marker`) on this
+machine. Before it is begun again all results so far are appended; after a second kill the checker
+counts as crashed. A worker that resumes a unit first checks which results exist.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import gc
 import hashlib
 import time
 import traceback
@@ -27,20 +28,19 @@ from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.facts.extraction import extract, extract_rows
 from results.judging.by_key import judge_range, notes_of
-from results.judging.manifest import Check
 from results.judging.markers import LIMITED, Marker
 from results.judging.problems import Problem, Problems
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.judging.result_ids import Check
+from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.units import (
     Checkers,
-    Done,
     crashed,
     judge_history,
     mark_of,
     table_of,
 )
-from results.judging.work import LakeConfig, LakeUnit
+from results.judging.work import Done, LakeConfig, LakeUnit
 from results.lake.log.files import KEY, MAIN
 from results.lake.log.place import Place
 from results.lake.log.reading import runs_in
@@ -53,18 +53,36 @@ from results.lake.tables.schema import schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_lake_units"]
+__all__ = ["do_units"]
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
 """How often a unit is begun again after the store did not answer."""
+COLLECTIONS: Final = (50_000, 20, 50)
+"""When Python looks for cycles: its own (700, 10, 10) take an eighth of the time of checks."""
 CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
-    """Do them, one after another."""
+def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
+    """Do units, one after another."""
+    with _collecting_seldom():
+        yield from _done(units, config)
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Have the collector of cycles run seldom: histories have none, and it visits all of them."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _done(units: Iterable[LakeUnit], config: LakeConfig) -> Iterator[Done]:
     tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
@@ -314,7 +332,7 @@ class _Work:
                 Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
             )
         else:
-            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+            self._found(run, facts_id, "", tables)
 
     def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
         """Those of a run over independent keys, whose history is never held as a whole."""

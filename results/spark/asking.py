@@ -29,8 +29,7 @@ from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.judging.lake_source import LakeSource
-    from results.judging.source import Gathered
+    from results.judging.lake_source import Gathered, LakeSource
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]

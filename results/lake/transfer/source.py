@@ -172,30 +172,14 @@ def read_source(folder: Path, about: About | None = None) -> Source:
     digest: str | None = None if record is None else record.digest
     if sealed.is_file():
         table, footer = read_sealed(sealed)
-<<<<<<< HEAD
-        if record is not None and footer.digest and footer.digest != record.digest:
-            raise HistoryError(
-                f"{str(sealed)!r} is another history ({footer.digest[:12]}...) than the one that "
-                f"run.json tells of ({record.digest[:12]}...); restore the one that belongs there"
-            )
-        digest = digest or footer.digest
-=======
-        if footer.order == BY_KEY:
-            raise HistoryError(f"{str(sealed)!r} is a bucket of keys, which belongs into history/")
         digest = footer.digest or digest
->>>>>>> road-lake
         if record is None and footer.label is not None:
             about = msgspec.structs.replace(about, label=footer.label)
     elif (folder / "ops.log").is_file():
         history = History(read_log(folder / "ops.log")[0])
         table, digest = table_of(history)[0], history.digest()
     else:
-<<<<<<< HEAD
         raise HistoryError(f"{str(folder)!r} holds neither history.parquet nor ops.log")
-=======
-        raise HistoryError(
-            f"{str(folder)!r} holds neither history.parquet nor history/ nor ops.log"
-        )
     if record is not None and digest != record.digest:
         assert digest is not None
         trouble = (
@@ -204,17 +188,11 @@ def read_source(folder: Path, about: About | None = None) -> Source:
         )
         about = msgspec.structs.replace(about, state=FOREIGN, trouble=trouble)
     foreign = about.state == FOREIGN
->>>>>>> road-lake
     return Source(
         about=about,
         table=table,
         digest=digest or _digest(folder, table),
-<<<<<<< HEAD
-        results=_results(folder / "results.json"),
-=======
-        buckets=buckets,
         results=() if foreign else _results(folder / "results.json"),
->>>>>>> road-lake
     )
 
 

@@ -383,11 +383,7 @@ def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):
     def fail(run, history):
         raise RuntimeError("no facts of r1") if run.run == "r1" else AssertionError
 
-<<<<<<< HEAD
-    real = extraction.extract
-=======
     real = importlib.import_module("results.facts.extraction").extract
->>>>>>> road-lake
     monkeypatch.setattr(
         "results.facts.extraction.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),
