@@ -204,20 +204,6 @@ class SoakSink(Protocol):
         ...
 
 
-class SealedExtra(Protocol):
-    """Makes a file beside the sealed history of a soak's run, which is quicker to read later."""
-
-    api_version: int
-    name: str
-    doc: str
-    file: str
-    """The name of the file."""
-
-    def made(self, history: History, sealed: Path) -> bytes | None:
-        """The content of the file, for a history that lies at `sealed`; or none."""
-        ...
-
-
 class SunkRuns(Protocol):
     """The runs of one soak at the place of a `SoakSink`."""
 

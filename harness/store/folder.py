@@ -176,10 +176,6 @@ class RunFolder:
         write_parquet(path, history, run=self.run_id, seed=self._seed, label=label)
         (self.path / "ops.log").unlink(missing_ok=True)
 
-    def write_extra(self, name: str, content: bytes) -> None:
-        """Write a file beside the sealed history that says the same in another form."""
-        self._replace(name, content)
-
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
         """Write `results.json`."""
         content = {"checkers": [msgspec.to_builtins(result) for result in results], **extra}
