@@ -224,18 +224,23 @@ class DuckEngine(SqlEngine):
             config["threads"] = threads
         self.connection = duckdb.connect(config=config)
 
-    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
-        """A view over the files; columns that an older file lacks are null."""
+    def register(
+        self, table: str, paths: Sequence[Path], where: str = "true", run: str = "run"
+    ) -> None:
+        """A view over the files; columns that an older file lacks are null.
+
+        `run` says in SQL what the view calls a run.
+        """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
             return
         files = ", ".join(quoted(str(path)) for path in paths)
         empty = f"no_{table}"
         self.connection.register(empty, schema(table).empty_table())
-        own = ", ".join(f'"{name}"' for name in schema(table).names)
+        own = ", ".join(f'"{name}"' for name in schema(table).names if name != "run")
         self.connection.execute(
             f"""
-            CREATE OR REPLACE VIEW "{table}" AS SELECT {own} FROM (
+            CREATE OR REPLACE VIEW "{table}" AS SELECT {run} AS run, {own} FROM (
                 SELECT * FROM read_parquet(
                     [{files}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM "{empty}"
@@ -254,6 +259,10 @@ class DuckEngine(SqlEngine):
     def run(self, text: str) -> None:
         """Do a statement."""
         self.connection.execute(text)
+
+    def write(self, table: str, path: Path) -> None:
+        """Write a table into a Parquet file."""
+        self.run(f'COPY "{table}" TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)')
 
     def keep(self, table: str, text: str) -> None:
         """A table in memory."""

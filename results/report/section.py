@@ -11,7 +11,8 @@ from harness.ops import Verdict
 from results.questions.aggregate import Answers, Rows
 from results.report.number_words import interval
 from results.report.plots import Chart, Plot
-from results.report.populations import Addresses, Populations
+from results.report.addresses import Addresses
+from results.report.populations import Populations
 from results.report.tables import Table
 
 __all__ = [

@@ -83,13 +83,15 @@ class _Group:
 def ingest(
     store: Path,
     lake: Sink,
-    write: Callable[[str, Mapping[str, bytes]], None],
+    write: Callable[[str, Mapping[str, bytes]], None] | None,
     *,
     unfinished: bool = False,
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
     """Append what `lake` does not have; `write` keeps folders of runs that are not valid.
+
+    Without `write`, the lake keeps no folders.
 
     Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
     for. Raises `UsageError` where there is no store, and what the lake raises.
@@ -107,7 +109,7 @@ def ingest(
 def ingest_folders(
     folders: Iterator[tuple[str, str, Path]],
     lake: Sink,
-    write: Callable[[str, Mapping[str, bytes]], None],
+    write: Callable[[str, Mapping[str, bytes]], None] | None,
     *,
     problems: Problems,
     unfinished: bool = False,
@@ -133,11 +135,11 @@ def ingest_folders(
                 if source is None:
                     found.known += 1
                     continue
-                files = {} if _holds(about) else files_of(folder)
+                files = {} if write is None or _holds(about) else files_of(folder)
             except (HarnessError, OSError) as error:
                 problems.add(Problem(f"{name}/{run}", "history", str(error)))
                 continue
-            if not _holds(about):
+            if write is not None and not _holds(about):
                 kept = folder_of(source.key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
