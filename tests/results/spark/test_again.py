@@ -13,7 +13,7 @@ from results.judging.pipeline import check
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.spark.driver import SparkLake
-from results.spark.session import driver, planning
+from results.spark import driver, planning
 from tests.results.judging.stores import hopeless, numbered, put_run, register_ops, rows_of
 from tests.results.lake.test_check_results import lose_rows
 from tests.results.spark.test_report import results_in

@@ -24,7 +24,7 @@ from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
 from results.report.making import register
 from results.spark.driver import SparkLake
-from results.spark.session import driver
+from results.spark import driver
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.programs import run_program
 from tests.results.judging.test_spark import CLUSTER, ROOT
