@@ -94,7 +94,7 @@ def plain_loop(uri: str) -> None:
     """Every run judged by all its checkers, and its facts taken: nothing else."""
     from results.facts.extraction import extract
     from results.judging.budgets import Budget
-    from results.judging.manifest import Registry
+    from results.judging.result_ids import Registry
     from results.judging.staged_results import run_of
     from results.judging.units import Checkers, judge_history
     from results.lake.log.files import MAIN

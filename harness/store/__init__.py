@@ -17,7 +17,15 @@ is in `ops.log`, and `harness check` reads it back.
 """
 
 from harness.store.buckets import lat_bucket
-from harness.store.folder import RunFolder, RunRecord, StoredRun, check_place, load_run, new_run_id
+from harness.store.folder import (
+    RunFolder,
+    RunRecord,
+    StoredRun,
+    check_place,
+    is_being_written,
+    load_run,
+    new_run_id,
+)
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
@@ -27,6 +35,7 @@ __all__ = [
     "RunRecord",
     "StoredRun",
     "check_place",
+    "is_being_written",
     "lat_bucket",
     "load_run",
     "new_run_id",

@@ -18,9 +18,9 @@ from harness.case import Case
 from harness.errors import CheckerLimitError, HarnessError
 from harness.ops import Verdict
 from results.facts.schema import schema
-from results.judging.budgets import SpentError, cpu_limit
+from results.judging.budgets import Budget, SpentError, cpu_limit
 from results.judging.columns import Columns, read_columns
-from results.judging.manifest import Check, Unit
+from results.judging.result_ids import Check
 from results.judging.units import Checkers, Row, judge_history, mark_of, table_of, worst_mark
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ __all__ = ["Part", "judge_groups"]
 
 
 class Part(NamedTuple):
-    """Row groups of one bucket, and what its run was asked to be."""
+    """Row groups of one bucket, with the case and the key of its run."""
 
     path: Path
     groups: tuple[int, int]
     case: Case
-    unit: Unit
+    run: str
+    budget: Budget
 
 
 class _Judge(NamedTuple):
@@ -75,7 +76,7 @@ def _verdicts(
     import numpy as np
     import pyarrow as pa
 
-    name, result_id, run = judge.check.checker, judge.check.result_id, judge.part.unit.key
+    name, result_id, run = judge.check.checker, judge.check.result_id, judge.part.run
     valid = np.zeros(len(columns.keys), np.bool_)
     n_ops = columns.operations()
     together: list[pa.Table] = []
@@ -119,7 +120,7 @@ def _together(judge: _Judge, columns: Columns) -> Any:
 
     Whatever goes wrong here costs time only: every key is then judged by itself.
     """
-    budget = judge.part.unit.budget
+    budget = judge.part.budget
     name = judge.check.checker
     try:
         with cpu_limit(budget.cpu_s):
@@ -148,7 +149,5 @@ def _alone(judge: _Judge, columns: Columns, numbers: list[int]) -> list[Row]:
             rows.append(Row(checker=name, key=key, reason=reason, n_ops=n_ops, error=str(error)))
             histories = columns.histories(numbers[len(rows) :])
             continue
-        rows.append(
-            judge_history(name, history, part.case, part.unit.budget, judge.checkers, key=key)
-        )
+        rows.append(judge_history(name, history, part.case, part.budget, judge.checkers, key=key))
     return rows

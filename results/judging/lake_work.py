@@ -1,13 +1,13 @@
-"""The work of a report on a lake, the same in every executor: many runs, one pass, one append.
+"""The work on the units of a report, the same in every executor: many runs, one pass, one append.
 
-The runs of a unit come one by one out of the files (`results.lake.log.reading`); each is a history
-again, whose digest is compared, is judged and has its facts extracted by the very functions that
-judge a store's. What was found is appended to the lake's results at the end of the unit, and
-meanwhile whenever so much time has passed, so that whoever is killed loses little.
+The runs of a unit come one by one out of the files (`results.lake.log.reading`). Each becomes a
+history again, whose digest is compared; it is judged, and its facts are extracted. The results are
+appended to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
+worker that is killed loses little.
 
-A stage that killed its worker is known by its marker (`results.judging.markers.Marker`), which lies
-on this machine: before it is begun once more, all that was found so far is put away; when it killed
-twice, the checker has crashed. Whoever takes up a unit that was begun before looks what is there.
+A stage that killed its worker is known by its marker (`results.judging.markers.Marker`) on this
+machine. Before it is begun again all results so far are appended; after a second kill the checker
+counts as crashed. A worker that resumes a unit first checks which results exist.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import gc
 import hashlib
 import tempfile
 import time
@@ -23,28 +24,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from harness.errors import HarnessError, HistoryError
 from harness.ops import History
 from harness.store import RunFolder
 from results.facts.extraction import extract
 from results.judging.budgets import SpentError, cpu_limit, memory_limit
-from results.judging.manifest import Check, Registry, pieces_of
 from results.judging.markers import LIMITED, Marker
-from results.judging.problems import Problem, Problems, scan_run
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.judging.problems import Problem, Problems
+from results.judging.result_ids import Check, Registry
+from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.units import (
     Checkers,
-    Done,
     crashed,
     judge_history,
     mark_of,
     table_of,
     worst_mark,
 )
-from results.judging.work import LakeConfig, LakeUnit
+from results.judging.work import Done, LakeConfig, LakeUnit
 from results.lake.log.files import KEY, MAIN
 from results.lake.log.place import Place
 from results.lake.log.reading import runs_in
@@ -57,18 +55,36 @@ from results.lake.tables.schema import schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_lake_units"]
+__all__ = ["do_units"]
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
 """How often a unit is begun again after the store did not answer."""
+COLLECTIONS: Final = (50_000, 20, 50)
+"""When Python looks for cycles: its own (700, 10, 10) take an eighth of the time of checks."""
 CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
-    """Do them, one after another."""
+def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
+    """Do units, one after another."""
+    with _collecting_seldom():
+        yield from _done(units, config)
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Have the collector of cycles run seldom: histories have none, and it visits all of them."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _done(units: Iterable[LakeUnit], config: LakeConfig) -> Iterator[Done]:
     tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
@@ -300,12 +316,12 @@ class _Work:
                 Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
             )
         else:
-            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+            self._found(run, facts_id, "", tables)
 
     def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
-        """Judge by key what is judged by key, as in the store; returns the other checks.
+        """Judge by key what is judged by key; returns the other checks.
 
-        The run is sealed in buckets again for a moment, so that it is cut and judged as there.
+        The run is sealed in buckets again for a moment.
         """
         by_key = [check for check in checks if self.registry.is_by_key(check.checker)]
         if not by_key:
@@ -323,7 +339,9 @@ class _Work:
 
     def _check_by_key(self, run: RunOfLake, folder: Path, check: Check, n_ops: int) -> None:
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
+        from harness.store.keyed import bucket_paths
         from results.judging.by_key import Part, judge_groups
 
         marker = self._marker(run.key, check.result_id)
@@ -336,14 +354,11 @@ class _Work:
         def complain(kind: str, text: str) -> None:
             self.problems.add(Problem(run.key, kind, text))
 
-        info = scan_run(folder, run.name, run.run, Problems())
-        assert info is not None
         tables, marks = [], []
         with self._stage(marker):
-            for piece in pieces_of(info, (check.checker,), self.registry, facts=False):
-                unit = msgspec.structs.replace(piece.unit, budget=self.unit.budget)
-                assert unit.groups is not None
-                part = Part(folder / unit.files[0], unit.groups, run.case, unit)
+            for path in bucket_paths(folder / "history"):
+                groups = pq.ParquetFile(path).num_row_groups
+                part = Part(path, (0, groups), run.case, run.key, self.unit.budget)
                 table, mark = judge_groups(check, part, self.checkers, complain)
                 tables.append(table)
                 marks.append(mark)

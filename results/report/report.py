@@ -169,9 +169,13 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
         if progress is not None:
             progress(
                 Progress(
-                    stage="ingest", done=found.looked, units=found.total, noun="runs",
-                    cost_done=found.looked, cost=found.total,
-                )  # fmt: skip
+                    stage="ingest",
+                    done=found.looked,
+                    units=found.total,
+                    noun="runs",
+                    cost_done=found.looked,
+                    cost=found.total,
+                )
             )
 
     if store is None:
@@ -200,9 +204,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 # Judging -----------------------------------------------------------------------------------------
 
 
-def _judged(
-    lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack
-) -> Judged:
+def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
     """Judge what is new, here or on Spark; the engine and its tables go with `stack`."""
     from results.judging.executors.pool import default_jobs
     from results.judging.lake_source import LakeSource
@@ -229,7 +231,8 @@ def _judged(
         )
         checked = here if checked is None else _after(here, checked)
     if spark is not None and asked.engine == "spark":
-        return Judged(*spark.ask(checked), {})
+        checked, told = spark.ask(checked)
+        return Judged(checked, told, {})
     stack.enter_context(readable(lake.place.uri))
     engine = stack.enter_context(contextlib.closing(DuckEngine(source.spill())))
     if asked.store is None:
@@ -355,9 +358,14 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
         kept = checked.results_known + checked.results_new
         asked.progress(
             Progress(
-                stage=stage, done=done, units=of, cost_done=done, cost=of, noun="questions",
+                stage=stage,
+                done=done,
+                units=of,
+                cost_done=done,
+                cost=of,
+                noun="questions",
                 kept=kept,
-            )  # fmt: skip
+            )
         )
 
 
@@ -371,9 +379,7 @@ def _with_names(table: pa.Table) -> pa.Table:
     return table
 
 
-def _summary(
-    place: str, answers: Answers, checked: Checked, asked: _Asked, hint: str
-) -> Summary:
+def _summary(place: str, answers: Answers, checked: Checked, asked: _Asked, hint: str) -> Summary:
     from results.report.summary import summarise
 
     crashed = crashed_runs(asked.store, checked.problems) if asked.store else []

@@ -29,8 +29,7 @@ from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.judging.lake_source import LakeSource
-    from results.judging.source import Gathered
+    from results.judging.lake_source import Gathered, LakeSource
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
@@ -53,14 +52,12 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """What of some runs is left to do, and what could not be had.
 
-    Of the runs that lack something, or lost rows, the first few, and how many there are.
+    Of the runs that lack something, the first few, and how many there are.
     """
 
     left: int  # results
     lost: tuple[Problem, ...]
     lost_total: int
-    rowless: tuple[Problem, ...]
-    rowless_total: int
     unsettled: int
     unjudged: int
 
@@ -178,7 +175,7 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
     for part, lake, source in sources(batches, asking):
         left = source.left()
-        account = Account(left, (), 0, *source.rowless, 0, 0)
+        account = Account(left, (), 0, 0, 0)
         if not (asking.settled and left):
             with _gathered(lake, source) as (engine, gathered):
                 account = msgspec.structs.replace(

@@ -101,7 +101,7 @@ def test_a_passing_run_is_kept_small_and_a_failing_one_whole(tmp_path):
     failing = run_seed(job(BUG, tmp_path, label="v1"))
     passing = run_seed(job(msgspec.structs.replace(BUG, bugs=(), seed=5), tmp_path))
     assert (failing.verdict, passing.verdict) == ("invalid", "valid")
-    small = {"case.json", "history.parquet", "rows.arrow", "run.json"}
+    small = {"case.json", "history.parquet", "run.json"}
     whole = small | {"results.json", "logs"}
     for result, files, label in ((failing, whole, "v1"), (passing, small, None)):
         folder = result.folder(tmp_path, "soak")
@@ -166,7 +166,6 @@ def test_a_run_takes_the_place_of_an_older_one_of_its_seed(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == [
         "case.json",
         "history.parquet",
-        "rows.arrow",
         "run.json",
     ]
     assert load_run(folder).record.digest == result.digest

@@ -1,9 +1,9 @@
-"""Units in worker processes of this machine, the longest bin first.
+"""Units in worker processes of this machine.
 
-Every worker has one bin and gets its units one by one, so that when it dies it is known which unit
-did it: that one is tried again by a fresh worker, which goes on with the bin. A unit that kills
-again is given up by `check_units` itself (see `results.judging.markers.Marker`). A worker that says
-nothing for much longer than the unit's budget allows hangs, and is killed, which counts as dying.
+A worker gets its units one by one, so that the unit of a worker that dies is known: a fresh worker
+tries it again. A unit that keeps killing is given up by `do_units` itself (see
+`results.judging.markers.Marker`). A worker that reports nothing for much longer than the unit's
+budget allows hangs, and is killed, which counts as a death.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from typing import IO, Final
 import msgspec
 
 from harness.errors import InfrastructureError
-from results.judging.packing import Bin
-from results.judging.units import Done
-from results.judging.work import STAGES_BESIDE_CHECKS, AnyConfig, AnyUnit, stages_of
+from results.judging.work import STAGES_BESIDE_CHECKS, Done, LakeConfig, LakeUnit, stages_of
 
 __all__ = ["PoolExecutor"]
 
@@ -43,15 +41,15 @@ class PoolExecutor:
 
     def __init__(self, jobs: int) -> None:
         """Start nothing yet."""
-        self.slots = jobs
+        self._jobs = jobs
         self._workers: list[_Worker] = []
 
-    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
-        waiting = collections.deque(collections.deque(found.units) for found in bins)
+        waiting = collections.deque(units)
         deaths: collections.Counter[str] = collections.Counter()
         try:
-            self._workers = [_Worker(config) for _ in range(min(self.slots, len(bins)))]
+            self._workers = [_Worker(config) for _ in range(min(self._jobs, len(units)))]
             while self._give_all(waiting):
                 ready = _ready(self._workers)
                 if not ready:  # nothing ended, which is worth a word as well
@@ -66,14 +64,12 @@ class PoolExecutor:
                     if unit is not None:
                         deaths[unit.unit_id] += 1
                         if deaths[unit.unit_id] < _attempts_max(unit):
-                            worker.bin.appendleft(unit)
-                    fresh = _Worker(config)
-                    fresh.bin = worker.bin
-                    self._workers[self._workers.index(worker)] = fresh
+                            waiting.appendleft(unit)
+                    self._workers[self._workers.index(worker)] = _Worker(config)
         finally:
             self.close()
 
-    def _give_all(self, waiting: collections.deque[collections.deque[AnyUnit]]) -> bool:
+    def _give_all(self, waiting: collections.deque[LakeUnit]) -> bool:
         """Have every idle worker begin; returns whether any is busy now."""
         # Every one is asked: `any` of a generator would stop at the first that is busy.
         return max([worker.give(waiting) for worker in self._workers], default=False)
@@ -85,12 +81,12 @@ class PoolExecutor:
         self._workers = []
 
 
-def _attempts_max(unit: AnyUnit) -> int:
+def _attempts_max(unit: LakeUnit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is over."""
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
-def _busy(workers: Sequence[_Worker]) -> list[tuple[_Worker, AnyUnit]]:
+def _busy(workers: Sequence[_Worker]) -> list[tuple[_Worker, LakeUnit]]:
     return [(worker, worker.unit) for worker in workers if worker.unit is not None]
 
 
@@ -106,11 +102,10 @@ def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
 
 
 class _Worker:
-    """One process, the bin it works on, and the unit it has."""
+    """One process, and the unit that it works on."""
 
-    def __init__(self, config: AnyConfig) -> None:
-        self.bin: collections.deque[AnyUnit] = collections.deque()
-        self.unit: AnyUnit | None = None
+    def __init__(self, config: LakeConfig) -> None:
+        self.unit: LakeUnit | None = None
         self.deadline_s = 0.0
         text = msgspec.json.encode(config).decode()
         try:
@@ -125,15 +120,13 @@ class _Worker:
         assert self._process.stdout is not None
         self.output: IO[bytes] = self._process.stdout
 
-    def give(self, waiting: collections.deque[collections.deque[AnyUnit]]) -> bool:
+    def give(self, waiting: collections.deque[LakeUnit]) -> bool:
         """Have it begin its next unit if it has none; returns whether it is busy now."""
         if self.unit is not None:
             return True
-        while not self.bin:
-            if not waiting:
-                return False
-            self.bin = waiting.popleft()
-        self.unit = self.bin.popleft()
+        if not waiting:
+            return False
+        self.unit = waiting.popleft()
         self._set_deadline(self.unit)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # if it is dead, its output will say so
@@ -141,7 +134,7 @@ class _Worker:
             self._process.stdin.flush()
         return True
 
-    def _set_deadline(self, unit: AnyUnit) -> None:
+    def _set_deadline(self, unit: LakeUnit) -> None:
         """When it hangs, if it says nothing more of this unit: that much a run may take."""
         stages = len(unit.checks) + STAGES_BESIDE_CHECKS
         self.deadline_s = time.monotonic() + _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR
@@ -160,7 +153,7 @@ class _Worker:
             self._set_deadline(self.unit)
         return done
 
-    def beat(self, unit: AnyUnit) -> Done:
+    def beat(self, unit: LakeUnit) -> Done:
         """That its unit is under way, and how much memory that takes."""
         return Done(unit.unit_id, 0, (), part=0.0, memory_bytes=resident_bytes(self._process.pid))
 

@@ -11,20 +11,21 @@ import sys
 
 import msgspec
 
-from results.judging.work import AnyConfig, AnyUnit, do_units
+from results.judging.lake_work import do_units
+from results.judging.work import LakeConfig, LakeUnit
 
 __all__: list[str] = []
 
 
-def main(config: AnyConfig) -> None:
+def main(config: LakeConfig) -> None:
     """Do units until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    units = map(msgspec.json.Decoder(AnyUnit).decode, sys.stdin.buffer)
+    units = map(msgspec.json.Decoder(LakeUnit).decode, sys.stdin.buffer)
     for done in do_units(units, config=config):
         answers.write(msgspec.json.encode(done) + b"\n")
         answers.flush()
 
 
 if __name__ == "__main__":
-    main(msgspec.json.decode(sys.argv[1], type=AnyConfig))
+    main(msgspec.json.decode(sys.argv[1], type=LakeConfig))

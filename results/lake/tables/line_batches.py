@@ -18,10 +18,9 @@ from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
 from results.lake.tables.attempt_outcomes import outcome_of
-from results.lake.tables.event_values import Answers, event_values
 from results.lake.tables.key_columns import heads_of, with_head
 from results.lake.tables.noted import Noted, noted_of, situations
-from results.lake.tables.value_codecs import ANSWERS, ASKS
+from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 from results.lake.transfer.source import Source
 
 if TYPE_CHECKING:
@@ -106,12 +105,6 @@ class Batch:
         value = self._column("value")
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
         answer_columns = ANSWERS.shred(answered_with)
-        self._answers = Answers(
-            self.run[self.invoked],
-            self.index[self.invoked],
-            answer_columns[ANSWERS.names.index("answer_table_id")],
-            answer_columns[-1],
-        )
         self.answered = self._answered(answer_columns[0], answer_columns[-1])
         phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
         arrays = [
@@ -299,6 +292,7 @@ class Batch:
         """What was noted, but for what `faults` holds."""
         import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
@@ -316,8 +310,10 @@ class Batch:
             for line in lines.tolist()
         ]
         fs = self._column("f").take(at)
-        *typed, rest, ids = event_values(
-            fs, self._column("value"), lines, self.run[lines], self._answers
+        value = self._column("value")
+        typed = pc.is_in(fs, value_set=pa.array(EVENT_KINDS))
+        *columns, rest = EVENTS.shred(
+            value.take(pa.array(lines, mask=~typed.to_numpy(zero_copy_only=False)))
         )
         arrays = [
             pa.array(self.index[lines]),
@@ -326,10 +322,9 @@ class Batch:
             self._column("type").take(at),
             fs,
             self._column("error").take(at),
-            *typed,
-            rest,
+            *columns,
+            pc.if_else(typed, rest, value.take(at)),
             pa.array(odd, pa.binary()).cast(pa.string()),
-            ids,
         ]
         return with_head("events", self.heads, self.run[lines], arrays)
 

@@ -18,7 +18,6 @@ from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import RunRecord
 from results.lake.tables.attempt_outcomes import said_of
-from results.lake.tables.packed import with_ids, with_repeats
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
-        for op in (*_of_events(rows), *_of_clients(rows)):
+        for op in (*_of_events(rows["events"]), *_of_clients(rows)):
             ops[op.index] = op
         history = History(ops[index] for index in sorted(ops))
     except _BAD_ROW as error:
@@ -98,34 +97,12 @@ def _int64(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _of_events(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
-    table = rows["events"]
-    rests, packed = _unpacked(table, rows["operations"])
+def _of_events(table: pa.Table) -> Iterator[Op]:
     plain = _rows(table, "index", "time_ns", "process", "type", "f", "error", "odd")
-    for place, (row, value) in enumerate(zip(plain, EVENTS.join(table, rests), strict=True)):
+    for row, value in zip(plain, EVENTS.join(table), strict=True):
         index, time, process, kind, f, error, odd = row
-        if place in packed:
-            with_repeats(value)
         actor = _ACTORS.get(process, process)
         yield Op(index, time, actor, OpType(kind), f, value, error, **_odd(odd))
-
-
-def _unpacked(events: pa.Table, operations: pa.Table) -> tuple[list[str | None], set[int]]:
-    """The rests of events with their ids, and which of them were packed."""
-    rests: list[str | None] = events.column("value_rest").to_pylist()
-    if "value_ids" not in events.column_names:  # of version 1
-        return rests, set()
-    news = events.column("value_ids").to_pylist()
-    packed = {place for place, new in enumerate(news) if new is not None}
-    if packed:
-        ids: list[str] = []
-        rows = _rows(operations, "index", "answer_table_id", "answer_rest")
-        answered = {at: (table, rest) for at, table, rest in rows}
-        index = events.column("index").to_pylist()
-        for place in sorted(packed, key=index.__getitem__):
-            ids += news[place]
-            rests[place] = with_ids(rests[place] or "", ids, answered.__getitem__)
-    return rests, packed
 
 
 def _of_faults(table: pa.Table) -> Iterator[Op]:

@@ -14,7 +14,7 @@ from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from results.lake import SCHEMA_VERSION, schemas
-from results.lake.log.delta import lake as lake_module
+from results.lake.log import lake as lake_module
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest

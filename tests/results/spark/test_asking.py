@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from results.judging.manifest import Registry
 
 from results.facts.schema import COLUMNS
-from results.judging.manifest import Registry
 from results.judging.required_results import wants_of
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import FileRef
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
-from results.spark.ranges import Asking, Files
 from results.spark import asking, ranges
+from results.spark.ranges import Asking, Files
 from tests.results.spark.test_report import BUDGETS, MOST, on_duckdb, opened, problems_of
 from tests.tiers import examples
 

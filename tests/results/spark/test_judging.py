@@ -5,16 +5,16 @@ import datetime as dt
 import msgspec
 import pyarrow as pa
 import pytest
+from results.judging.manifest import Check
 
 from results.judging.budgets import Budget
-from results.judging.manifest import Check
 from results.judging.problems import Problem
 from results.judging.units import Done
 from results.judging.work import LakeConfig
 from results.lake.log.files import FileRef, batch_name, merged_name
-from results.spark.planning import Missing, missing_of
 from results.spark import ranges
 from results.spark import tasks as judging
+from results.spark.planning import Missing, missing_of
 from results.spark.tasks import Job, TaskDone, judge_rows, units_of
 
 pytestmark = pytest.mark.lake
