@@ -245,7 +245,7 @@ class _Work:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read")
+        reading = self._marker(key, "read", str(self.unit.key_range))  # others read other ranges
         try:
             if reading.spent:
                 raise HistoryError("reading it killed the worker twice")

@@ -6,16 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from results.judging.executors.cluster import SparkExecutor
+from results.judging.manifest import FACTS_MODULES
+from results.judging.packing import pack
 
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from results.facts import extraction as facts
 from results.judging import manifest, store_source, units
 from results.judging.executors import pool
-from results.judging.executors.cluster import SparkExecutor
-from results.judging.manifest import FACTS_MODULES
 from results.judging.markers import RESULTS, Marker, index, read_result
-from results.judging.packing import pack
 from results.judging.pipeline import check_store
 from results.judging.problems import scan_store
 from results.judging.units import CRASHED, Config
