@@ -94,19 +94,7 @@ def main(arguments: Sequence[str]) -> int:
         *lines, verdict = text_of(summary, answers, str(page))
         hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
         say(*hanging, styled(verdict, HEADLINE_STYLES[summary.verdict]))
-    if "spark" in (summary.engine, summary.executor):
-        _archive_classes()
     return summary.exit_code
-
-
-def _archive_classes() -> None:
-    """Have the next Spark on this machine start sooner, now that the answer is there."""
-    from results.spark.classes_making import make_soon
-    from results.spark.session import java_without_classes
-
-    java = java_without_classes()
-    if java:
-        make_soon(java)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Small stores for tests: plain runs, keyed runs, and every kind of poison."""
+"""Small stores for tests, and what a report finds of them."""
 
 import contextlib
 import random
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
-from harness.ops import HARNESS, History, Op, OpType
+from harness.ops import History, Op, OpType
 from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
@@ -26,13 +26,12 @@ DEFAULT = Budget()
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")
 
 
-def register_ops(seed, *, stale=False, count=12, key=None):
+def register_ops(seed, *, stale=False, count=12):
     """A few clients on one register: valid, or ended by a read of what was never there."""
     ops = []
     state = None
 
     def line(process, kind, f, value):
-        value = value if key is None else [key, value]
         ops.append(Op(len(ops), len(ops) * 1_000, process, kind, f, value))
 
     for n in range(count):
@@ -50,43 +49,29 @@ def register_ops(seed, *, stale=False, count=12, key=None):
     return ops
 
 
-def put_run(store, name, run, history, *, seed=1, buckets=0, label=None, finished=True, **case):
+def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **case):
     """One run in a store, as `harness run` leaves it."""
     return keep_run(
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
-        buckets=buckets, label=label, finished=finished,
+        label=label, finished=finished,
     )  # fmt: skip
 
 
-def keyed_history(keys, *, stale=(), giant=None, giant_ops=0):
-    """Registers by key; those of `stale` are not linearizable, `giant` is hopeless."""
-    ops = []
-    for place, key in enumerate(keys):
-        for op in register_ops(place, stale=key in stale, key=key):
-            ops += [msgspec.structs.replace(op, process=op.process + 10 * place)]
-    if giant is not None:
-        ops += hopeless(giant, giant_ops, process=10_000)
-    note = Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": "chaos"})
-    return History(
-        msgspec.structs.replace(op, index=n, time=n * 1_000) for n, op in enumerate([note, *ops])
-    )
-
-
-def hopeless(key, count, *, process, values=8, seed=2):
+def hopeless(count, *, values=8, seed=2):
     """Compare-and-sets that were all open at once: an order of them is a path over all edges."""
     rng = random.Random(seed)
     ops = []
 
     def line(who, kind, f, value):
-        ops.append(Op(0, 0, who, kind, f, value if key is None else [key, value]))
+        ops.append(Op(0, 0, who, kind, f, value))
 
-    line(process + count, OpType.INVOKE, "write", {"value": 0})
-    line(process + count, OpType.OK, "write", {})
+    line(count, OpType.INVOKE, "write", {"value": 0})
+    line(count, OpType.OK, "write", {})
     for n in range(count):
         edge = {"old": rng.randrange(values), "new": rng.randrange(values)}
-        line(process + n, OpType.INVOKE, "cas", edge)
+        line(n, OpType.INVOKE, "cas", edge)
     for n in range(count):
-        line(process + n, OpType.OK, "cas", {})
+        line(n, OpType.OK, "cas", {})
     return ops
 
 

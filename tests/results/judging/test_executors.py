@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
-from results.judging.budgets import Budget, SpentError, cpu_limit, memory_limit
+from results.judging.budgets import Budget
 from results.judging.executors import pool
 from results.judging.executors.pool import PoolExecutor
 from results.judging.markers import Marker
@@ -21,7 +22,6 @@ from tests.results.judging.stores import (
     hopeless,
     judge_lake,
     judge_store,
-    keyed_history,
     numbered,
     put_run,
     register_ops,
@@ -31,12 +31,10 @@ pytestmark = pytest.mark.lake
 
 
 def mixed_store(store):
-    """Valid, invalid and hopeless runs, plain and by key."""
+    """Valid, invalid and hopeless runs."""
     for n in range(3):
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
-    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
-    put_run(store, "n", "keys", keys, buckets=2)
-    put_run(store, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(store, "n", "hard", numbered(hopeless(40)))
     return store
 
 
@@ -56,7 +54,7 @@ def test_pool_and_inline_make_equal_rows(tmp_path, monkeypatch):
         assert judged.checked.problems == ()
         found[executor] = judged.rows()
     assert found["inline"] == found["pool"]
-    assert len(found["inline"]["verdicts"]) == 4 * 4 + 3 + 7
+    assert len(found["inline"]["verdicts"]) == 4 * 4
 
 
 @pytest.mark.slow
@@ -100,7 +98,7 @@ def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
 
 
 def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
-    monkeypatch.setattr("results.judging.budgets._GRACE_S", 0.05)
+    monkeypatch.setattr("harness.limits._GRACE_S", 0.05)
     begin = time.process_time()
 
     def swallow():

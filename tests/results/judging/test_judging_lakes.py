@@ -28,7 +28,6 @@ from tests.results.judging.stores import (
     TIMES,
     Found,
     hopeless,
-    keyed_history,
     numbered,
     put_run,
     register_ops,
@@ -48,9 +47,7 @@ def mixed_store(store):
         label = "v1" if n % 2 else None
         history = History(register_ops(n, stale=n == 1))
         put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
-    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
-    put_run(store, "n", "ke", keys, buckets=2)
-    put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
+    put_run(store, "m", "ha", numbered(hopeless(40)), nemeses=("a", "b"))
     folder = RunFolder(store, "m", "cu")
     folder.write_case(Case(seed=1, workload="register"))
     log = OpLog(folder.path / "ops.log")
@@ -145,7 +142,7 @@ def test_a_label_is_looked_at_alone(tmp_path):
 
 
 def test_what_a_budget_cut_short_is_tried_once_with_a_larger_one(tmp_path):
-    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
     uri = ingested(tmp_path / "store", tmp_path / "lake")
     first, rows = report(uri, second_pass=True)
     assert first.units == 2
@@ -281,14 +278,14 @@ def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
 
 def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
     uri = plain_lake(tmp_path, runs=2)
-    real = units.load_plugin
+    real = units.load_checker
 
-    def load(group, name):
+    def load(name):
         if name == "crash":
             raise UsageError("crash is not installed")
-        return real(group, name)
+        return real(name)
 
-    monkeypatch.setattr(units, "load_plugin", load)
+    monkeypatch.setattr(units, "load_checker", load)
     checked, rows = report(uri)
     assert len(rows["verdicts"]) == 2 * 4
     assert sum("could not be judged" in row for row in rows["verdicts"]) == 2

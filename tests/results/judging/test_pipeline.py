@@ -7,19 +7,20 @@ import msgspec
 import pytest
 
 from checkers.linearizable import RegisterLinearizable
+from harness import checking
 from harness.case import Case
 from harness.checking import checkers_of, judge
 from harness.errors import UsageError
+from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
 from results.judging import result_ids, units
-from results.judging.budgets import Budget, cpu_limit
+from results.judging.budgets import Budget
 from tests.results.judging.stores import (
     REGISTER,
     hopeless,
     judge_store,
-    keyed_history,
     numbered,
     put_run,
     register_ops,
@@ -128,22 +129,18 @@ def reading(value):
 def poisoned(tmp_path, monkeypatch):
     """A store with every poison, and a checker that three of its histories kill."""
     for module in (result_ids, units):
-        real = module.load_plugin
+        real = module.load_checker
         monkeypatch.setattr(
             module,
-            "load_plugin",
-            lambda group, name, real=real: (
-                Crashes() if (group, name) == ("checkers", "crash") else real(group, name)
-            ),
+            "load_checker",
+            lambda name, real=real: Crashes() if name == "crash" else real(name),
         )
     put_run(tmp_path, "n", "good", History(register_ops(1)))
     put_run(tmp_path, "n", "raises", reading(113))
     put_run(tmp_path, "n", "spins", reading(114))
     put_run(tmp_path, "n", "eats", reading(115))
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     put_run(tmp_path, "n", "strange", History(register_ops(5)), workload="nonsense")
-    keys = keyed_history(["a", "b", "c"], stale=("b",), giant="g", giant_ops=40)
-    put_run(tmp_path, "n", "keys", keys, buckets=2)
     folder = RunFolder(tmp_path, "n", "cut")
     folder.write_case(Case(seed=1, workload="register"))
     log = OpLog(folder.path / "ops.log")
@@ -158,7 +155,7 @@ def poisoned(tmp_path, monkeypatch):
 @pytest.fixture
 def little_cpu(monkeypatch):
     """What spins is stopped soon; searches end by the steps that they count."""
-    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
+    monkeypatch.setattr(checking, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
 @pytest.mark.slow
@@ -168,9 +165,9 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
 
     assert found.problems() == {("n/strange", "checker"), ("n/cut", "unfinished")}
     rows = found.verdict_rows()
-    runs = {"n/good", "n/raises", "n/spins", "n/eats", "n/hard", "n/keys", "n/cut"}
+    runs = {"n/good", "n/raises", "n/spins", "n/eats", "n/hard", "n/cut"}
     assert {run for run, _, _ in rows} == runs
-    for run in runs - {"n/keys"}:
+    for run in runs:
         assert {checker for found, checker, _ in rows if found == run} == set(REGISTER)
 
     def crash(run):
@@ -186,12 +183,6 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
     hard = rows["n/hard", LINEAR, None]
     assert hard["verdict"] == "unknown"
     assert "limit of" in hard["reason"]
-    by_key = {
-        key: row["verdict"]
-        for (run, checker, key), row in rows.items()
-        if run == "n/keys" and checker == LINEAR
-    }
-    assert by_key == {'"a"': "valid", '"b"': "invalid", '"c"': "valid", '"g"': "unknown"}
     assert {*found.tables["runs"]["run"].to_pylist()} == runs | {"n/strange"}
 
     second = judge_store(poisoned, budget=SMALL, second_pass=False)
@@ -205,7 +196,7 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
 
 def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
     put_run(tmp_path, "n", "easy", History(register_ops(1)))
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     steps = []
     found = judge_store(tmp_path, budget=TINY, progress=steps.append)
     assert list(dict.fromkeys(step.stage for step in steps)) == ["check", "again", "gather"]
@@ -220,7 +211,7 @@ def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
 
 
 def test_the_larger_budget_decides_what_it_can(tmp_path):
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 12, process=0, values=2)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(12, values=2)))
     tiny = Budget(cpu_s=300.0, steps=100, configurations=30)
     one = judge_store(tmp_path, budget=tiny, second_pass=False)
     assert one.verdicts()["n/hard", LINEAR, None] == "unknown"
@@ -230,12 +221,10 @@ def test_the_larger_budget_decides_what_it_can(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mishap", [MemoryError(), RuntimeError("no room on the disk")])
-@pytest.mark.parametrize("buckets", [0, 2])
 def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
-    tmp_path, monkeypatch, mishap, buckets
+    tmp_path, monkeypatch, mishap
 ):
-    history = keyed_history("abc") if buckets else History(register_ops(1))
-    put_run(tmp_path, "n", "r", history, buckets=buckets)
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
     names = {"checkers": (LINEAR, "stats")}
 
     def trip(*_, **__):
@@ -246,7 +235,6 @@ def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
 
     with monkeypatch.context() as poor:
         poor.setattr(RegisterLinearizable, "check", trip)
-        poor.setattr(RegisterLinearizable, "check_columns", trip)
         first = judge_store(tmp_path, **names)
     assert linear(first) == {"unknown"}
     assert first.checked.results_unsettled == 1
@@ -261,7 +249,7 @@ def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
 
 
 def test_again_leaves_the_runs_of_other_labels_alone(tmp_path):
-    hard = numbered(hopeless(None, 40, process=0))
+    hard = numbered(hopeless(40))
     for run, label in (("a", "old"), ("b", "new")):
         put_run(tmp_path, "n", run, hard, label=label, seed=len(label) + ord(run))
     given = {"budget": TINY, "checkers": (LINEAR,)}
@@ -313,29 +301,25 @@ def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeyp
     assert {*again.verdicts().values()} == {"valid"}
 
 
-@pytest.mark.parametrize("buckets", [0, 2])
-def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path, buckets):
-    history = keyed_history("abc") if buckets else History(register_ops(1))
-    put_run(tmp_path, "n", "r", history, buckets=buckets)
+def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
     found = judge_store(tmp_path, checkers=(LINEAR, "gone"))
     assert found.problems() == {("n/r", "checker")}
     verdicts = found.verdicts()
     assert verdicts.pop(("n/r", "gone", None)) == "unknown"
     assert {*verdicts.values()} == {"valid"}
-    assert len(verdicts) == (3 if buckets else 1)
+    assert len(verdicts) == 1
 
 
-@pytest.mark.parametrize("buckets", [0, 2])
-def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch, buckets):
+def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
     """An id says nothing of the machine: with the package installed there, the next one judges."""
-    history = keyed_history("abc") if buckets else History(register_ops(1))
-    put_run(tmp_path, "n", "r", history, buckets=buckets)
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
 
-    def load(group, name):
+    def load(name):
         raise UsageError(f"{name} is not installed here")
 
     with monkeypatch.context() as worker:
-        worker.setattr(units, "load_plugin", load)
+        worker.setattr(units, "load_checker", load)
         found = judge_store(tmp_path, checkers=(LINEAR,))
     assert {*found.verdicts().values()} == {"unknown"}
     assert {kind for _, kind in found.problems()} == {"checker"}
@@ -360,7 +344,7 @@ class Talks:
 @pytest.mark.parametrize("said", Verdict)
 def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    monkeypatch.setattr(units.Checkers, "bounded", lambda *_: Talks(said))
+    monkeypatch.setattr(units, "load_checker", lambda _: Talks(said))
     expected = "invalid" if said is Verdict.INVALID else "unknown"
     found = judge_store(tmp_path, checkers=(LINEAR,), facts=False)
     assert {*found.verdicts().values()} == {expected}

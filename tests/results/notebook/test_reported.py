@@ -6,6 +6,7 @@ import random
 import duckdb
 import pyarrow as pa
 import pytest
+from results.report.lake_report import report_lake
 
 import results
 from results.judging.result_lake import RESULT_TABLES, ResultLake, result_schema
@@ -13,7 +14,6 @@ from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
-from results.report.lake_report import report_lake
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
 
