@@ -41,11 +41,12 @@ import pyarrow.compute as pc
 from bench.measure import ROOT, machine
 from harness.case import Case
 from harness.soak import SeedJob, run_seed
-from results.judging.problems import Problems, run_folders
+from results.judging.problems import Problems
 from results.lake.log.files import LOG_FOLDER, merge_of
 from results.lake.log.lake import Lake
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.transfer.run_folders import run_folders
 from results.lake.transfer.source import read_source
 from results.lake.upkeep.compaction import compact
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
@@ -225,13 +226,13 @@ def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
 
 def files_of(lake: Lake) -> int:
     """How many files the lake has."""
-    return sum(len(lake.files(table)) for table in lake.there())
+    return sum(len(lake.files(table)) for table in lake.tables)
 
 
 def merges_of(lake: Lake) -> int:
     """How many merges were committed: the logs know, also of files that are gone by now."""
     count = 0
-    for table in lake.there():
+    for table in lake.tables:
         log = f"{table}/{LOG_FOLDER}"
         for commit in lake.place.listed(log):
             if commit.name.endswith(".json"):

@@ -4,10 +4,10 @@ Makes a store of register histories over many keys (10 M operations, each two li
 100,000 keys: 20 runs of 5,000 keys in 4 buckets; kept in a temporary folder for the next time), and
 judges every key with `linearizable-register`:
 
-* by a plain loop over the same files, with the same checker and nothing else: no manifest, no
-  stored results, no rows;
-* by `check_store` in this process, in a pool of 2, and on Spark `local[2]`, whose start is timed
-  apart; each twice with an empty folder of results, and once more with everything known.
+* by a plain loop over the same files, with the same checker and nothing else: no stored
+  results, no rows;
+* by `check` of the store's lake, in this process and in a pool of 2; each twice without results,
+  and once more with everything known. The ingest is timed apart.
 
 Before those it extracts the facts of all runs in a pool of 2, and says how large a worker grew.
 
@@ -18,6 +18,7 @@ is compared with the loop's counts.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import shutil
@@ -44,9 +45,16 @@ from harness.store import RunFolder, RunRecord  # noqa: E402
 from harness.store.buckets import lat_buckets  # noqa: E402
 from harness.store.keyed import bucket_of, write_bucket  # noqa: E402
 from harness.store.parquet import schema_of  # noqa: E402
+from results.judging.budgets import Budget  # noqa: E402
 from results.judging.columns import read_columns  # noqa: E402
-from results.judging.markers import RESULTS  # noqa: E402
-from results.judging.pipeline import check_store  # noqa: E402
+from results.judging.lake_source import LakeSource  # noqa: E402
+from results.judging.pipeline import check  # noqa: E402
+from results.judging.result_lake import RESULTS  # noqa: E402
+from results.lake.log.lake import Lake  # noqa: E402
+from results.lake.tables.schema import SCHEMA_VERSION, schemas  # noqa: E402
+from results.lake.transfer.store_lake import lake_of_store  # noqa: E402
+from results.questions.engines import DuckEngine  # noqa: E402
+from results.report.report import register  # noqa: E402
 
 CHECKER = "linearizable-register"
 KEYS_A_RUN = 5_000
@@ -224,29 +232,31 @@ def make_store(operations: int) -> Path:
     return folder / "store"
 
 
-def report(store: Path, executor: str, master: str | None) -> Any:
-    """`check_store` over the one checker."""
-    return check_store(
-        store,
-        executor=executor,
-        jobs=2 if executor == "pool" else None,
-        spark_master=master,
-        checkers=(CHECKER,),
-        facts=False,
-    )
+def report(
+    uri: str, executor: str, *, checkers: tuple[str, ...] = (CHECKER,), facts: bool = False
+) -> tuple[Any, Counter[str]]:
+    """`check` of a lake over some checkers; how many verdicts there are of each kind."""
+    snapshot = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    budgets = (Budget(), Budget().larger())
+    runs = LakeSource(snapshot, budgets=budgets, checkers=checkers, facts=facts, slots=2)
+    with contextlib.closing(runs), contextlib.closing(DuckEngine()) as engine:
+        checked = check(runs, executor=executor, jobs=2 if executor == "pool" else None)
+        register(engine, checked)
+        counts = engine.sql("SELECT verdict, count(*) AS n FROM verdicts GROUP BY verdict")
+        return checked, Counter({row["verdict"]: row["n"] for row in counts.to_pylist()})
 
 
-def facts(store: Path) -> int:
+def extracted(uri: str) -> int:
     """The facts of all runs by two workers; the peak of the larger one in MiB."""
-    shutil.rmtree(store / RESULTS, ignore_errors=True)
-    checked = check_store(store, executor="pool", jobs=2, checkers=())
+    forget(uri)
+    checked, _ = report(uri, "pool", checkers=(), facts=True)
     assert checked.problems == (), checked.problems[:3]
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
 
 
-def verdicts_of(checked: Any) -> Counter[str]:
-    found = pq.read_table(checked.tables["verdicts"][0], columns=["verdict"])
-    return Counter(found.column("verdict").to_pylist())
+def forget(uri: str) -> None:
+    """Remove all results."""
+    shutil.rmtree(Path(uri) / RESULTS, ignore_errors=True)
 
 
 def main() -> None:
@@ -254,7 +264,7 @@ def main() -> None:
     parser.add_argument(
         "--operations", type=int, default=10_000_000, help="of all histories, two lines each"
     )
-    parser.add_argument("--executors", default="inline,pool,spark")
+    parser.add_argument("--executors", default="inline,pool")
     parser.add_argument("--facts", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     (store, wall, cpu) = timed(lambda: make_store(options.operations))
@@ -264,24 +274,20 @@ def main() -> None:
     expected, wall, base = timed(lambda: plain_loop(store))
     print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'ratio':>7}")
     print(f"{'plain loop':24}{wall:8.2f}{base:8.2f}{1.0:7.2f}   {dict(expected)}")
+    lake, wall, cpu = timed(lambda: lake_of_store(store))
+    print(f"{'ingest':24}{wall:8.2f}{cpu:8.2f}{cpu / base:7.2f}   {lake.problems.kept[:3] or ''}")
     if options.facts:
-        peak, wall, cpu = timed(lambda: facts(store))
+        peak, wall, cpu = timed(lambda: extracted(lake.uri))
         print(f"{'facts, pool':24}{wall:8.2f}{cpu:8.2f}{cpu / base:7.2f}   {peak} MiB a worker")
     for executor in filter(None, options.executors.split(",")):
-        shutil.rmtree(store / RESULTS, ignore_errors=True)
-        master = "local[2]" if executor == "spark" else None
-        if master is not None:
-            from results.judging.executors.cluster import SparkExecutor
-
-            _, wall, cpu = timed(lambda: SparkExecutor("local[2]", None))
-            print(f"{'start of Spark':24}{wall:8.2f}{cpu:8.2f}")
+        forget(lake.uri)
         for name in (executor, f"{executor}, once more", f"{executor}, all known"):
             if name.endswith("once more"):
-                shutil.rmtree(store / RESULTS, ignore_errors=True)
-            checked, wall, cpu = timed(lambda e=executor, m=master: report(store, e, m))
+                forget(lake.uri)
+            (checked, counts), wall, cpu = timed(lambda who=executor: report(lake.uri, who))
             share = f"{cpu / base:7.2f}"
             print(f"{name:24}{wall:8.2f}{cpu:8.2f}{share}   {checked.problems[:3] or ''}")
-            assert verdicts_of(checked) == expected, verdicts_of(checked)
+            assert counts == expected, counts
 
 
 if __name__ == "__main__":

@@ -18,12 +18,13 @@ import msgspec
 from harness.case import Case
 from harness.certificate import certified, weighed
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
+from harness.imported import ModelChecker, model_of
 from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.limits import CHECK_TIME_LIMIT_S, Limits, SpentError, cpu_limit
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.overruled import temper
 from harness.plugins import Checker, Workload
-from harness.registry import load_plugin
+from harness.registry import load_plugin, plugin_names
 from harness.signatures import sign
 from harness.situation import explained
 
@@ -39,6 +40,7 @@ __all__ = [
     "checkers_of",
     "judge",
     "judge_one",
+    "load_checker",
     "result_of_check",
     "traceback_of",
     "was_limited",
@@ -78,11 +80,21 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def checkers_of(case: Case) -> tuple[Checker, ...]:
     """The checkers that judge the case's runs; needs no target. Raises `UsageError`."""
-    return tuple(load_plugin("checkers", name) for name in checker_names(case))
+    return tuple(map(load_checker, checker_names(case)))
+
+
+def load_checker(name: str) -> Checker:
+    """A checker, or the model of this name, which judges imported runs; raises `UsageError`."""
+    if name in plugin_names("models") and name not in plugin_names("checkers"):
+        return ModelChecker(load_plugin("models", name))
+    checker: Checker = load_plugin("checkers", name)
+    return checker
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
     """Those of its workload, and those that its target and the user put beside them."""
+    if (model := model_of(case)) is not None:
+        return (model,)
     workload: Workload = load_plugin("workloads", case.workload)
     return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
 

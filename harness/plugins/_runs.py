@@ -90,13 +90,10 @@ class Nemesis(Protocol):
 class Checker(Protocol):
     """A pure function of a history.
 
-    Reports look for three more things, all optional: `CHECKER_VERSION`, whose change makes them
+    Reports look for two more things, both optional: `CHECKER_VERSION`, whose change makes them
     judge again (without it, any change of the checker's package, or of the bundled checkers, does);
-    `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search; and
-    `check_columns(columns, case)`, which judges the keys of a keyed history from columns (see
-    `results.judging.columns.Columns`) and returns, by key, `valid` for those it proved, their
-    `reasons` and `configurations`; the others are then given to `check`, one by one. A result that
-    a larger budget could decide says so by a true `limited` in its details.
+    and `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search.
+    A result that a larger budget could decide says so by a true `limited` in its details.
     """
 
     api_version: int

@@ -7,7 +7,6 @@
 | case.json        | the case, with its planned faults; written before anything happens     |
 | ops.log          | every op as it happens, checksummed; gone once the run is sealed       |
 | history.parquet  | the sealed history, sorted by index                                    |
-| history/         | instead of it: a keyed history in buckets, see `harness.store.keyed`   |
 | results.json     | verdict, one entry a checker, the anti-vacuity certificate             |
 | run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
 | logs/            | a log a node                                                           |
@@ -17,7 +16,15 @@ is in `ops.log`, and `harness check` reads it back.
 """
 
 from harness.store.buckets import lat_bucket
-from harness.store.folder import RunFolder, RunRecord, StoredRun, check_place, load_run, new_run_id
+from harness.store.folder import (
+    RunFolder,
+    RunRecord,
+    StoredRun,
+    check_place,
+    is_being_written,
+    load_run,
+    new_run_id,
+)
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
@@ -27,6 +34,7 @@ __all__ = [
     "RunRecord",
     "StoredRun",
     "check_place",
+    "is_being_written",
     "lat_bucket",
     "load_run",
     "new_run_id",

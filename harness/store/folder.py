@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import fcntl
 import os
 import re
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,6 @@ from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
 from harness.signatures import Failure
 from harness.store.footer import read_footer
-from harness.store.keyed import bucket_paths, read_buckets, write_buckets
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
@@ -28,6 +29,7 @@ __all__ = [
     "StoredRun",
     "check_name",
     "check_place",
+    "is_being_written",
     "load_run",
     "new_run_id",
 ]
@@ -104,6 +106,8 @@ class RunFolder:
 
     A staged run is built under a name with a dot, which nobody takes for a run, and `publish`
     gives it its own: whatever is killed in between, there is a whole run or none.
+
+    Any other folder is locked until `finish` or the end of the process (`is_being_written`).
     """
 
     def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
@@ -119,6 +123,7 @@ class RunFolder:
             if staged:
                 shutil.rmtree(self.path, ignore_errors=True)  # of a dead process of our number
             self.path.mkdir(parents=True)
+            self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))
             if not staged:
                 self._point_latest()
         except OSError as error:
@@ -165,16 +170,10 @@ class RunFolder:
         """Open `ops.log`."""
         return OpLog(self.path / "ops.log")
 
-    def seal(self, history: History, *, buckets: int = 0, label: str | None = None) -> None:
-        """Write `history.parquet`, then drop `ops.log`.
-
-        A keyed history may be sealed in `buckets` (see `harness.store.keyed`) instead.
-        """
-        whose: dict[str, Any] = {"run": self.run_id, "seed": self._seed, "label": label}
-        if buckets:
-            write_buckets(self.path / "history", history, buckets=buckets, **whose)
-        else:
-            write_parquet(self.path / "history.parquet", history, **whose)
+    def seal(self, history: History, *, label: str | None = None) -> None:
+        """Write `history.parquet`, then drop `ops.log`."""
+        path = self.path / "history.parquet"
+        write_parquet(path, history, run=self.run_id, seed=self._seed, label=label)
         (self.path / "ops.log").unlink(missing_ok=True)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
@@ -187,6 +186,8 @@ class RunFolder:
     def finish(self, record: RunRecord) -> None:
         """Write `run.json`: from now on the run is complete."""
         self._replace("run.json", msgspec.json.format(msgspec.json.encode(record, order="sorted")))
+        if self._unlock is not None:
+            self._unlock()
 
     def _replace(self, name: str, data: bytes) -> None:
         temporary = self.path / f".{name}.part"
@@ -201,6 +202,31 @@ class RunFolder:
                 f"cannot write {self.path / name}: {error.strerror}; free some space or choose "
                 "another --store"
             ) from error
+
+
+def is_being_written(folder: Path) -> bool:
+    """Whether a live process is still writing a run, as far as the kernel can tell."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _locked(folder: Path) -> int:
+    """An open descriptor of a folder, which is locked if its file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 def load_run(path: Path | str) -> StoredRun:
@@ -230,9 +256,6 @@ def _load_run(path: Path) -> StoredRun:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)
         return StoredRun(path, case, history, record, other, foreign=other is not None)
-    if bucket_paths(path / "history"):
-        note = None if record is not None else "the run was sealed but not finished"
-        return StoredRun(path, case, read_buckets(path / "history"), record, note)
     if not (path / "ops.log").is_file():
         raise HistoryError(f"{str(path)!r} holds neither history.parquet nor ops.log")
     ops, torn = read_log(path / "ops.log")

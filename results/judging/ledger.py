@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
-from results.judging.lost_rows import TEXT, Rowless, rowless
 from results.judging.markers import LIMITED
-from results.judging.problems import PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.problems import PROBLEMS_MAX, STATES, Problem, Problems
 from results.judging.required_results import Kind, Wants
+from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
 
@@ -44,7 +44,8 @@ FACTS: Final = -1
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
 OF_RUNS: Final = (
-    *("run", "batch", "target", "label", "day", "workload", "lines", "finished", "case"),
+    *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
+    *("case", "key_ranges"),
 )
 OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
@@ -66,8 +67,6 @@ class Ledger:
             }
         )
         self.ids: list[str] = []
-        self.rowless_runs = 0  # that rows of results are gone of
-        self._rowless: list[Rowless] | None = None  # of those that were there first
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
@@ -105,10 +104,11 @@ class Ledger:
             f"""
             CREATE TABLE these AS
             SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS n, *,
-                   CAST(0 AS INTEGER) AS part,
+                   CAST(-1 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
-                SELECT run, batch, target, label, day, workload, lines, finished,
+                SELECT run, batch, target, label, day, workload, lines, ops, state,
+                       CAST(len(key_ranges) AS INTEGER) AS key_ranges,
                        COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
                        lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                            * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
@@ -118,8 +118,8 @@ class Ledger:
             """,  # noqa: S608
             [base, cost_of(1, 1) - base],
         )
-        text = "has no run.json: it was cut short"
-        self.complain("unfinished", text, "SELECT run FROM these WHERE NOT finished")
+        for state, (kind, text) in STATES.items():
+            self.complain(kind, text, "SELECT run FROM these WHERE state = ?", [state])
 
     def complain(self, kind: str, text: str, runs: str, given: Sequence[Any] = ()) -> None:
         """The same problem of all runs that a query names; all are counted, the first kept."""
@@ -132,11 +132,14 @@ class Ledger:
 
     def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
         """The tables `wants`, `gone` and `ids`."""
-        kinds = self.rows("SELECT workload, others FROM these GROUP BY ALL ORDER BY ALL")
-        wants: list[tuple[int, int, str | None, int, int | None]] = []
+        kinds = self.rows(
+            "SELECT workload, others, key_ranges FROM these GROUP BY ALL ORDER BY ALL"
+        )
+        wants: list[tuple[int, int, str | None, int, int | None, int | None]] = []
         gone: list[tuple[int, str]] = []
         for part, kind in enumerate(kinds):
-            self.rows("UPDATE these SET part = ? WHERE workload = ? AND others = ?", [part, *kind])
+            of_kind = "workload = ? AND others = ? AND key_ranges = ?"
+            self.rows(f"UPDATE these SET part = ? WHERE {of_kind}", [part, *kind])  # noqa: S608
             of_part = "SELECT run FROM these WHERE part = ?"
             found = wanted(Kind(*kind))
             if found.trouble:
@@ -146,11 +149,12 @@ class Ledger:
                 self.complain("checker", text, of_part, [part])
             for place, (name, ids) in enumerate(found.checks):
                 first, *more = map(self._id, ids)
-                wants.append((part, place, name, first, more[0] if more else None))
+                second = more[0] if more else None
+                wants.append((part, place, name, first, second, range_of(ids[0])))
             if found.facts is not None:
-                wants.append((part, FACTS, None, self._id(found.facts), None))
-        names_of = ("part", "place", "checker", "first", "second")
-        kinds_of = ("int32", "int32", "string", "int32", "int32")
+                wants.append((part, FACTS, None, self._id(found.facts), None, None))
+        names_of = ("part", "place", "checker", "first", "second", "key_range")
+        kinds_of = ("int32", "int32", "string", "int32", "int32", "int32")
         columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
         typed = zip(kinds_of, columns, strict=True)
         self.table("wants", dict(zip(names_of, typed, strict=True)))
@@ -203,31 +207,6 @@ class Ledger:
             """,  # noqa: S608
             [LIMITED],
         )
-        self._forget_rowless(found)
-
-    def _forget_rowless(self, found: Snapshot) -> None:
-        """Know nothing of results without a row; whose are found again for it is named."""
-        if first := self._rowless is None:
-            self._rowless = rowless(self._snapshot, found, self.ids)
-        if not self._rowless:
-            return
-        columns = dict(zip(Rowless._fields, zip(*self._rowless, strict=True), strict=True))
-        columns["again"] = tuple("again" if again else "" for again in columns["again"])
-        self.table("rowless", {name: ("string", own) for name, own in columns.items()})
-        self.rows(
-            """
-            DELETE FROM known WHERE (n, c, batch) IN (
-                SELECT (t.n, i.c, r.batch) FROM rowless r
-                JOIN these t ON t.run = r.run AND t.batch = r.run_batch
-                JOIN ids i ON i.result_id = r.result_id
-            )
-            """
-        )
-        if first:
-            runs = "SELECT DISTINCT run FROM rowless SEMI JOIN these USING (run) WHERE again = ''"
-            before = self.problems.total
-            self.complain(ROWLESS, TEXT, runs)
-            self.rowless_runs = self.problems.total - before
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
         """Take no unsettled result that is known now, and was so `before`, for known any more."""
@@ -248,7 +227,7 @@ class Ledger:
                 SELECT n, c, bool_and(limited) AS limited FROM known WHERE NOT ignored GROUP BY n, c
             ),
             levels AS (
-                SELECT t.n, w.place, w.first, w.second,
+                SELECT t.n, w.place, w.first, w.second, w.key_range,
                        CASE WHEN one.n IS NULL THEN 1
                             WHEN one.limited AND w.second IS NOT NULL AND two.n IS NULL THEN 2
                        END AS level
@@ -257,7 +236,8 @@ class Ledger:
                 LEFT JOIN state one ON one.n = t.n AND one.c = w.first
                 LEFT JOIN state two ON two.n = t.n AND two.c = w.second
             )
-            SELECT n, place, level, CASE level WHEN 1 THEN first ELSE second END AS c
+            SELECT n, place, level, key_range,
+                   CASE level WHEN 1 THEN first ELSE second END AS c
             FROM levels
             WHERE level IS NOT NULL
             """
@@ -273,11 +253,13 @@ class Ledger:
         with readable(self._snapshot.place.uri):
             found: pa.Table = self.connection.sql(
                 """
-                SELECT t.target, t.label, t.day, t.run, t.batch, greatest(t.lines, 1) AS lines,
+                SELECT t.target, t.label, t.day, t.run, t.batch,
+                       greatest(CASE WHEN o.key_range IS NULL THEN t.lines
+                                     ELSE t.lines // t.key_ranges END, 1) AS lines,
                        count(*) AS results, count(*) FILTER (o.level > 1) AS again,
                        string_agg(line, chr(10) ORDER BY line) AS missing
                 FROM (
-                    SELECT o.n, o.level,
+                    SELECT o.n, o.level, o.key_range,
                            concat_ws(' ', o.level, COALESCE(w.checker, ''), i.result_id) AS line
                     FROM todo o
                     JOIN these t ON t.n = o.n
@@ -286,7 +268,8 @@ class Ledger:
                     WHERE o.level > ?
                 ) o
                 JOIN these t ON t.n = o.n
-                GROUP BY ALL
+                GROUP BY t.target, t.label, t.day, t.run, t.batch, t.lines, t.key_ranges,
+                         o.key_range
                 """,
                 params=[above],
             ).to_arrow_table()
@@ -307,13 +290,17 @@ class Ledger:
         return self.rows(
             """
             WITH work AS (
-                SELECT n, level, list(c ORDER BY place) AS cs FROM todo GROUP BY n, level
+                SELECT n, level, list(c ORDER BY place) AS cs,
+                       CASE WHEN key_range IS NULL THEN 1 ELSE t.key_ranges END AS ranges
+                FROM todo JOIN these t USING (n)
+                GROUP BY n, level, key_range, ranges
             ),
             cut AS (
-                SELECT t.*, w.level, w.cs,
+                SELECT t.* REPLACE (t.lines // w.ranges AS lines, t.cost // w.ranges AS cost),
+                       w.level, w.cs,
                        CAST(floor(sum(greatest(
-                           t.cost / CAST(? AS DOUBLE), 1 / CAST(? AS DOUBLE),
-                           t.lines / CAST(? AS DOUBLE)
+                           t.cost / w.ranges / CAST(? AS DOUBLE), 1 / CAST(? AS DOUBLE),
+                           t.lines / w.ranges / CAST(? AS DOUBLE)
                        )) OVER (
                            PARTITION BY t.target, t.label, t.day, w.level, w.cs, t.home
                            ORDER BY t.run ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
@@ -376,6 +363,22 @@ class Ledger:
             UNION ALL
             SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
             """
+        )
+
+    def verdicts_without_rows(self, found: Snapshot) -> int:
+        """How many chosen verdicts are listed without a row; of a run without operations none is.
+
+        A checker of keys has no row for such a run.
+        """
+        source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
+        return self.number(
+            f"""
+            SELECT count(*) FROM chosen
+            SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
+            ANTI JOIN {source} USING (run, batch, result_id)
+            WHERE place <> ?
+            """,  # noqa: S608
+            [FACTS],
         )
 
     def forget(self) -> None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "FACTS_KEPT",
     "RESULTS",
     "RESULTS_VERSION",
     "RESULT_TABLES",
@@ -53,9 +52,6 @@ SMALL_FILES_MAX: Final = 16
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
-
-FACTS_KEPT: Final = tuple(name for name in FACT_TABLES if name not in {"runs", "traits"})
-"""Tables of facts that are kept; the others follow from the lake's `runs`."""
 
 
 def _columns(table: str) -> tuple[Column, ...]:
@@ -77,7 +73,7 @@ RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("marks", TEXTS, "", "per result: empty, or why a later check may differ"),
     ),
     "verdicts": _columns("verdicts"),
-    **{name: _columns(name) for name in FACTS_KEPT},
+    **{name: _columns(name) for name in FACT_TABLES},
 }
 
 
@@ -91,6 +87,8 @@ def result_schema(table: str) -> pa.Schema:
 
 class ResultLake(Lake):
     """A lake in which a run may be appended again, with other results, or with the same."""
+
+    made_again_by = "remove the folder, and the next report makes it again"
 
     @classmethod
     def beside(
@@ -110,16 +108,6 @@ class ResultLake(Lake):
             found.patience.call(f"create a lake at {found.place.uri}", found._create)
             return found
         return found if found.patience.call(f"open {found.place.uri}", found._find) else None
-
-    @classmethod
-    def found_at(cls, place: Place) -> ResultLake:
-        """The results at `place` with the tables that they have, for upkeep.
-
-        Raises as `Lake.open_as_found`.
-        """
-        found = cls.open_as_found(place.uri, version=RESULTS_VERSION, storage_options=place.options)
-        assert isinstance(found, ResultLake)
-        return found
 
     def tidy(self, label: str | None) -> bool:
         """Merge files of a label (`None`: all) where appends made many; whether there were.
@@ -153,7 +141,6 @@ class ResultLake(Lake):
     ) -> bool:
         del partitions
         state = self.main.refresh()
-        self._accept(MAIN, state.settings)
         if batch in self.visible_batches(state, {batch}):
             return True  # an earlier try, whose answer was lost
         if self.main.fenced(batch):

@@ -29,8 +29,7 @@ from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.judging.lake_source import LakeSource
-    from results.judging.source import Gathered
+    from results.judging.lake_source import Gathered, LakeSource
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
@@ -39,6 +38,7 @@ DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
 KINDS: Final = f"""
     SELECT workload, COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+           len(key_ranges) AS key_ranges,
            count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
            min(run, {PROBLEMS_MAX}) AS first,
            min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
@@ -53,14 +53,12 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """What of some runs is left to do, and what could not be had.
 
-    Of the runs that lack something, or lost rows, the first few, and how many there are.
+    Of the runs that lack something, the first few, and how many there are.
     """
 
     left: int  # results
     lost: tuple[Problem, ...]
     lost_total: int
-    rowless: tuple[Problem, ...]
-    rowless_total: int
     unsettled: int
     unjudged: int
 
@@ -178,7 +176,7 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
     for part, lake, source in sources(batches, asking):
         left = source.left()
-        account = Account(left, (), 0, *source.rowless, 0, 0)
+        account = Account(left, (), 0, 0, 0)
         if not (asking.settled and left):
             with _gathered(lake, source) as (engine, gathered):
                 account = msgspec.structs.replace(
@@ -208,7 +206,7 @@ def kinds_of_parts(
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
-            columns = ("run", "label", "workload", "finished", "case")
+            columns = ("run", "label", "workload", "finished", "case", "key_ranges")
             source = source_of(engine.connection, lake, MAIN, columns)
             where = lake.within("run")
             if asking.label is not None:
@@ -216,7 +214,8 @@ def kinds_of_parts(
             rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
         found = [
             RunsOfKind(
-                Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
+                Kind(row["workload"], row["others"], row["key_ranges"]),
+                row["runs"], row["unfinished"],
                 tuple(row["first"]), tuple(row["first_unfinished"] or ()),
             )
             for row in rows

@@ -20,10 +20,10 @@ import msgspec
 from harness.errors import HarnessError, InfrastructureError
 from results.judging.budgets import Budget
 from results.judging.lake_source import name_lacking
-from results.judging.manifest import Registry
 from results.judging.pipeline import Checked, Progress
 from results.judging.problems import Problem, Problems
 from results.judging.required_results import Kind, Wants, wants_of
+from results.judging.result_ids import Registry
 from results.judging.result_lake import ResultLake
 from results.judging.work import LakeConfig
 from results.lake.log.files import MAIN
@@ -155,7 +155,6 @@ class SparkLake:
         told = self._tell(self._asking(self._begin)._replace(settled=True))
         self._begin = None
         known = self.makeable - told.account.left
-        self._add(told.account.rowless, told.account.rowless_total)
         if not told.account.left:
             self._told = told
         for number in range(SUBMISSIONS_MAX if told.account.left else 0):

@@ -238,7 +238,7 @@ SELECT *, lines * (1 + results + {AGAIN_FACTOR} * again) * {NS_A_LINE} AS cost F
 TASKS: Final = """
 WITH placed AS (
     SELECT *,
-           CASE WHEN cost < {size} AND again = 0 THEN '' ELSE run END AS alone,
+           CASE WHEN cost < {size} AND again = 0 THEN '' ELSE run || missing END AS alone,
            sum(CASE WHEN cost < {size} THEN cost ELSE 0 END) OVER (
                ORDER BY target, label, day, run ROWS UNBOUNDED PRECEDING
            ) // {size} AS slice
@@ -255,7 +255,8 @@ JOIN numbered n ON n.slice = p.slice AND n.alone = p.alone
 ORDER BY n.task, p.target, p.label, p.day, p.run
 """
 SHARES: Final = """
-SELECT task, target, label, day, min(run) AS first_run, max(run) AS last_run, count(*) AS runs,
+SELECT task, target, label, day, min(run) AS first_run, max(run) AS last_run,
+       count(DISTINCT run) AS runs,
        sum(cost) AS cost, sum(results) AS results, sum(again) AS again
 FROM given
 GROUP BY task, target, label, day

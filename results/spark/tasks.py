@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from results.judging.budgets import Budget
-from results.judging.manifest import Check
+from results.judging.lake_work import do_units
 from results.judging.problems import Problem
-from results.judging.work import LakeConfig, LakeUnit, do_units
+from results.judging.result_ids import Check
+from results.judging.work import LakeConfig, LakeUnit
 from results.lake.log.files import FileRef
 from results.spark.planning import FACTS, Missing, missing_of
 from results.spark.ranges import use

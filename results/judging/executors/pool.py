@@ -13,9 +13,7 @@ from typing import Final
 import msgspec
 
 from harness.workers import Busy, WorkerPool
-from results.judging.packing import Bin
-from results.judging.units import Done
-from results.judging.work import STAGES_BESIDE_CHECKS, AnyConfig, AnyUnit, stages_of
+from results.judging.work import STAGES_BESIDE_CHECKS, Done, LakeConfig, LakeUnit, stages_of
 
 __all__ = ["PoolExecutor"]
 
@@ -33,9 +31,9 @@ class PoolExecutor:
         """Start nothing yet."""
         self.slots = jobs
 
-    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
-        pool: WorkerPool[AnyUnit, Done] = WorkerPool(
+        pool: WorkerPool[LakeUnit, Done] = WorkerPool(
             module="results.judging.executors.worker",
             arguments=[msgspec.json.encode(config).decode()],
             answer=Done,
@@ -44,7 +42,6 @@ class PoolExecutor:
             retry_hung=True,
             is_last=lambda done: done.part >= 1.0,
         )
-        units = (unit for found in bins for unit in found.units)
         ordered = sorted(units, key=lambda unit: (-unit.cost, unit.unit_id))
         with contextlib.closing(pool.run(ordered, self.slots)) as answers:
             for unit, answer in answers:
@@ -58,12 +55,12 @@ class PoolExecutor:
         """Nothing outlives `run`."""
 
 
-def _deaths_max(unit: AnyUnit) -> int:
+def _deaths_max(unit: LakeUnit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
-def _silence_max_s(unit: AnyUnit) -> float:
+def _silence_max_s(unit: LakeUnit) -> float:
     """How long one run of a unit may take."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

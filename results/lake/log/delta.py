@@ -44,11 +44,10 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a table is at one version: its files by name, and its settings."""
+    """What a table is at one version: its files by name."""
 
     version: int
     files: Mapping[str, FileRef]
-    settings: Mapping[str, str]
 
 
 class Log:
@@ -100,24 +99,13 @@ class Log:
         found: Mapping[str, str] = self._delta.metadata().configuration
         return found
 
-    def widen(self, fields: Sequence[pa.Field], settings: Mapping[str, str]) -> None:
-        """Add nullable columns, then the settings; not where others changed either meanwhile."""
-        deltalake = require("deltalake")
-        with troubles(self.uri):
-            if fields:
-                self._delta.alter.add_columns(
-                    [deltalake.Field.from_arrow(field) for field in fields]
-                )
-            self._delta.alter.set_table_properties(dict(settings), raise_if_not_exists=False)
-        self._state = None
-
     def refresh(self) -> State:
         """The newest state."""
         with troubles(self.uri):
             self._delta.update_incremental()
             version = self._delta.version()
             if self._state is None or self._state.version != version:
-                self._state = State(version, self._files(), self.settings())
+                self._state = State(version, self._files())
         return self._state
 
     def _files(self) -> Mapping[str, FileRef]:

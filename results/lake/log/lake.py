@@ -7,9 +7,9 @@ named after the batch), commits those of all other tables, and commits those of 
 is *visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
 
 * The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
-  in which the writer saw that none of its runs is there yet, that its batch is not fenced, and that
-  no newer release changed the lake. So of two writers with the same run one succeeds; the other
-  sees it at its next try, abandons its batch and appends the rest under a new one.
+  in which the writer saw that none of its runs is there yet and that its batch is not fenced. So
+  of two writers with the same run one succeeds; the other sees it at its next try, abandons its
+  batch and appends the rest under a new one.
 * Every upload has a name of its own, so that one which lands late is a file that no log has.
 * A try whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file is
   in its log, or the run stands in `runs` under the writer's own batch. A commit still under way can
@@ -46,14 +46,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
 from results.lake.log.append_buffer import Gathered, Part, accepted
 from results.lake.log.delta import Addition, Log, State
-from results.lake.log.files import BATCH, LOG_FOLDER, MAIN, FileRef, Partition, batch_name
+from results.lake.log.files import LOG_FOLDER, MAIN, FileRef, Partition, batch_name
 from results.lake.log.place import Place
 from results.lake.log.snapshot import RunIndex, Snapshot
 from results.lake.log.storage_errors import AgainError, Patience
@@ -82,9 +82,10 @@ class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
     `schemas` has the columns of every table; all begin with those the lake is partitioned by and
-    the run (`results.lake.log.files`). A lake of an older schema `version` lacks tables or columns,
-    which are read as null, and is widened by the first append.
+    the run (`results.lake.log.files`). A lake of another schema `version` is refused.
     """
+
+    made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
 
     def __init__(
         self,
@@ -103,9 +104,8 @@ class Lake:
         self.schemas = {table: stored_schema(schema) for table, schema in schemas.items()}
         self.logs = {table: Log(place, table) for table in schemas}
         self.main = self.logs[MAIN]
+        self.tables = sorted(schemas, key=lambda table: table == MAIN)
         self.index = RunIndex(place)
-        self._missing: set[str] = set()
-        self._found_version = version
         self._threads = 1 if place.local else THREADS_REMOTE
 
     @classmethod
@@ -152,51 +152,18 @@ class Lake:
         _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
         return lake
 
-    @classmethod
-    def open_as_found(
-        cls,
-        uri: str,
-        *,
-        version: int,
-        storage_options: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
-    ) -> Lake:
-        """The lake at `uri` with the tables and columns that it has: for its upkeep.
-
-        Raises as `open`; a lake whose schema is newer than `version` is a newer release's to keep.
-        """
-        place, patience = Place(uri, storage_options), patience or Patience()
-
-        def find() -> Lake:
-            logs = {name: Log(place, name) for name in place.tables()}
-            there = {
-                name: log
-                for name, log in logs.items()
-                if log.exists() and (name == MAIN or LAKE in log.settings())
-            }
-            if MAIN not in there:
-                raise UsageError(f"there is no lake at {place.uri!r}")
-            schemas = {name: _without_batch(log.schema()) for name, log in there.items()}
-            lake = cls(place, schemas=schemas, version=version, patience=patience)
-            if not lake._find():
-                raise AgainError("the table of runs is gone")
-            return lake
-
-        return _opening(patience).call(f"open {place.uri}", find)
-
     # Opening -------------------------------------------------------------------------------------
 
     def _find(self) -> bool:
         """Whether there is a lake; it is open then."""
         if not self.main.exists():
             return False
-        self._found_version = self._accept(MAIN, self.main.settings())
-        self._missing = {table for table, log in self.logs.items() if not log.exists()}
-        if self._missing and self._found_version >= self.version:
-            raise self._lacking(sorted(self._missing))
+        self._accept(MAIN, self.main.settings())
+        missing = sorted(table for table, log in self.logs.items() if not log.exists())
+        if missing:
+            raise self._lacking(missing)
         for table, log in self.logs.items():
-            if table not in self._missing:
-                self._accept_columns(table, log.schema())
+            self._accept_columns(table, log.schema())
         return True
 
     def _find_or_say(self) -> None:
@@ -213,30 +180,29 @@ class Lake:
             "folder was removed: restore it"
         )
 
-    def _accept(self, table: str, settings: Mapping[str, str]) -> int:
-        """The version of its schema; refuses what is no lake of ours, or too new."""
+    def _accept(self, table: str, settings: Mapping[str, str]) -> None:
+        """Refuse what is no lake of ours, or of another version."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
                 f"{self.place.uri!r} has a table {table!r} that is not a harness lake's; name "
                 "another place for the lake"
             )
-        if form != LAKE_FORM or int(schema) > self.version:
+        if form != LAKE_FORM or int(schema) != self.version:
+            newer = form != LAKE_FORM or int(schema) > self.version
             raise UsageError(
                 f"the lake at {self.place.uri!r} has schema {schema} (form {form}), this harness "
-                f"knows {self.version} (form {LAKE_FORM}): install a newer one"
+                f"knows {self.version} (form {LAKE_FORM}): "
+                + ("install a newer one" if newer else self.made_again_by)
             )
-        return int(schema)
 
     def _accept_columns(self, table: str, found: pa.Schema) -> None:
-        schema = self.schemas[table]
-        for field in found:
-            wanted = schema.field(field.name).type if field.name in schema.names else None
-            if wanted is None or not _alike(wanted, field.type):
-                raise UsageError(
-                    f"{self.place.uri_of(table)!r} has the column {field.name} as {field.type}; "
-                    f"this harness has it as {wanted}: it is not a lake of a release"
-                )
+        wanted = self.schemas[table]
+        if found.names != wanted.names or not all(map(_alike, wanted.types, found.types)):
+            raise UsageError(
+                f"{self.place.uri_of(table)!r} has other columns than this harness gives it: it "
+                "is not a lake of a release"
+            )
 
     def _refuse_foreign(self) -> None:
         # Another creation may go on: what is there was empty first, and then a table.
@@ -255,46 +221,24 @@ class Lake:
 
     def _create(self) -> None:
         if self._find():
-            self._widen()
             return
         self._refuse_foreign()
-        self._make(self.logs)
+        self._make()
         if not self._find():
             raise AgainError("the table of runs is not there yet")
 
-    def _make(self, tables: Collection[str]) -> None:
-        """Create tables, `runs` last: a lake without it is none yet."""
+    def _make(self) -> None:
+        """Create the tables, `runs` last: a lake without it is none yet."""
         settings = {LAKE: LAKE_FORM, SCHEMA: str(self.version)}
-        there = {table for table in tables if self.logs[table].exists()}
+        there = {table for table, log in self.logs.items() if log.exists()}
         for table in sorted(there):
             self._accept(table, self.logs[table].settings())
-        if MAIN in tables and any(self.logs[table].refresh().files for table in there):
+        if any(self.logs[table].refresh().files for table in there):
             if self.main.exists():
-                raise AgainError("somebody else made it meanwhile, and appended to it")
+                raise AgainError("another process made it and appended to it in the meantime")
             raise self._lacking([MAIN])
-        for table in sorted(set(tables) - there, key=lambda table: (table == MAIN, table)):
+        for table in sorted(self.logs.keys() - there, key=lambda table: (table == MAIN, table)):
             self.logs[table].create(self.schemas[table], settings)
-
-    def _widen(self) -> None:
-        """Give an older lake the tables and columns of today, `runs` last."""
-        if self._found_version >= self.version:
-            return
-        self._make(self._missing)
-        for table in sorted(self.logs, key=lambda table: table == MAIN):
-            log = self.logs[table]
-            assert log.exists()
-            if self._accept(table, log.settings()) == self.version:
-                continue  # others widened it since it was opened
-            there = log.schema().names
-            fields = [field for field in self.schemas[table] if field.name not in there]
-            log.widen(fields, {SCHEMA: str(self.version)})
-        if not self._find():
-            raise AgainError("the table of runs is gone")
-
-    def there(self) -> list[str]:
-        """The tables that the lake has, `runs` last; an older one may lack some of today's."""
-        tables = [table for table in self.schemas if table not in self._missing]
-        return sorted(tables, key=lambda table: table == MAIN)
 
     # Appending -----------------------------------------------------------------------------------
 
@@ -307,7 +251,6 @@ class Lake:
         visible, or all; the same append later finds out which.
         """
         tables, partitions, batches = accepted(rows, self.given)
-        self.patience.call(f"widen {self.place.uri}", self._widen)
         skipped: list[str] = []
         for batch in itertools.islice(batches, ROUNDS_MAX):
             held = self.patience.call(
@@ -392,7 +335,6 @@ class Lake:
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
         """Which of these runs the newest state of `runs` has, and of which batch."""
         state = self.main.refresh()
-        self._accept(MAIN, state.settings)
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
         for run, partition in partitions.items():
@@ -439,8 +381,7 @@ class Lake:
         tables = {MAIN: tuple(file for _, file in sorted(main.files.items()))}
         for table, log in self.logs.items():
             if table != MAIN:
-                state = None if table in self._missing else log.refresh()
-                tables[table] = () if state is None else self._visible(main, state)
+                tables[table] = self._visible(main, log.refresh())
         return Snapshot(main.version, tables, self.schemas, self.place)
 
     def _visible(self, main: State, state: State) -> tuple[FileRef, ...]:
@@ -481,10 +422,6 @@ class Lake:
 
 def _opening(patience: Patience) -> Patience:
     return dataclasses.replace(patience, total_s=min(patience.total_s, OPENING_S))
-
-
-def _without_batch(schema: pa.Schema) -> pa.Schema:
-    return schema.remove(schema.get_field_index(BATCH)) if BATCH in schema.names else schema
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:

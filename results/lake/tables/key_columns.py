@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from results.lake.log.files import coded_schema
 from results.lake.tables.schema import schema
 from results.lake.transfer.source import Source
 
@@ -35,20 +34,11 @@ def with_head(
     heads: Sequence[pa.Array],
     run: Ints,
     arrays: Sequence[pa.Array],
-    *,
-    coded: bool = False,
 ) -> pa.Table:
-    """The columns of a table with those of `heads` before them; `run` says whose each row is.
-
-    `coded` tables have the types of `results.lake.log.files.coded_schema`.
-    """
+    """The columns of a table with those of `heads` before them; `run` says whose each row is."""
     import pyarrow as pa
 
-    rows, kinds = pa.array(run), schema(name)
-    if coded:
-        kinds = coded_schema(kinds)
-        heads = [
-            head.dictionary_encode() if pa.types.is_dictionary(kinds.field(place).type) else head
-            for place, head in enumerate(heads)
-        ]
-    return pa.Table.from_arrays([*(head.take(rows) for head in heads), *arrays], schema=kinds)
+    rows = pa.array(run)
+    return pa.Table.from_arrays(
+        [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
+    )

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HistoryError
 from harness.ops import History
-from results.lake.tables.key_columns import heads_of, with_head
+from results.lake.tables.key_columns import with_head
 from results.lake.tables.line_batches import Batch
-from results.lake.tables.made import Counted, gathered
 from results.lake.tables.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
 from results.lake.tables.schema import PARTITION, schema
 from results.lake.transfer.source import About, Source, read_source, source_of
@@ -25,7 +24,7 @@ from results.lake.transfer.source import About, Source, read_source, source_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["history_rows", "rows_of", "tables_of"]
+__all__ = ["rows_of", "tables_of"]
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
@@ -40,44 +39,23 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
     return tables_of([source_of(run, about)])
 
 
-def tables_of(sources: Sequence[Source], *, coded: bool = False) -> dict[str, pa.Table]:
-    """The rows of some runs, in their order; raises `HistoryError` if one of them is none.
-
-    `coded`: tables whose rows were made before have `results.lake.log.files.coded_schema`.
-    """
-    heads = heads_of(sources)
-    if all(source.made is not None for source in sources):
-        columns, counts = gathered([source.made for source in sources if source.made is not None])
-        rows = {name: with_head(name, heads, *columns[name], coded=coded) for name in columns}
-    else:
-        rows, counts = history_rows(sources)
+def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
+    """The rows of some runs, in their order; raises `HistoryError` if one of them is none."""
+    batch = Batch(sources)
+    noted, heads = batch.noted, batch.heads
+    operations, attempts = batch.operations(), batch.attempts()
+    counts = map(counted, noted, batch.counts())
+    nodes = map(node_rows, noted, batch.tried())
     return {
         "runs": _table("runs", heads, list(enumerate(map(run_row, sources, counts)))),
-        **rows,
+        "operations": operations,
+        "attempts": attempts,
+        "faults": _table("faults", heads, _each(notes.fault_rows() for notes in noted)),
+        "events": batch.events(),
+        "nodes": _table("nodes", heads, _each(nodes)),
         "verdicts": _table("verdicts", heads, _each(map(verdict_rows, sources))),
         "findings": _table("findings", heads, _each(map(finding_rows, sources))),
     }
-
-
-def history_rows(sources: Sequence[Source]) -> tuple[dict[str, pa.Table], list[Counted]]:
-    """The tables that follow from histories alone, and what `runs` says of each."""
-    batch = Batch(sources)
-    noted, operations = batch.noted, batch.operations()
-    attempts = batch.attempts()
-    rows = {
-        "operations": operations,
-        "attempts": attempts,
-        "faults": _table("faults", batch.heads, _each(notes.fault_rows() for notes in noted)),
-        "events": batch.events(),
-        "nodes": _table(
-            "nodes",
-            batch.heads,
-            _each(
-                node_rows(notes, tried) for notes, tried in zip(noted, batch.tried(), strict=True)
-            ),
-        ),
-    }
-    return rows, [*map(counted, noted, batch.counts())]
 
 
 def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[Any, ...]]]:

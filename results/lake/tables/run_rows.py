@@ -17,11 +17,10 @@ from harness.signatures import SIGNATURE, rule_of
 from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
-from results.lake.tables.made import Counted
 from results.lake.tables.noted import Noted
-from results.lake.transfer.source import Source, started_of
+from results.lake.transfer.source import FINISHED, Source, started_of
 
-__all__ = ["counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
+__all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 
 Row = tuple[Any, ...]
 FINDING_OPS_MAX: Final = 1_000
@@ -29,7 +28,23 @@ EXPLANATION_MAX: Final = 1_000
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-def counted(noted: Noted, counts: Mapping[str, int]) -> Counted:
+class Counted(msgspec.Struct, frozen=True):
+    """What the row of `runs` says of the history."""
+
+    length_ns: int
+    lines: int
+    ops: int
+    ok: int
+    fail: int
+    info: int
+    refused: int
+    elections: int
+    faults: int
+    interrupted: bool
+    key_ranges: list[int]
+
+
+def counted(noted: Noted, counts: Mapping[str, Any]) -> Counted:
     """What the row of `runs` says of a history."""
     return Counted(
         length_ns=noted.end_ns,
@@ -44,7 +59,8 @@ def run_row(source: Source, counts: Counted) -> Row:
     """The one row of `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    failure = None if record is None else record.failure
+    told = record if about.state == FINISHED else None  # of a foreign history it tells nothing
+    failure = None if told is None else told.failure
     return (
         about.name,
         about.id,
@@ -61,7 +77,7 @@ def run_row(source: Source, counts: Counted) -> Row:
         None if record is None else record.wall_s,
         None if record is None else record.simulated_s,
         counts.length_ns,
-        None if record is None else record.verdict.value,
+        None if told is None else told.verdict.value,
         None if failure is None else failure.checker,
         None if failure is None else failure.reason,
         None if failure is None else failure.signature,
@@ -75,12 +91,13 @@ def run_row(source: Source, counts: Counted) -> Row:
         counts.elections,
         counts.faults,
         counts.interrupted or (record is not None and record.interrupted),
-        record is not None,
-        source.buckets,
+        told is not None,
+        counts.key_ranges,
         None if record is None else _encode(record.versions).decode(),
         [] if record is None else list(record.warnings),
         _encode(case).decode(),
         source.folder,
+        about.state,
     )
 
 

@@ -4,9 +4,8 @@ A test checks `docs/lake-tables.md` against this file. All tables begin with the
 lake is partitioned by (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run;
 the one time of day is `runs.started`. Absent is null, never an empty string or -1.
 
-**Versions.** `SCHEMA_VERSION` rises with every change, and a change is one thing only: a nullable
-column more, at the end of its table. So a lake of an older version is read as it is, with nulls in
-the columns that it lacks; a newer one is refused (`results.lake.log.lake` does both).
+**Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
+(`results.lake.log.lake`): an older one is made again from its stores.
 
 What clients asked and were answered lies in typed columns, as far as the vocabularies
 (`harness.vocabularies`) give it a type, and else as JSON in `asked_rest` and `answer_rest`
@@ -40,7 +39,7 @@ __all__ = [
     "schemas",
 ]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
 REST: Final = "rest"
 
@@ -146,7 +145,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("wall_s", "double", "s", "wall time of the run; null if cut short"),
         Column("simulated_s", "double", "s", "virtual time; null outside the simulation"),
         Column("length_ns", "int64", "ns", "time of the last line of the history"),
-        Column("verdict", "string", "", "verdict recorded by the run; null if cut short"),
+        Column("verdict", "string", "", "verdict recorded by the run; null unless finished"),
         Column("failure_checker", "string", "", "checker of the worst finding; null if valid"),
         Column("failure_reason", "string", "", "reason given by that checker"),
         Column("signature", "string", "", "same text for similar failures (harness.signatures)"),
@@ -160,12 +159,13 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("elections", "int64", "", "leaders seen after the first"),
         Column("faults", "int64", "", "faults injected, including those without a target"),
         Column("interrupted", "bool", "", "whether the user cut the workload short"),
-        Column("finished", "bool", "", "whether the run has a run.json"),
-        Column("buckets", "int32", "", "bucket files of the history; 0: one plain file"),
+        Column("finished", "bool", "", "whether the state is finished"),
+        Column("key_ranges", NUMBERS, "", "operations per range of keys; empty: judged as a whole"),
         Column("versions", "string", "", "JSON: versions of harness, Python and target"),
         Column("warnings", TEXTS, "", "warnings of the run"),
         Column("case", "string", "", "JSON: the case, with its fault schedule"),
         Column("folder", "string", "", "lake folder with its page and logs; null: none"),
+        Column("state", "string", "", "finished, torn, damaged or foreign, see lake.md"),
     ),
     "operations": (
         Column("index", "int64", "", "line of the invocation in the history"),
@@ -182,6 +182,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("node", "string", "", "node that answered last; null: none"),
         Column("error", "string", "", "CODE: text, as the target returned it"),
         Column("key", "string", "", "JSON: key of a value [key, ...]; null: not keyed"),
+        Column("key_range", "int32", "", "range of keys, from 0; null: keys are not independent"),
         *_typed("asked", ASKED),
         Column("asked_rest", "string", "", "JSON: fields without a column; null: none"),
         *_typed("answer", ANSWER),
@@ -196,6 +197,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("left_ns", "int64", "ns", "from the end of the RPC to the operation's completion"),
         Column("outcome", "string", "", "ok, or the error code that the client saw"),
         Column("text", "string", "", "error text; null: none, or the operation's error"),
+        Column("key_range", "int32", "", "same as in operations"),
     ),
     "faults": (
         Column("fault", "string", "", "id of the fault in the case"),
@@ -221,7 +223,6 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         *_typed("value", EVENT),
         Column("value_rest", "string", "", "JSON: fields without a column; null: none"),
         Column("odd", "string", "", "JSON: rare fields of the line; null: none"),
-        Column("value_ids", TEXTS, "", "new ids in a packed value_rest; null: not packed"),
     ),
     "nodes": (
         Column("node", "string", "", ""),

@@ -140,14 +140,9 @@ class Shredder:
         }
         return self._struct(**typed), _encode(value) if value else None
 
-    def join(self, table: pa.Table, rests: Sequence[str | None] | None = None) -> list[Any]:
-        """The values of all rows. A row without any is an empty object.
-
-        `rests` stand for the column, if given.
-        """
-        columns = [table.column(name).to_pylist() for name in self.names[:-1]]
-        if rests is None:
-            rests = table.column(self.names[-1]).to_pylist()
+    def join(self, table: pa.Table) -> list[Any]:
+        """The values of all rows. A row without any is an empty object."""
+        *columns, rests = (table.column(name).to_pylist() for name in self.names)
         found: list[Any] = []
         for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
             value = {

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 from harness.errors import HistoryError
 from results.lake.log.storage_errors import troubles
-from results.lake.tables.made import MADE
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -40,7 +39,7 @@ _TORN: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
     FileExistsError, NotADirectoryError,  # a file in the way of a folder
 )  # fmt: skip
-_IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log", MADE})
+_IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
 
 def folder_of(key: str) -> str:

@@ -11,20 +11,29 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from harness.errors import HarnessError, HistoryError, UsageError
-from results.judging.problems import Problem, Problems, run_folders
+from harness.errors import HarnessError, UsageError
+from harness.store import is_being_written
+from results.judging.problems import RUNNING, Problem, Problems
 from results.lake.log.append_buffer import Gathered
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import files_of, folder_of
-from results.lake.transfer.source import About, Source, read_about, read_source, run_key
+from results.lake.transfer.run_folders import run_folders
+from results.lake.transfer.source import (
+    FINISHED,
+    TORN,
+    About,
+    Source,
+    read_about,
+    read_source,
+    run_key,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +46,6 @@ HELD_BYTES_MAX: Final = 512 << 20
 RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 17
 BYTES_AT_ONCE: Final = 32 << 20
-UNFINISHED: Final = "unfinished"
 
 Partition = tuple[str, str | None, Any]
 
@@ -70,20 +78,20 @@ class _Group:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        self.lines = self.bytes = self.waiting_bytes = 0  # of the sources
+        self.lines = self.bytes = 0  # of the sources
         self.gathered = Gathered(schemas())
         self.gathered_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         """About how much memory waits here."""
-        return self.gathered_bytes + self.waiting_bytes
+        return self.gathered_bytes + self.bytes
 
 
 def ingest(
     store: Path,
     lake: Sink,
-    write: Callable[[str, Mapping[str, bytes]], None],
+    write: Callable[[str, Mapping[str, bytes]], None] | None,
     *,
     unfinished: bool = False,
     append_bytes: int = APPEND_BYTES,
@@ -91,8 +99,9 @@ def ingest(
 ) -> tuple[Ingested, Problems]:
     """Append what `lake` does not have; `write` keeps folders of runs that are not valid.
 
-    Runs without a `run.json` may still go on: they are left out, unless `unfinished` are asked
-    for. Raises `UsageError` where there is no store, and what the lake raises.
+    Without `write`, the lake keeps no folders. With `unfinished`, runs whose state is not finished
+    are taken as well; those that a live process still writes never are. Raises `UsageError` where
+    there is no store, and what the lake raises.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -107,14 +116,18 @@ def ingest(
 def ingest_folders(
     folders: Iterator[tuple[str, str, Path]],
     lake: Sink,
-    write: Callable[[str, Mapping[str, bytes]], None],
+    write: Callable[[str, Mapping[str, bytes]], None] | None,
     *,
     problems: Problems,
     unfinished: bool = False,
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
+    taken: Callable[[str, str], None] = lambda _, __: None,
 ) -> Ingested:
-    """`ingest` of these folders, each with the name and the id of its run."""
+    """`ingest` of these folders, each with the name and the id of its run.
+
+    `taken` hears of the `NAME/ID` of each run that the lake has or is to have, and of its key.
+    """
     # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     found = Ingested(total=len(ordered))
@@ -124,40 +137,66 @@ def ingest_folders(
         for name, run, folder in ordered:
             found.looked += 1
             progress(found)
+            place = f"{name}/{run}"
             try:
-                about = read_about(folder, name)
-                if about.record is None and not unfinished:
+                key, source = _read(folder, name, known, unfinished=unfinished)
+                files = None
+                if source is not None and write is not None and not _holds(source.about):
+                    files = files_of(folder)
+            except _NotTakenError as error:
+                if error.kind in {TORN, RUNNING} and not unfinished:
                     found.unfinished += 1
-                    continue
-                source = _unknown(folder, about, known)
-                if source is None:
-                    found.known += 1
-                    continue
-                files = {} if _holds(about) else files_of(folder)
-            except (HarnessError, OSError) as error:
-                problems.add(Problem(f"{name}/{run}", "history", str(error)))
+                else:
+                    problems.add(Problem(place, error.kind, str(error)))
                 continue
-            if not _holds(about):
-                kept = folder_of(source.key)
+            except (HarnessError, OSError) as error:
+                problems.add(Problem(place, "history", str(error)))
+                continue
+            taken(place, key)
+            if source is None:
+                found.known += 1
+                continue
+            if write is not None and files is not None:
+                kept = folder_of(key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
-            known.add(source.key)  # a store may hold it twice
+            known.add(key)  # a store may hold it twice
             work.add(source)
         work.finish()
     progress(found)
     return found
 
 
-def _unknown(folder: Path, about: About, known: set[str]) -> Source | None:
-    """The run, unless the lake has it; most that it has are told by their record alone."""
-    if about.record is not None and run_key(about, about.record.digest) in known:
-        return None
-    source = read_source(folder, about, rows=True)
-    return None if source.key in known else source
+class _NotTakenError(HarnessError):
+    """A folder whose run is left out; `kind` is that of its problem."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def _read(
+    folder: Path, name: str, known: set[str], *, unfinished: bool
+) -> tuple[str, Source | None]:
+    """The key of a run, and the run unless the lake has it, as the record of most tells."""
+    if not (folder / "case.json").is_file():
+        raise _NotTakenError("case", "holds no case.json, so it is not a run; move it elsewhere")
+    if not (folder / "run.json").exists() and is_being_written(folder):
+        raise _NotTakenError(RUNNING, "is still running, and is read when it has ended")
+    about = read_about(folder, name)
+    if about.record is not None and (key := run_key(about, about.record.digest)) in known:
+        return key, None
+    source = None
+    if about.state == FINISHED or unfinished:
+        source = read_source(folder, about)
+        about = source.about
+    if source is None or (about.state != FINISHED and not unfinished):
+        raise _NotTakenError(TORN if about.state == TORN else "record", about.trouble)
+    return source.key, None if source.key in known else source
 
 
 def _holds(about: About) -> bool:
-    return about.record is not None and about.record.verdict.holds
+    return about.state == FINISHED and about.record is not None and about.record.verdict.holds
 
 
 @contextlib.contextmanager
@@ -170,17 +209,6 @@ def _no_cycles() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _alone(source: Source) -> dict[str, pa.Table]:
-    """The rows of one run: of its history, where those made before cannot be read."""
-    try:
-        return tables_of([source], coded=True)
-    except HistoryError:
-        if source.made is None:
-            raise
-        again = read_source(source.made.folder, source.about)
-        return tables_of([msgspec.structs.replace(again, folder=source.folder)])
 
 
 def _partition(about: About) -> Partition:
@@ -211,9 +239,8 @@ class _Work:
         if group is None:
             group = self._groups[partition] = _Group()
         group.sources.append(source)
-        group.lines += source.lines
+        group.lines += len(source.table)
         group.bytes += source.size_bytes
-        group.waiting_bytes += source.held_bytes
         if (
             len(group.sources) >= RUNS_AT_ONCE
             or group.lines >= LINES_AT_ONCE
@@ -233,10 +260,10 @@ class _Work:
     def _convert(self, group: _Group) -> None:
         """Make rows of what waits as runs; one that makes none is named, the others go on."""
         sources, group.sources = group.sources, []
-        group.lines = group.bytes = group.waiting_bytes = 0
-        # Those whose rows were made before, and the others, still in their order.
-        alike = itertools.groupby(sources, key=lambda source: source.made is not None)
-        for tables in [each for _, some in alike for each in self._tables([*some])]:
+        group.lines = group.bytes = 0
+        if not sources:
+            return
+        for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
             if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
                 self._write(group)
@@ -245,13 +272,13 @@ class _Work:
 
     def _tables(self, sources: list[Source]) -> list[dict[str, pa.Table]]:
         try:
-            return [tables_of(sources, coded=True)]
+            return [tables_of(sources)]
         except HarnessError:
             found = []
             for source in sources:
                 try:
-                    found.append(_alone(source))
-                except (HarnessError, OSError) as error:
+                    found.append(tables_of([source]))
+                except HarnessError as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
             return found

@@ -1,7 +1,7 @@
 """A run of a store as it goes into a lake: who it is, what it was, and the columns of its history.
 
-The columns are those of `harness.store.parquet`, whichever form the history has in the store: one
-sealed file, buckets, or the log of a run that was cut short.
+The columns are those of `harness.store.parquet`, whichever form the history has in the store: the
+sealed file, or the log of a run that was cut short.
 """
 
 from __future__ import annotations
@@ -18,18 +18,34 @@ from harness.case import Case, load_case
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History
 from harness.store import RunRecord, read_log
-from harness.store.footer import BY_KEY
-from harness.store.keyed import bucket_paths, checked_buckets
 from harness.store.parquet import read_sealed, table_of
-from results.lake.tables.made import Made, read_made
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["About", "Source", "day_of", "read_about", "read_source", "run_key", "source_of"]
+__all__ = [
+    "DAMAGED",
+    "FINISHED",
+    "FOREIGN",
+    "TORN",
+    "About",
+    "Source",
+    "day_of",
+    "read_about",
+    "read_source",
+    "run_key",
+    "source_of",
+]
 
 KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
+FINISHED: Final = "finished"
+TORN: Final = "torn"
+"""The state of a run without a run.json, which no process writes any more."""
+DAMAGED: Final = "damaged"
+"""The state of a run whose run.json cannot be read."""
+FOREIGN: Final = "foreign"
+"""The state of a run whose history is a different one than run.json tells of."""
 
 
 class _Results(msgspec.Struct):
@@ -38,14 +54,21 @@ class _Results(msgspec.Struct):
     checkers: tuple[CheckResult, ...]
 
 
+_UNREADABLE: Final = (
+    OSError, HistoryError, msgspec.DecodeError, UnicodeDecodeError, RecursionError,
+)  # fmt: skip
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A run without its history. `digest` is what its record says; `None` where it has none."""
+    """A run without its history; `trouble` says why its `state` is not finished."""
 
     name: str
     id: str
     case: Case
     record: RunRecord | None
     label: str | None = None
+    state: str = FINISHED
+    trouble: str = ""
 
     @property
     def day(self) -> dt.date | None:
@@ -57,28 +80,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A run with the columns of its history, sorted by index, and what its checkers found."""
 
     about: About
-    table: Any  # a pyarrow.Table of the sealed columns; `None` where there is `made`
+    table: Any  # a pyarrow.Table of the sealed columns
     digest: str
-    buckets: int = 0
     results: tuple[CheckResult, ...] = ()
     folder: str | None = None  # where the lake keeps its files
-    made: Made | None = None  # its rows, where they were made when it was sealed
-
-    @property
-    def lines(self) -> int:
-        """Of its history; 0 where rows were made, whose bytes say how many there are."""
-        return 0 if self.table is None else len(self.table)
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes once its rows are made of it."""
-        return self.held_bytes if self.made is None else self.made.size_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """About what it takes in memory until then."""
-        if self.made is not None:
-            return len(self.made.packed)
+        """About what it takes in memory."""
         return int(self.table.get_total_buffer_size())
 
     @property
@@ -108,7 +117,7 @@ def started_of(text: str) -> dt.datetime:
         return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
     except (ValueError, OverflowError) as error:
         raise HistoryError(
-            f"run.json: started is {text!r}; it must be a time such as 2026-01-31T12:00:00+00:00"
+            f"started is {text!r}; it must be a time such as 2026-01-31T12:00:00+00:00"
         ) from error
 
 
@@ -124,12 +133,15 @@ def read_about(folder: Path, name: str | None = None) -> About:
     """
     case = load_case(folder / "case.json")
     record: RunRecord | None = None
-    path = folder / "run.json"
-    if path.is_file():
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise HistoryError(f"{str(path)!r} is not valid: {error}") from error
+    state, trouble = FINISHED, ""
+    try:
+        record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
+        _ = day_of(record.started)  # which a lake is partitioned by
+    except FileNotFoundError:
+        state, trouble = TORN, "has no run.json: it was cut short"
+    except _UNREADABLE as error:
+        record = None
+        state, trouble = DAMAGED, f"run.json is not valid: {error}"
     place = folder if name is not None else folder.resolve()
     about = About(
         name=name or place.parent.name,
@@ -137,8 +149,9 @@ def read_about(folder: Path, name: str | None = None) -> About:
         case=case,
         record=record,
         label=None if record is None else record.label,
+        state=state,
+        trouble=trouble,
     )
-    _ = about.day  # which a lake is partitioned by
     for what, value in (("the label", about.label), ("the target", case.target)):
         if value == "":
             raise HistoryError(
@@ -148,51 +161,38 @@ def read_about(folder: Path, name: str | None = None) -> About:
     return about
 
 
-def read_source(folder: Path, about: About | None = None, *, rows: bool = False) -> Source:
+def read_source(folder: Path, about: About | None = None) -> Source:
     """A run's folder; raises `HistoryError` or `UsageError` that names what is wrong with it.
 
-    A history that the record does not tell of is refused: its verdict would be another's. With
-    `rows` those that were made before stand for the history, where they belong to it.
+    A history that the record does not tell of is `FOREIGN`, and its verdict is left out.
     """
     about = about or read_about(folder)
     record = about.record
-    if rows and record is not None and (made := read_made(folder, record.digest)) is not None:
-        results = _results(folder / "results.json")
-        return Source(about=about, table=None, digest=record.digest, results=results, made=made)
     sealed = folder / "history.parquet"
-    buckets = 0
     digest: str | None = None if record is None else record.digest
     if sealed.is_file():
         table, footer = read_sealed(sealed)
-        if footer.order == BY_KEY:
-            raise HistoryError(f"{str(sealed)!r} is a bucket of keys, which belongs into history/")
-        if record is not None and footer.digest and footer.digest != record.digest:
-            raise HistoryError(
-                f"{str(sealed)!r} is another history ({footer.digest[:12]}...) than the one that "
-                f"run.json tells of ({record.digest[:12]}...); restore the one that belongs there"
-            )
-        digest = digest or footer.digest
+        digest = footer.digest or digest
         if record is None and footer.label is not None:
             about = msgspec.structs.replace(about, label=footer.label)
-    elif paths := bucket_paths(folder / "history"):
-        import pyarrow as pa
-
-        parts = [part for _, part in checked_buckets(folder / "history")]
-        table = pa.concat_tables(parts).sort_by("index")
-        buckets = len(paths)
     elif (folder / "ops.log").is_file():
         history = History(read_log(folder / "ops.log")[0])
         table, digest = table_of(history)[0], history.digest()
     else:
-        raise HistoryError(
-            f"{str(folder)!r} holds neither history.parquet nor history/ nor ops.log"
+        raise HistoryError(f"{str(folder)!r} holds neither history.parquet nor ops.log")
+    if record is not None and digest != record.digest:
+        assert digest is not None
+        trouble = (
+            f"its history is a different one ({digest[:12]}...) than run.json tells of "
+            f"({record.digest[:12]}...), so the verdict there does not count"
         )
+        about = msgspec.structs.replace(about, state=FOREIGN, trouble=trouble)
+    foreign = about.state == FOREIGN
     return Source(
         about=about,
         table=table,
         digest=digest or _digest(folder, table),
-        buckets=buckets,
-        results=_results(folder / "results.json"),
+        results=() if foreign else _results(folder / "results.json"),
     )
 
 

@@ -13,7 +13,7 @@ import collections
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.errors import InternalError, UsageError, listed
+from harness.errors import InternalError
 from results.lake.log.files import KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
 from results.lake.log.reading import batches_of
@@ -57,7 +57,7 @@ def compact(
     Only those of some `partitions`, if given.
     """
     done = []
-    for table in lake.there():
+    for table in lake.tables:
         snapshot = lake.snapshot()
         before = snapshot.files(table)
         abandoned = 0
@@ -113,7 +113,6 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
     def write_and_commit() -> bool:
         if not _there(group, log.refresh().files):
             return False
-        _refuse_unknown(lake, table)
         merge = new_id()
         name = merged_name(snapshot.version, merge)
         addition = ParquetFile(lake.place, table, name, schema).write(
@@ -136,16 +135,6 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
         return lake.patience.call(f"commit to {log.uri}", commit)
 
     return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
-
-
-def _refuse_unknown(lake: Lake, table: str) -> None:
-    """Columns that somebody added meanwhile would not be in the merged file."""
-    unknown = sorted(set(lake.logs[table].schema().names) - set(lake.schemas[table].names))
-    if unknown:
-        raise UsageError(
-            f"{table} has new columns ({listed(unknown, limit=3)}): a newer release widened the "
-            "lake meanwhile; compact it with that one"
-        )
 
 
 def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:

@@ -61,14 +61,13 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]
-    results = ResultLake.found_at(place)
+    results = ResultLake.beside(lake.place.uri, lake.place.options)
+    assert results is not None
     found = check(results)
     if not any(finding.damaged for finding in found):
         strangers = lake.patience.call(
             f"check {place.uri}", functools.partial(_about_nobody, results, lake)
         )
-        look = functools.partial(_rowless, results, lake)
-        found += lake.patience.call(f"check {place.uri}", look)
         if strangers:
             text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
             found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
@@ -97,36 +96,11 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
     ]
 
 
-def _rowless(results: Lake, lake: Lake) -> list[Finding]:
-    """Results that are listed and have no row: damage, unless they were found again since."""
-    from results.judging.lost_rows import rowless
-
-    says: dict[bool, list[str]] = {True: [], False: []}
-    for one in rowless(lake.snapshot(), results.snapshot()):
-        says[not one.again].append(one.run)
-    text = "{} of {} listed without a row ({}): {}"
-    how = {True: "the next report finds them again", False: "found again since"}
-    return [
-        Finding(
-            MAIN,
-            damaged,
-            text.format(
-                counted(len(runs), "result"),
-                counted(len({*runs}), "run"),
-                how[damaged],
-                _some([*{*runs}]),
-            ),
-        )
-        for damaged, runs in says.items()
-        if runs
-    ]
-
-
 def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
     found: list[Finding] = []
     batches: dict[Run, str] = {}
-    for table in reversed(lake.there()):  # `runs` first
+    for table in reversed(lake.tables):  # `runs` first
         files, more = _files(lake, snapshot, table)
         found += more
         found += _runs(lake, files, batches)

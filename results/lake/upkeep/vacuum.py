@@ -58,7 +58,7 @@ class _Vacuum:
 
     def run(self) -> Vacuumed:
         lake, call = self.lake, self.lake.patience.call
-        logs = [lake.logs[table] for table in lake.there()]
+        logs = [lake.logs[table] for table in lake.tables]
         stale = [call(f"list {log.uri}", functools.partial(self._stale, log)) for log in logs]
         batches = {
             batch

@@ -17,7 +17,7 @@ from results.judging.result_lake import RESULTS, ResultLake
 from results.lake.log.files import MAIN
 from results.lake.log.lake import GRACE_HOURS, Lake
 from results.lake.log.place import Place
-from results.lake.tables.schema import SCHEMA_VERSION
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.export_verb import add_export, export_runs
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import Finding, check, check_results
@@ -44,15 +44,16 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     if parsed.action == "export":
         return export_runs(parsed)
-    lake = Lake.open_as_found(parsed.uri, version=SCHEMA_VERSION)
+    lake = Lake.open(parsed.uri, schemas=schemas(), version=SCHEMA_VERSION)
     beside = Place(f"{lake.place.uri}/{RESULTS}", lake.place.options)
     if parsed.action == "check":
         return _check(lake, beside)
     actions = {"compact": _compact, "vacuum": _vacuum}
     code = actions[parsed.action](lake, parsed)
-    if MAIN in beside.tables():
+    results = ResultLake.beside(lake.place.uri, lake.place.options)
+    if results is not None:
         say(_BESIDE.format(beside.uri))
-        code = max(code, actions[parsed.action](ResultLake.found_at(beside), parsed))
+        code = max(code, actions[parsed.action](results, parsed))
     return code
 
 

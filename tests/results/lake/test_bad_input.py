@@ -115,42 +115,31 @@ def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
     lake_at(tmp_path / "lake").append(rows(["r1"]))
     foreign_table(tmp_path / "lake" / "theirs")
     before = sorted((tmp_path / "lake" / "theirs").rglob("*"))
-    lake = Lake.open_as_found(str(tmp_path / "lake"), version=1)
-    assert set(lake.there()) == set(SCHEMAS)
+    lake = lake_at(tmp_path / "lake")
     lake.compact()
     lake.vacuum(grace_hours=0)
     assert sorted((tmp_path / "lake" / "theirs").rglob("*")) == before
 
 
-def test_upkeep_of_a_newer_lake_is_refused(tmp_path, capsys):
-    uri = str(tmp_path / "lake")
-    Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION + 1)
+@pytest.mark.parametrize(
+    ("more", "advice"),
+    [(1, "install a newer one"), (-1, "harness ingest STORE --lake URI")],
+)
+def test_a_lake_of_another_version_is_refused(tmp_path, capsys, more, advice):
+    uri, store = str(tmp_path / "lake"), str(tmp_path / "store")
+    Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION + more)
+    (tmp_path / "store").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    for words in (["compact"], ["vacuum"], ["check"], ["export", "--store", str(tmp_path / "s")]):
-        assert main(["lake", words[0], uri, *words[1:]]) == 254
+    for words in (
+        *(["lake", action, uri] for action in ("compact", "vacuum", "check")),
+        ["lake", "export", uri, "--store", str(tmp_path / "s")],
+        ["ingest", store, "--lake", uri],
+        ["report", uri, "--output", str(tmp_path / "report")],
+    ):
+        assert main(words) == 254
         (line,) = lines(capsys)
-        assert "install a newer one" in line
+        assert advice in line
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_compaction_does_not_drop_columns_of_a_newer_release(tmp_path):
-    lake_at(tmp_path / "lake").append(rows(["r1"]))
-    old = Lake.open_as_found(str(tmp_path / "lake"), version=2)
-    newer = {
-        **SCHEMAS,
-        "operations": pa.schema([*SCHEMAS["operations"], ("cost", pa.int64())]),
-    }
-    new = lake_at(tmp_path / "lake", schemas=newer, version=2)
-    more = rows(["r2"])
-    costs = pa.array(range(more["operations"].num_rows))
-    more["operations"] = more["operations"].append_column("cost", costs)
-    new.append(more)
-    with pytest.raises(UsageError, match="new columns"):
-        old.compact()
-    new.compact()
-    found = new.dataset("operations").to_table()
-    assert sorted(found["cost"].drop_null().to_pylist()) == costs.to_pylist()
-    assert contents(new) == {"r1", "r2"}
 
 
 def test_a_lake_whose_runs_were_removed_is_not_begun_again(tmp_path):
@@ -251,42 +240,6 @@ def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
 
     log.refresh = meanwhile
     assert lake.check() == []
-
-
-@pytest.mark.parametrize("table", list(SCHEMAS))
-def test_an_old_release_does_not_take_a_newer_schema_back(tmp_path, table):
-    """It opened the lake before the newer one widened it, all of it or the first tables."""
-    uri = str(tmp_path / "lake")
-    lake_at(uri)
-    old = Lake.open(uri, schemas=SCHEMAS, version=2)
-    new = Lake.open(uri, schemas=SCHEMAS, version=3)
-    for name in SCHEMAS if table == "runs" else [table]:
-        assert new.logs[name].exists()
-        new.logs[name].widen([], {"harness.schema": "3"})
-    with pytest.raises(UsageError, match="install a newer one"):
-        old.append(rows(["r1"]))
-    assert new.logs[table].exists()
-    assert new.logs[table].settings()["harness.schema"] == "3"
-
-
-def test_two_releases_widen_a_lake_at_once(tmp_path):
-    uri = str(tmp_path / "lake")
-    lake_at(uri)
-    old = Lake.open(uri, schemas=SCHEMAS, version=2)
-    new = Lake.open(uri, schemas=SCHEMAS, version=3)
-    widen = old.main.widen
-
-    def late(fields, settings):
-        old.main.widen = widen
-        new.append(rows(["r1"]))
-        widen(fields, settings)
-
-    old.main.widen = late
-    with pytest.raises(UsageError, match="install a newer one"):
-        old.append(rows(["r2"]))
-    again = Lake.open(uri, schemas=SCHEMAS, version=3)
-    assert {log.settings()["harness.schema"] for log in again.logs.values()} == {"3"}
-    assert contents(again) == {"r1"}
 
 
 @pytest.mark.parametrize("turn", range(3))

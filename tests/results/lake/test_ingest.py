@@ -161,7 +161,7 @@ def record_with(folder, **fields):
         (lambda run: record_with(run, started="yesterday"), "started is 'yesterday'"),
         (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
-        (lambda run: record_with(run, digest="0" * 64), "another history"),
+        (lambda run: record_with(run, digest="0" * 64), "a different one"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, capsys, spoil, said):

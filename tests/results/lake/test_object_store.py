@@ -50,7 +50,7 @@ def test_an_environment_that_says_where_and_who(endpoint, monkeypatch):
         monkeypatch.setenv(name, value)
     lake = lake_at(f"s3://{BUCKET}/environment")
     lake.append(rows(["r1"]))
-    assert contents(Lake.open_as_found(f"s3://{BUCKET}/environment", version=1)) == {"r1"}
+    assert contents(lake_at(f"s3://{BUCKET}/environment")) == {"r1"}
     duck = duckdb.connect()
     duck.register("operations", lake.dataset("operations"))
     assert duck.execute("select count(distinct run) from operations").fetchone() == (1,)
@@ -149,7 +149,6 @@ def test_wrong_credentials_are_told_at_once(endpoint, code, monkeypatch, tmp_pat
         for opening in (
             lambda uri: opened(uri, options),
             lambda uri: Lake.open(uri, schemas=SCHEMAS, version=1, storage_options=options),
-            lambda uri: Lake.open_as_found(uri, version=1, storage_options=options),
         ):
             with pytest.raises(UsageError, match="check the credentials") as refused:
                 opening(f"s3://{BUCKET}/x")

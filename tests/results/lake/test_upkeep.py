@@ -268,7 +268,9 @@ def test_check_finds_files_that_are_gone(uri, tmp_path):
     assert (finding.table, "1 file lost" in finding.text) == ("faults", True)
 
 
-def test_the_verb(uri, tmp_path, capsys):
+def test_the_verb(uri, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("results.lake.upkeep.verb.schemas", lambda: SCHEMAS)
+    monkeypatch.setattr("results.lake.upkeep.verb.SCHEMA_VERSION", 1)
     abandoned(uri, ["lost"])
     assert main(["lake", "check", uri]) == 0
     assert "sound  24 runs" in capsys.readouterr().out

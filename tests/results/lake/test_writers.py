@@ -85,7 +85,7 @@ def test_merges_are_counted_whose_inputs_a_vacuum_removed(tmp_path, store):
     assert judged(store, lake, KEYS, KEYS).kept
     assert lake_writers.merges_of(lake) == 0
     lake_writers.tidy(lake)
-    merged = sum(file.batch is None for table in lake.there() for file in lake.files(table))
+    merged = sum(file.batch is None for table in lake.tables for file in lake.files(table))
     assert lake_writers.merges_of(lake) == merged > 0
     assert not lake.check()
     assert judged(store, lake, [], KEYS).kept

@@ -6,6 +6,7 @@ import random
 import duckdb
 import pyarrow as pa
 import pytest
+from results.report.lake_report import report_lake
 
 import results
 from results.judging.result_lake import RESULT_TABLES, ResultLake, result_schema
@@ -13,7 +14,6 @@ from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
-from results.report.lake_report import report_lake
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
 
@@ -160,37 +160,3 @@ def test_spark_reads_the_same(lake):
             assert sorted(repr([row[name] for name in names]) for row in plain) == sorted(
                 repr([row[name] for name in names]) for row in rows(table.arrow())
             )
-
-
-def test_results_of_an_older_release_are_read(lake, tmp_path):
-    """Version 1 had neither roles nor the operations until a failure."""
-    place = lake.place
-    older = {
-        name: pa.schema([f for f in result_schema(name) if f.name != "failed_ops"])
-        for name in RESULT_TABLES
-        if name != "exposure_by_role"
-    }
-    made = ResultLake.create_or_open(f"{place.uri}/results", schemas=older, version=1)
-    (run, row), *_ = sorted(batches_of(lake).items())
-    head = {name: row[name] for name in ("target", "label", "day", "run")}
-    made.append(
-        {
-            "runs": pa.Table.from_pylist(
-                [{**head, "run_batch": row["batch"], "judged_at": DAY, "results": ["old"],
-                  "marks": [""]}], older["runs"],
-            ),
-            "verdicts": pa.Table.from_pylist(
-                [{**head, "checker": "a", "verdict": "valid", "result_id": "old"}],
-                older["verdicts"],
-            ),
-        }
-    )  # fmt: skip
-    opened = results.open(place.uri)
-    (found,) = rows(opened.table("report.verdicts").arrow())
-    assert (found["run"], found["checker"], found["failed_ops"]) == (run, "a", None)
-    assert rows(opened.table("report.exposure_by_role").arrow()) == []
-
-    summary, _, _ = report_lake(place.uri, output=tmp_path / "out", executor="inline")
-    assert summary.results_new > 0
-    checkers = results.open(place.uri).table("report.verdicts").pandas(["checker"])["checker"]
-    assert "stats" in set(checkers)

@@ -5,9 +5,9 @@ import datetime as dt
 import msgspec
 import pyarrow as pa
 import pytest
+from results.judging.manifest import Check
 
 from results.judging.budgets import Budget
-from results.judging.manifest import Check
 from results.judging.problems import Problem
 from results.judging.units import Done
 from results.judging.work import LakeConfig

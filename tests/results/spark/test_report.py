@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from results.report.making import register
 
 from harness.errors import InfrastructureError
 from results.facts.schema import COLUMNS
@@ -22,7 +23,6 @@ from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
-from results.report.making import register
 from results.spark import driver
 from results.spark.driver import SparkLake
 from tests.object_store import BUCKET, options_for, s3_server
