@@ -108,7 +108,6 @@ LARGE = {
         "opening, appending and reading, which share what is visible",
     ),
     "results/run/perfetto.py": (500, "one format, lane by lane"),
-    "results/judging/units.py": (430, "one unit of work, the same for all executors"),
     "targets/kudu/bugs.py": (460, "one ledger, row after row"),
     "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),
     "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),

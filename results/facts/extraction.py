@@ -37,6 +37,7 @@ from results.facts.operations import (
     counted,
     inside,
     of_history,
+    of_rows,
 )
 from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
 from results.facts.timeline import Timeline, field_of, whole_of
@@ -49,6 +50,7 @@ __all__ = [
     "NO_NEMESIS",
     "Run",
     "extract",
+    "extract_rows",
 ]
 
 FACTS_VERSION: Final = 4
@@ -80,7 +82,17 @@ Row = tuple[Any, ...]
 
 def extract(run: Run, history: History) -> dict[str, pa.Table]:
     """All tables of `FACT_TABLES` for one run."""
-    facts = _Facts(run, *of_history(history))
+    return _tables(_Facts(run, *of_history(history)))
+
+
+def extract_rows(
+    run: Run, operations: pa.Table, notes: History, *, lines: int, end_ns: int
+) -> dict[str, pa.Table]:
+    """The same from the rows that a lake has of its operations, and the history of the others."""
+    return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
+
+
+def _tables(facts: _Facts) -> dict[str, pa.Table]:
     rows: dict[str, Iterable[Row]] = {
         "ops": facts.op_rows(),
         "faults": facts.fault_rows(),

@@ -1,7 +1,8 @@
 """The client operations of a run as columns: some fifty bytes an operation, whatever its values.
 
 Facts count operations and ask when they began and ended; none needs them as objects, which are two
-thousand bytes each. `of_history` takes them from a history, `of_table` from columns of its lines.
+thousand bytes each. `of_history` takes them from a history, `of_rows` from the rows that a lake
+has of it, in a sixth of the memory that the history would need; `of_table` from columns of lines.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "inside",
     "is_no",
     "of_history",
+    "of_rows",
     "of_table",
     "turns",
     "type_codes",
@@ -168,6 +170,31 @@ def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
     for start, end in intervals:
         found |= (start <= times) & (times < end)
     return found
+
+
+def of_rows(table: pa.Table) -> Operations:
+    """The operations of a run from its rows of a lake's table `operations`, in any order."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    names = fs, errors, nodes = (_Names(), _Names(), _Names())
+    start, index = (table.column(name).to_numpy() for name in ("invoke_ns", "index"))
+    done = table.column("latency_ns").is_valid().to_numpy()
+    took, lines = (
+        pc.fill_null(table.column(name), 0).to_numpy() for name in ("latency_ns", "lines")
+    )
+    return Operations(
+        _coded(table.column("f"), fs.number),
+        start,
+        np.where(done, start + took, -1),
+        np.where(done, index + lines, _NEVER),
+        done,
+        _coded(table.column("type"), _code),
+        table.column("answered").to_numpy(),
+        _coded(table.column("error"), lambda text: errors.number(error_code(text))),
+        _coded(table.column("node"), nodes.number),
+        *(found.list() for found in names),
+    )
 
 
 def _mask(flags: Flags) -> pa.Array:

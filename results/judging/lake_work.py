@@ -17,7 +17,6 @@ import datetime as dt
 import functools
 import gc
 import hashlib
-import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,13 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.errors import HarnessError, HistoryError
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
-from harness.store import RunFolder
-from results.facts.extraction import extract
-from results.judging.budgets import SpentError, cpu_limit, memory_limit
+from results.facts.extraction import extract, extract_rows
+from results.judging.by_key import judge_range, notes_of
 from results.judging.markers import LIMITED, Marker
 from results.judging.problems import Problem, Problems
-from results.judging.result_ids import Check, Registry
+from results.judging.result_ids import Check
 from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.units import (
@@ -40,7 +39,6 @@ from results.judging.units import (
     judge_history,
     mark_of,
     table_of,
-    worst_mark,
 )
 from results.judging.work import Done, LakeConfig, LakeUnit
 from results.lake.log.files import KEY, MAIN
@@ -117,7 +115,6 @@ class _Tools(NamedTuple):
     place: Place
     results: ResultLake
     checkers: Checkers
-    registry: Registry
 
 
 @functools.lru_cache(maxsize=1)
@@ -126,7 +123,7 @@ def _tools(uri: str, round_: str) -> _Tools:
     del round_  # another may come with other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
-    return _Tools(Place(uri), results, Checkers(), Registry())
+    return _Tools(Place(uri), results, Checkers())
 
 
 class _Work:
@@ -141,7 +138,7 @@ class _Work:
     ) -> None:
         self.unit = unit
         self.config = config
-        self.place, self.results, self.checkers, self.registry = tools
+        self.place, self.results, self.checkers = tools
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
@@ -158,7 +155,7 @@ class _Work:
         schemas = {name: stored_schema(schema(name)) for name in unit.files}
         checks = self._loadable()
         with attempt, self._putting():
-            stream = runs_in(self.place, schemas, unit.files, unit.runs)
+            stream = runs_in(self.place, schemas, unit.files, unit.runs, key_range=unit.key_range)
             reading = self._marker(unit.unit_id, "rows")
             for number in range(len(unit.runs)):
                 if reading.spent:
@@ -248,7 +245,7 @@ class _Work:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read")
+        reading = self._marker(key, "read", str(self.unit.key_range))  # others read other ranges
         try:
             if reading.spent:
                 raise HistoryError("reading it killed the worker twice")
@@ -257,18 +254,17 @@ class _Work:
                 if row is None:
                     raise HistoryError("its row is gone from the lake")
                 run = run_of(row)
-                history = history_of(
-                    {name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"]
-                )
+                history = None
+                if not run.key_ranges:
+                    own = {name: rows[name] for name in HISTORY_TABLES}
+                    history = history_of(own, digest=row["digest"])
         except (HarnessError, OSError, MemoryError) as error:
             self.problems.add(Problem(key, "history", str(error) or type(error).__name__))
             return
-        if run.buckets:
-            todo = self._keyed(run, history, todo)
         for check in todo:
-            self._judge(run, history, check)
+            self._judge(run, history, rows, check)
         if facts_id is not None:
-            self._facts(run, history, facts_id)
+            self._facts(run, history, rows, facts_id)
 
     def _found(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
@@ -285,19 +281,36 @@ class _Work:
         with marker, self._memory():
             yield
 
-    def _judge(self, run: RunOfLake, history: History, check: Check) -> None:
+    def _judge(
+        self, run: RunOfLake, history: History | None, rows: dict[str, pa.Table], check: Check
+    ) -> None:
+        """Judge a whole run, or the unit's range of its keys."""
         marker = self._marker(run.key, check.result_id)
+        name, budget = check.checker, self.unit.budget
         if marker.spent:
-            row = crashed(check.checker, len(history.pairs))
+            found = [crashed(name, len(rows["operations"]))]
         else:
-            with self._stage(marker):
-                row = judge_history(
-                    check.checker, history, run.case, self.unit.budget, self.checkers
-                )
-        table = table_of([row], run.key, check.result_id)
-        self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
+            try:
+                with self._stage(marker):
+                    if history is not None:
+                        found = [judge_history(name, history, run.case, budget, self.checkers)]
+                    else:
+                        assert self.unit.key_range is not None
+                        number = self.unit.key_range
+                        found = judge_range(name, run, number, rows, budget, self.checkers)
+            except (HarnessError, MemoryError) as error:
+                self.problems.add(Problem(run.key, "history", str(error) or type(error).__name__))
+                return
+        table = table_of(found, run.key, check.result_id)
+        self._found(run, check.result_id, mark_of(found), {"verdicts": table})
 
-    def _facts(self, run: RunOfLake, history: History, facts_id: str) -> None:
+    def _facts(
+        self,
+        run: RunOfLake,
+        history: History | None,
+        rows: dict[str, pa.Table],
+        facts_id: str,
+    ) -> None:
         marker = self._marker(run.key, facts_id)
         if marker.spent:
             text = "extracting its facts killed the worker twice"
@@ -305,7 +318,10 @@ class _Work:
             return
         try:
             with self._stage(marker), cpu_limit(self.unit.budget.cpu_s):
-                tables = extract(run, history)
+                if history is not None:
+                    tables = extract(run, history)
+                else:
+                    tables = self._facts_of_rows(run, rows)
         except HarnessError as error:
             self.problems.add(Problem(run.key, "history", str(error)))
         except SpentError:
@@ -318,48 +334,12 @@ class _Work:
         else:
             self._found(run, facts_id, "", tables)
 
-    def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
-        """Judge by key what is judged by key; returns the other checks.
-
-        The run is sealed in buckets again for a moment.
-        """
-        by_key = [check for check in checks if self.registry.is_by_key(check.checker)]
-        if not by_key:
-            return checks
-        with tempfile.TemporaryDirectory(dir=self.config.scratch, prefix="keyed-") as store:
-            folder = RunFolder(Path(store), "run", "run", staged=True)
-            try:
-                folder.write_case(run.case)
-                folder.seal(history, buckets=run.buckets, label=run.label)
-                for check in by_key:
-                    self._check_by_key(run, folder.path, check, len(history.pairs))
-            finally:
-                folder.discard()
-        return [check for check in checks if check not in by_key]
-
-    def _check_by_key(self, run: RunOfLake, folder: Path, check: Check, n_ops: int) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from harness.store.keyed import bucket_paths
-        from results.judging.by_key import Part, judge_groups
-
-        marker = self._marker(run.key, check.result_id)
-        if marker.spent:
-            row = crashed(check.checker, n_ops)
-            table = table_of([row], run.key, check.result_id)
-            self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
-            return
-
-        def complain(kind: str, text: str) -> None:
-            self.problems.add(Problem(run.key, kind, text))
-
-        tables, marks = [], []
-        with self._stage(marker):
-            for path in bucket_paths(folder / "history"):
-                groups = pq.ParquetFile(path).num_row_groups
-                part = Part(path, (0, groups), run.case, run.key, self.unit.budget)
-                table, mark = judge_groups(check, part, self.checkers, complain)
-                tables.append(table)
-                marks.append(mark)
-        self._found(run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)})
+    def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+        """Those of a run over independent keys, whose history is never held as a whole."""
+        (row,) = rows[MAIN].to_pylist()
+        operations = rows["operations"]
+        if len(operations) != row["ops"]:
+            raise HistoryError(f"the lake has {len(operations)} of its {row['ops']} operations")
+        return extract_rows(
+            run, operations, notes_of(rows), lines=row["lines"], end_ns=row["length_ns"]
+        )

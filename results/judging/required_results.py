@@ -1,7 +1,8 @@
 """The results that runs are to have: the verdicts of the checkers that their cases name, and facts.
 
 Runs of one `Kind` are to have results of the same ids: there are as many ids as checkers and levels
-of budget, however many runs.
+of budget, however many runs. A run over independent keys has a result of a checker for each range
+of its keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from harness.case import Case
 from harness.errors import HarnessError
 from results.judging.budgets import Budget
-from results.judging.result_ids import Registry, facts_id, verdict_id
+from results.judging.result_ids import Registry, facts_id, range_id, verdict_id
 
 __all__ = ["Kind", "Wants", "wants_of"]
 
@@ -24,6 +25,7 @@ class Kind(NamedTuple):
 
     workload: str
     others: str  # checkers of the case, a JSON list
+    key_ranges: int = 0  # of a run over independent keys
 
 
 class Wants(NamedTuple):
@@ -56,7 +58,11 @@ def wants_of(
             gone.append((name, text))
             continue
         version = registry.version(name)
-        checks.append((name, tuple(verdict_id(name, version, each) for each in budgets)))
+        ids = tuple(verdict_id(name, version, each) for each in budgets)
+        ranges = range(kind.key_ranges)
+        checks += [(name, tuple(range_id(one, number) for one in ids)) for number in ranges]
+        if not ranges:
+            checks.append((name, ids))
     return Wants(tuple(checks), facts_id() if facts else None, tuple(gone), trouble)
 
 

@@ -19,10 +19,10 @@ import msgspec
 
 from harness import __version__
 from harness.case import Case
-from harness.checking import checker_names
+from harness.checking import checker_names, load_checker
 from harness.errors import HarnessError
+from harness.imported import ModelChecker
 from harness.plugins import Checker
-from harness.registry import load_plugin
 from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
 
@@ -35,6 +35,8 @@ __all__ = [
     "facts_id",
     "hash_of",
     "package_hash",
+    "range_id",
+    "range_of",
     "verdict_id",
 ]
 
@@ -52,12 +54,16 @@ READING_MODULES: Final = (
 """The code between the rows of a lake and its histories."""
 VERDICT_MODULES: Final = (
     *READING_MODULES,
+    "harness.certificate",
+    "harness.checking",
+    "harness.imported",
+    "harness.limits",
+    "harness.overruled",
     "harness.signatures",
     "harness.situation",
     "harness.timeline",
     "results.judging.budgets",
     "results.judging.by_key",
-    "results.judging.columns",
     "results.judging.units",
 )
 """The code of verdicts besides checkers: after a change of it all runs are judged again."""
@@ -83,6 +89,11 @@ class Check(msgspec.Struct, frozen=True):
     checker: str
     result_id: str
 
+    @property
+    def key_range(self) -> int | None:
+        """The range of keys that it is about; `None` for a whole run."""
+        return range_of(self.result_id)
+
 
 class Registry:
     """What plug-ins say about themselves, asked once a plan."""
@@ -91,9 +102,7 @@ class Registry:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
         # The plug-in, and what tells its versions apart, however it was installed.
-        self.checker: Callable[[str], Checker] = functools.cache(  # raises `UsageError`
-            functools.partial(load_plugin, "checkers")
-        )
+        self.checker: Callable[[str], Checker] = functools.cache(load_checker)  # or `UsageError`
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
@@ -111,10 +120,6 @@ class Registry:
             return str(error)
         return ""
 
-    def is_by_key(self, name: str) -> bool:
-        """Whether the checker judges columns of many keys."""
-        return hasattr(self.checker(name), "check_columns")
-
 
 def verdict_id(checker: str, version: str, budget: Budget) -> str:
     """The id of what a checker of this version finds within a budget."""
@@ -125,6 +130,17 @@ def verdict_id(checker: str, version: str, budget: Budget) -> str:
         version,
         msgspec.structs.asdict(budget),
     )[:_ID_DIGITS]
+
+
+def range_id(result_id: str, number: int) -> str:
+    """The id of a result about one range of the keys of a run."""
+    return f"{result_id}.{number}"
+
+
+def range_of(result_id: str) -> int | None:
+    """The range of keys that a result is about; `None` for a whole run."""
+    number = result_id.partition(".")[2]
+    return int(number) if number else None
 
 
 def facts_id() -> str:
@@ -143,10 +159,11 @@ def hash_of(*parts: Any) -> str:
 
 def checker_version(checker: Checker) -> str:
     """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
-    stated = getattr(checker, "CHECKER_VERSION", None)
+    plugin = checker.model if isinstance(checker, ModelChecker) else checker
+    stated = getattr(plugin, "CHECKER_VERSION", None)
     if stated is not None:
         return f"{__version__} {stated}"
-    package = type(checker).__module__.partition(".")[0]
+    package = type(plugin).__module__.partition(".")[0]
     return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 
 

@@ -9,25 +9,18 @@ from __future__ import annotations
 
 import functools
 import time
-import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from harness.case import Case
-from harness.checking import checked_result
-from harness.errors import CheckerLimitError
-from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
+from harness.checking import judge_one, load_checker, traceback_of, was_limited
 from harness.ops import CheckResult, History, Verdict
-from harness.overruled import temper
 from harness.permits import permitted_in
-from harness.plugins import Checker
-from harness.registry import load_plugin
-from harness.signatures import begun_until, rule_of, signature
-from harness.situation import explained
+from harness.signatures import SIGNATURE, begun_until, rule_of, signature
 from results.facts.schema import schema
-from results.judging.budgets import Budget, SpentError, cpu_limit
+from results.judging.budgets import Budget
 from results.judging.markers import BROKEN, LIMITED
 
 if TYPE_CHECKING:
@@ -44,7 +37,6 @@ __all__ = [
     "worst_mark",
 ]
 
-TRACEBACK_LINES_MAX: Final = 30
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
 CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
@@ -74,15 +66,7 @@ class Checkers:
     """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
 
     def __init__(self) -> None:
-        self.load = functools.cache(functools.partial(load_plugin, "checkers"))
-
-    def bounded(self, name: str, budget: Budget) -> Checker:
-        """The checker with the budget's bounds, where it has such; raises `UsageError`."""
-        checker: Checker = self.load(name)  # raises `UsageError`
-        bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
-        if bounded is None:
-            return checker
-        return bounded(steps=budget.steps, configurations=budget.configurations)
+        self.load = functools.cache(load_checker)
 
 
 def mark_of(rows: Iterable[Row]) -> str:
@@ -118,61 +102,38 @@ def judge_history(
     key: str | None = None,
 ) -> Row:
     """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
-    row = Row(checker=name, key=key, n_ops=len(history.pairs))
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
-    try:
-        with telling_interrupts(), cpu_limit(budget.cpu_s):
-            checker = checkers.bounded(name, budget)
-
-            def check(part: History) -> CheckResult:
-                found = checker.check(part, case, time_limit_s=budget.cpu_s)
-                return checked_result(name, found, whole=key is None)
-
-            (told,) = explained(history, [temper(history, check(history), check)])
-            _fill(row, told, history)
-    except UserInterrupt:
-        raise
-    except SpentError:
-        row.limited = True
-        row.reason = (
-            f"hit a limit: stopped after {budget.cpu_s:g} s of CPU, with {row.n_ops} operations "
-            "to judge"
-        )
-    except CheckerLimitError as error:
-        row.limited = True
-        row.reason = f"hit a limit: {error}"
-    except MemoryError:
-        row.limited = True
-        row.reason = (
-            f"hit a limit: more than {budget.memory_mib} MiB of memory for {row.n_ops} operations"
-        )
-    except PLUGIN_FAILURES as error:  # a crash of a checker becomes a recorded verdict
-        row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
-        row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
-    if Verdict(row.verdict).holds and (row.error is not None or row.limited):
-        row.verdict = Verdict.UNKNOWN.value  # it said so, and then broke off
+    result = judge_one(checkers.load(name), history, case, budget, whole=key is None)
+    row = _row_of(name, result, history, key)
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns
     return row
 
 
-def _fill(row: Row, result: CheckResult, history: History) -> None:
-    """Take over what the checker says."""
+def _row_of(name: str, result: CheckResult, history: History, key: str | None) -> Row:
+    """The row of what a checker returned."""
     details = result.details
-    row.verdict = result.verdict.value
-    row.reason = result.reason[:REASON_CHARS_MAX]
-    row.limited = result.verdict is Verdict.UNKNOWN and bool(details.get("limited"))
-    found = details.get("configurations")
-    row.configurations = found if isinstance(found, int) else None
+    configurations = details.get("configurations")
+    row = Row(
+        checker=name,
+        key=key,
+        verdict=result.verdict.value,
+        reason=result.reason[:REASON_CHARS_MAX],
+        n_ops=len(history.pairs),
+        configurations=configurations if isinstance(configurations, int) else None,
+        limited=was_limited(result),
+        error=traceback_of(result),
+    )
     if result.verdict is Verdict.PERMITTED:
         row.rule = rule_of(result)
         row.permitted = sum(permitted_in(result).values())
     if not result.verdict.holds:
-        row.rule, row.signature = rule_of(result), signature(result, history)
+        row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if row.key is None:  # the history of one key does not know how many others there were
+        if key is None:  # the history of one key does not know how many others there were
             row.failed_ops = begun_until(result, history)
+    return row
 
 
 def _counterexample(result: CheckResult) -> str:

@@ -32,6 +32,11 @@ class LakeUnit(msgspec.Struct, frozen=True, kw_only=True):
     cost: int
 
     @property
+    def key_range(self) -> int | None:
+        """The range of keys that it is about; `None` for whole runs, and for facts."""
+        return self.checks[0].key_range if self.checks else None
+
+    @property
     def key(self) -> str:
         """The first run: it stands for the unit in messages."""
         return self.runs[0]

@@ -39,6 +39,7 @@ DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
 KINDS: Final = f"""
     SELECT workload, COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+           len(key_ranges) AS key_ranges,
            count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
            min(run, {PROBLEMS_MAX}) AS first,
            min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
@@ -195,7 +196,7 @@ def kinds_of_parts(
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
-            columns = ("run", "label", "workload", "finished", "case")
+            columns = ("run", "label", "workload", "finished", "case", "key_ranges")
             source = source_of(engine.connection, lake, MAIN, columns)
             where = lake.within("run")
             if asking.label is not None:
@@ -203,7 +204,8 @@ def kinds_of_parts(
             rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
         found = [
             RunsOfKind(
-                Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
+                Kind(row["workload"], row["others"], row["key_ranges"]),
+                row["runs"], row["unfinished"],
                 tuple(row["first"]), tuple(row["first_unfinished"] or ()),
             )
             for row in rows

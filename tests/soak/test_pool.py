@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness import run_and_keep
 from harness.case import Case
 from harness.errors import (
     EXIT_CRASH,
@@ -21,7 +22,7 @@ from harness.errors import (
     InfrastructureError,
 )
 from harness.ops import History
-from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, seed, soak
+from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, soak
 from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
 from tests.programs import python
@@ -137,7 +138,7 @@ def test_a_failing_seed_is_kept_with_the_logs_of_its_nodes_in_the_same_run(tmp_p
 
 
 def test_logs_of_another_run_are_never_kept(tmp_path, monkeypatch):
-    real, calls = seed.conduct, []
+    real, calls = run_and_keep.conduct, []
 
     def conduct(plan, *arguments, **options):
         calls.append(plan)
@@ -146,7 +147,7 @@ def test_logs_of_another_run_are_never_kept(tmp_path, monkeypatch):
             return outcome
         return msgspec.structs.replace(outcome, history=History(outcome.history[:-1]))
 
-    monkeypatch.setattr(seed, "conduct", conduct)
+    monkeypatch.setattr(run_and_keep, "conduct", conduct)
     result = run_seed(job(BUG, tmp_path))
     assert (result.verdict, len(calls)) == ("invalid", 2)
     assert not (tmp_path / "soak" / result.run / "logs").exists()
@@ -216,8 +217,8 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
     def cut_short(*arguments, **options):
         return msgspec.structs.replace(conduct(*arguments, **options), stop_asked=True)
 
-    conduct = seed.conduct
-    monkeypatch.setattr(seed, "conduct", cut_short)
+    conduct = run_and_keep.conduct
+    monkeypatch.setattr(run_and_keep, "conduct", cut_short)
     result = run_seed(job(BUG, tmp_path))
     assert (result.stop, result.verdict) == ("seed 1 was interrupted", CRASH)
     assert list(tmp_path.iterdir()) == []
@@ -249,7 +250,7 @@ def test_a_seed_that_kills_its_workers_is_a_crash_and_the_next_has_its_result(
         "sys.path.append(os.environ['DEADLY'])\n"
         "import harness.soak.seed as seed\n"
         "real = seed._run_seed\n"
-        "seed._run_seed = lambda job, at: os._exit(9) if job.case.seed == 1 else real(job, at)\n"
+        "seed._run_seed = lambda job: os._exit(9) if job.case.seed == 1 else real(job)\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("DEADLY", str(Path(__file__).parent.parent.parent))

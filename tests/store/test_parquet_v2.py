@@ -5,6 +5,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from harness.store.keyed import bucket_of, bucket_paths, columns_digest, is_keyed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from harness.errors import HistoryError
 from harness.ops import HARNESS, Attempt, History, Op, OpType
 from harness.store import RunFolder, lat_bucket, load_run, read_parquet, write_parquet
 from harness.store.footer import BY_KEY, read_footer
-from harness.store.keyed import bucket_of, bucket_paths, columns_digest, is_keyed
 from harness.store.parquet import read_sealed
 from tests.tiers import examples
 

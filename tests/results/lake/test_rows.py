@@ -4,12 +4,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from harness.store.keyed import checked_buckets, is_keyed, write_buckets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
-from harness.store.keyed import checked_buckets, is_keyed, write_buckets
 from results.facts.operations import of_history
 from results.lake import case_of, history_of, record_of, rows_of
 from results.lake.tables.row_tables import tables_of
