@@ -76,22 +76,6 @@ def test_a_small_store_is_judged_here(tmp_path):
     assert judge_store(tmp_path, executor="auto").checked.executor == "inline"
 
 
-@pytest.mark.process
-def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
-    for n in range(3):
-        put_run(tmp_path, "n", f"r{n}", History(register_ops(n)), seed=n)
-    real, busy = pool._ready, []
-
-    def ready(workers):
-        busy.append(sum(worker.unit is not None for worker in workers))
-        return real(workers)
-
-    monkeypatch.setattr(pool, "_ready", ready)
-    judge_store(tmp_path, executor="pool", jobs=2)
-    assert max(busy) == 2
-
-
 # --- budgets --------------------------------------------------------------------------------------
 
 

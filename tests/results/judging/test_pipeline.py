@@ -14,6 +14,7 @@ from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
+from results.facts import extraction
 from results.judging import result_ids, units
 from results.judging.budgets import Budget
 from tests.results.judging.stores import (
