@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
+from harness.imported import imported_case
 from harness.ops import HARNESS, History, Op, OpType
 from results.facts.schema import schema
 from results.questions.engines import DuckEngine
@@ -40,12 +41,18 @@ def register_ops(seed, *, stale=False, count=12, key=None):
     return ops
 
 
-def put_run(store, name, run, history, *, seed=1, buckets=0, label=None, finished=True, **case):
+def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **case):
     """One run in a store, as `harness run` leaves it."""
     return keep_run(
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
-        buckets=buckets, label=label, finished=finished,
+        label=label, finished=finished,
     )  # fmt: skip
+
+
+def put_keyed(store, name, run, history):
+    """One run over independent keys, as `harness import` leaves it."""
+    case = imported_case("cas-register", independent=True)
+    return keep_run(store, name, run, case, history, environment="imported")
 
 
 def keyed_history(keys, *, stale=(), giant=None, giant_ops=0):

@@ -11,7 +11,7 @@ from results.lake.log.place import Place
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.report.lake_report import report_lake
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
-from tests.results.judging.stores import keyed_history, put_run, register_ops
+from tests.results.judging.stores import keyed_history, put_keyed, put_run, register_ops
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
@@ -20,7 +20,7 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
     store = tmp_path / "store"
     for n in range(3):
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
-    put_run(store, "n", "keys", keyed_history(["a", "b"], stale=("b",)), buckets=2)
+    put_keyed(store, "n", "keys", keyed_history(["a", "b"], stale=("b",)))
     uri = f"s3://{BUCKET}/team/lake"
     monkeypatch.chdir(tmp_path)
 

@@ -29,6 +29,7 @@ from tests.results.judging.stores import (
     hopeless,
     keyed_history,
     numbered,
+    put_keyed,
     put_run,
     register_ops,
     rows_of,
@@ -49,7 +50,7 @@ def mixed_store(store):
         history = History(register_ops(n, stale=n == 1))
         put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
     keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
-    put_run(store, "n", "ke", keys, buckets=2)
+    put_keyed(store, "n", "ke", keys)
     put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
     folder = RunFolder(store, "m", "cu")
     folder.write_case(Case(seed=1, workload="register"))
