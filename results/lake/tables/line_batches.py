@@ -175,7 +175,7 @@ class Batch:
     def _cut(self, keys: pa.Array) -> None:
         """Cut runs over independent keys into ranges of keys, which their operations are sorted by.
 
-        A range has whole keys, of `KEY_RANGE_OPS` operations and what its last key has more.
+        A range has whole keys, of about `KEY_RANGE_OPS` operations.
         """
         import numpy as np
         import pyarrow as pa
@@ -195,7 +195,8 @@ class Batch:
             ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
             rank[rows] = ranks[coded.indices.to_numpy()]
             sizes = np.bincount(rank[rows])
-            begun = (np.cumsum(sizes) - sizes) // KEY_RANGE_OPS
+            ranges = max(1, round(len(rows) / KEY_RANGE_OPS))
+            begun = (np.cumsum(sizes) - sizes) * ranges // len(rows)
             _, of_key = np.unique(begun, return_inverse=True)
             self._key_range[rows] = of_key[rank[rows]]
             self._range_ops[number] = np.bincount(self._key_range[rows]).tolist()
