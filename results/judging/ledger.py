@@ -104,7 +104,7 @@ class Ledger:
             f"""
             CREATE TABLE these AS
             SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS n, *,
-                   CAST(0 AS INTEGER) AS part,
+                   CAST(-1 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
                 SELECT run, batch, target, label, day, workload, lines, ops, state,
@@ -132,8 +132,9 @@ class Ledger:
 
     def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
         """The tables `wants`, `gone` and `ids`."""
-        columns = "workload, others, key_ranges"
-        kinds = self.rows(f"SELECT {columns} FROM these GROUP BY ALL ORDER BY ALL")  # noqa: S608
+        kinds = self.rows(
+            "SELECT workload, others, key_ranges FROM these GROUP BY ALL ORDER BY ALL"
+        )
         wants: list[tuple[int, int, str | None, int, int | None, int | None]] = []
         gone: list[tuple[int, str]] = []
         for part, kind in enumerate(kinds):

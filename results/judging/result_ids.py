@@ -120,6 +120,7 @@ class Registry:
             return str(error)
         return ""
 
+
 def verdict_id(checker: str, version: str, budget: Budget) -> str:
     """The id of what a checker of this version finds within a budget."""
     return hash_of(

@@ -5,10 +5,10 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from results.report.lake_report import LakePlaces, chosen_engine
 
 from harness.cli import main
 from results.lake.transfer.ingest_verb import main as ingest_verb
-from results.report.lake_report import LakePlaces, chosen_engine
 from results.report.verb import report_store
 from tests.results.report.stores import MIXED, Spec, add_run, make_store
 from tests.results.report.test_verb import add_quick

@@ -5,12 +5,12 @@ import random
 import msgspec
 import numpy as np
 import pytest
+from harness.store.keyed import read_buckets, write_buckets
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
-from harness.store.keyed import read_buckets, write_buckets
 from harness.store.parquet import write_table
 from results.facts import extraction as facts
 from results.facts import operations
@@ -126,9 +126,9 @@ def test_lines_that_no_clients_can_have_made_are_refused_as_a_history_refuses_th
 def sealed(folder, ops):
     """One bucket of any lines at all, sorted and under a footer that tells the truth."""
     import pyarrow as pa
+    from harness.store.keyed import columns_digest
 
     from harness.store.footer import BY_KEY, Footer
-    from harness.store.keyed import columns_digest
     from harness.store.parquet import schema_of
 
     rows = [
