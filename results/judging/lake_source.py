@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.errors import InfrastructureError, counted
 from results.judging.budgets import Budget
 from results.judging.ledger import Ledger
 from results.judging.manifest import Check, Registry
 from results.judging.packing import BINS_A_CORE
-from results.judging.problems import NO_LOSS, PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_lake import RESULTS, ResultLake
@@ -106,12 +107,6 @@ class LakeSource:
         if self._found is not None:
             self._found = at_hand(self._found, self._scratch / "results")
         self._ledger.read_known(self._found)
-
-    @property
-    def rowless(self) -> tuple[tuple[Problem, ...], int]:
-        """The first few runs of which rows of results are gone, and how many there are."""
-        kept = tuple(problem for problem in self.problems.kept if problem.kind == ROWLESS)
-        return kept, self._ledger.rowless_runs
 
     def left(self) -> int:
         """How many results are to be made."""
@@ -204,6 +199,7 @@ class LakeSource:
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._ledger.choose()
+        self._refuse_damaged()
         self._name_missing()
         folder = self._scratch / "tables"
         shutil.rmtree(folder, ignore_errors=True)
@@ -219,6 +215,15 @@ class LakeSource:
         )
         self._ledger.forget()
         return Gathered(tables=tables, counting=counting, unsettled=unsettled, unjudged=unjudged)
+
+    def _refuse_damaged(self) -> None:
+        """A verdict without its row would leave its run valid."""
+        lost = self._ledger.verdicts_without_rows(self._found) if self._found else 0
+        if lost:
+            raise InfrastructureError(
+                f"{counted(lost, 'verdict')} in {self.results} lost their rows: remove this "
+                "folder, and the next report judges the runs again"
+            )
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
-from results.judging.lost_rows import TEXT, Rowless, rowless
 from results.judging.markers import LIMITED
-from results.judging.problems import PROBLEMS_MAX, ROWLESS, Problem, Problems
+from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
@@ -45,7 +44,8 @@ FACTS: Final = -1
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
 OF_RUNS: Final = (
-    *("run", "batch", "target", "label", "day", "workload", "lines", "state", "case"),
+    *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
+    "case",
 )
 OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
@@ -67,8 +67,6 @@ class Ledger:
             }
         )
         self.ids: list[str] = []
-        self.rowless_runs = 0  # that rows of results are gone of
-        self._rowless: list[Rowless] | None = None  # of those that were there first
         self.rows("SET TimeZone = 'UTC'")
         self.rows("CREATE TABLE tried (n INTEGER, c INTEGER)")
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
@@ -109,7 +107,7 @@ class Ledger:
                    CAST(0 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
-                SELECT run, batch, target, label, day, workload, lines, state,
+                SELECT run, batch, target, label, day, workload, lines, ops, state,
                        COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
                        lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                            * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
@@ -204,31 +202,6 @@ class Ledger:
             """,  # noqa: S608
             [LIMITED],
         )
-        self._forget_rowless(found)
-
-    def _forget_rowless(self, found: Snapshot) -> None:
-        """Know nothing of results without a row; whose are found again for it is named."""
-        if first := self._rowless is None:
-            self._rowless = rowless(self._snapshot, found, self.ids)
-        if not self._rowless:
-            return
-        columns = dict(zip(Rowless._fields, zip(*self._rowless, strict=True), strict=True))
-        columns["again"] = tuple("again" if again else "" for again in columns["again"])
-        self.table("rowless", {name: ("string", own) for name, own in columns.items()})
-        self.rows(
-            """
-            DELETE FROM known WHERE (n, c, batch) IN (
-                SELECT (t.n, i.c, r.batch) FROM rowless r
-                JOIN these t ON t.run = r.run AND t.batch = r.run_batch
-                JOIN ids i ON i.result_id = r.result_id
-            )
-            """
-        )
-        if first:
-            runs = "SELECT DISTINCT run FROM rowless SEMI JOIN these USING (run) WHERE again = ''"
-            before = self.problems.total
-            self.complain(ROWLESS, TEXT, runs)
-            self.rowless_runs = self.problems.total - before
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
         """Take no unsettled result that is known now, and was so `before`, for known any more."""
@@ -377,6 +350,22 @@ class Ledger:
             UNION ALL
             SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
             """
+        )
+
+    def verdicts_without_rows(self, found: Snapshot) -> int:
+        """How many chosen verdicts are listed without a row; of a run without operations none is.
+
+        A checker of keys has no row for such a run.
+        """
+        source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
+        return self.number(
+            f"""
+            SELECT count(*) FROM chosen
+            SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
+            ANTI JOIN {source} USING (run, batch, result_id)
+            WHERE place <> ?
+            """,  # noqa: S608
+            [FACTS],
         )
 
     def forget(self) -> None:

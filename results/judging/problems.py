@@ -28,7 +28,6 @@ from results.serve.run_index import folders_in
 __all__ = [
     "NO_LOSS",
     "PROBLEMS_MAX",
-    "ROWLESS",
     "RUNNING",
     "SEED_WITHOUT_RUN",
     "SOURCE_BUCKETS",
@@ -54,9 +53,7 @@ SEED_WITHOUT_RUN: Final = "seed"
 """The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
 RUNNING: Final = "running"
 """The kind of problem of a run that a live process still writes."""
-ROWLESS: Final = "rows"
-"""The kind of problem of a lake's run whose results lost their rows, and are found again."""
-NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING, ROWLESS})
+NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
 """Kinds of problems after which a run is judged all the same, or by a later report."""
 _LOG_BYTES_PER_OP: Final = 200
 _CONCURRENCY_GUESS: Final = 10

@@ -53,14 +53,12 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """What of some runs is left to do, and what could not be had.
 
-    Of the runs that lack something, or lost rows, the first few, and how many there are.
+    Of the runs that lack something, the first few, and how many there are.
     """
 
     left: int  # results
     lost: tuple[Problem, ...]
     lost_total: int
-    rowless: tuple[Problem, ...]
-    rowless_total: int
     unsettled: int
     unjudged: int
 
@@ -178,7 +176,7 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
     for part, lake, source in sources(batches, asking):
         left = source.left()
-        account = Account(left, (), 0, *source.rowless, 0, 0)
+        account = Account(left, (), 0, 0, 0)
         if not (asking.settled and left):
             with _gathered(lake, source) as (engine, gathered):
                 account = msgspec.structs.replace(

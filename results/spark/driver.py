@@ -155,7 +155,6 @@ class SparkLake:
         told = self._tell(self._asking(self._begin)._replace(settled=True))
         self._begin = None
         known = self.makeable - told.account.left
-        self._add(told.account.rowless, told.account.rowless_total)
         if not told.account.left:
             self._told = told
         for number in range(SUBMISSIONS_MAX if told.account.left else 0):

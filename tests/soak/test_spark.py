@@ -16,7 +16,7 @@ from harness.errors import InfrastructureError
 from harness.soak import SeedJob, SeedResult
 from harness.soak.identity import code_digest
 from results import open as open_tables
-from results.spark.session import soak as soak_spark
+from results.spark import soak as soak_spark
 from results.spark.soak import SparkSoak, run_ranges, split
 from tests.soak.commands import LEASELESS, contents, results
 from tests.spark_support import spark_test

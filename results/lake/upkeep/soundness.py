@@ -68,8 +68,6 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
         strangers = lake.patience.call(
             f"check {place.uri}", functools.partial(_about_nobody, results, lake)
         )
-        look = functools.partial(_rowless, results, lake)
-        found += lake.patience.call(f"check {place.uri}", look)
         if strangers:
             text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
             found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
@@ -95,31 +93,6 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
         run
         for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
         if known.get(run) != batch
-    ]
-
-
-def _rowless(results: Lake, lake: Lake) -> list[Finding]:
-    """Results that are listed and have no row: damage, unless they were found again since."""
-    from results.judging.lost_rows import rowless
-
-    says: dict[bool, list[str]] = {True: [], False: []}
-    for one in rowless(lake.snapshot(), results.snapshot()):
-        says[not one.again].append(one.run)
-    text = "{} of {} listed without a row ({}): {}"
-    how = {True: "the next report finds them again", False: "found again since"}
-    return [
-        Finding(
-            MAIN,
-            damaged,
-            text.format(
-                counted(len(runs), "result"),
-                counted(len({*runs}), "run"),
-                how[damaged],
-                _some([*{*runs}]),
-            ),
-        )
-        for damaged, runs in says.items()
-        if runs
     ]
 
 

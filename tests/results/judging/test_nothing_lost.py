@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from results.facts.extraction import extraction as facts
+from results.facts import extraction as facts
 from results.judging import manifest, store_source, units
 from results.judging.executors import pool
 from results.judging.executors.cluster import SparkExecutor

@@ -1,6 +1,7 @@
 """From a store to tables: what is new is judged, what is known is not, nothing is lost."""
 
 import contextlib
+import importlib
 
 import msgspec
 import pyarrow.parquet as pq
@@ -379,7 +380,7 @@ def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):
     def fail(run, history):
         raise RuntimeError("no facts of r1") if run.run == "r1" else AssertionError
 
-    real = __import__("results.facts.extraction").facts.extract
+    real = importlib.import_module("results.facts.extraction").extract
     monkeypatch.setattr(
         "results.facts.extraction.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),

@@ -16,8 +16,8 @@ from harness.errors import InfrastructureError, UsageError
 from harness.installed import plugin_distributions
 from results.judging.markers import RESULTS
 from results.judging.pipeline import check_store
+from results.spark import session as spark
 from results.spark.daemon import without_archives
-from results.spark.session import session as spark
 from tests.programs import run_program
 from tests.results.judging.stores import rows_of
 from tests.results.judging.test_executors import BUDGET, mixed_store

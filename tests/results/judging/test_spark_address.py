@@ -9,10 +9,10 @@ from harness.errors import InfrastructureError, UsageError
 from results.judging.executors import cluster
 from results.judging.packing import Bin
 from results.judging.units import Config
+from results.spark import address as spark_address
+from results.spark import session as spark
+from results.spark import soak as soak_spark
 from results.spark.address import addresses_of, check_reachable
-from results.spark.session import address as spark_address
-from results.spark.session import session as spark
-from results.spark.session import soak as soak_spark
 
 
 @pytest.mark.parametrize(

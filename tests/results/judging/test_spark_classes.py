@@ -13,9 +13,9 @@ import pytest
 
 from harness.errors import InfrastructureError
 from results.report import verb as report_verb
+from results.spark import classes_making as spark_classes_making
 from results.spark.classes import HOME, archive_of, options
 from results.spark.classes_making import KEPT, LOCK, main, make, make_soon
-from results.spark.session import classes_making as spark_classes_making
 from tests.spark_support import spark_test
 
 pytest.importorskip("pyspark")

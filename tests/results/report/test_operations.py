@@ -12,8 +12,8 @@ from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
 from harness.store.keyed import read_buckets, write_buckets
 from harness.store.parquet import write_table
-from results.facts.extraction import extraction as facts
-from results.facts.extraction import operations
+from results.facts import extraction as facts
+from results.facts import operations
 from results.facts.operations import counted, of_buckets, of_history
 from results.judging.problems import Problems, scan_run
 from tests.results.judging.stores import put_run

@@ -6,14 +6,13 @@ import dataclasses
 import pytest
 
 from harness.ops import History
-from results.facts.schema import COLUMNS
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
+from results.spark import driver, planning
 from results.spark.driver import SparkLake
-from results.spark.session import driver, planning
 from tests.results.judging.stores import hopeless, numbered, put_run, register_ops, rows_of
 from tests.results.lake.test_check_results import lose_rows
 from tests.results.spark.test_report import results_in
@@ -165,29 +164,13 @@ def test_a_job_that_is_lost_twice_without_a_result_ends_the_report(uri, monkeypa
 
 
 @spark_test
-def test_what_is_listed_without_rows_is_judged_again(uri):
-    """Facts that lost some of their rows do not count twice either."""
-    work = opened(uri)
-    work.check()
+def test_a_report_stops_where_verdicts_lost_their_rows(uri):
+    from harness.errors import InfrastructureError
+
+    opened(uri).check()
     lose_rows(uri, "verdicts", lambda row: row["run"].startswith("n/r1@"))
-    lose_rows(uri, "ops", lambda row: row["run"].startswith("n/r2@"))
-    work = opened(uri)
-    found = work.check()
-    assert (found.results_new, found.units > 0) == (WANTED, True)
-    assert {(item.run.partition("@")[0], item.kind) for item in found.problems} == {
-        ("n/r1", "rows"),
-        ("n/r2", "rows"),
-    }
-    rows = {name: work.table(name).toArrow() for name in COLUMNS}
-    work = opened(uri)
-    again = work.check()
-    assert (again.results_new, again.problems) == (0, ())
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
-        local = check(source, executor="inline")
-        assert (local.results_new, local.problems) == (0, ())
-        here = {name: len(own) for name, own in rows_of(local).items()}
-    assert {name: len(table) for name, table in rows.items()} == here
+    with pytest.raises(InfrastructureError, match="remove this folder"):
+        opened(uri).check()
 
 
 @spark_test

@@ -17,8 +17,8 @@ from results.judging.result_lake import ResultLake
 from results.lake.log.files import FileRef
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
+from results.spark import asking, ranges
 from results.spark.ranges import Asking, Files
-from results.spark.session import asking, ranges
 from tests.results.spark.test_report import BUDGETS, MOST, on_duckdb, opened, problems_of
 from tests.tiers import examples
 

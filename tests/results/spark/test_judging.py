@@ -12,9 +12,9 @@ from results.judging.problems import Problem
 from results.judging.units import Done
 from results.judging.work import LakeConfig
 from results.lake.log.files import FileRef, batch_name, merged_name
+from results.spark import ranges
+from results.spark import tasks as judging
 from results.spark.planning import Missing, missing_of
-from results.spark.session import ranges
-from results.spark.session import tasks as judging
 from results.spark.tasks import Job, TaskDone, judge_rows, units_of
 
 pytestmark = pytest.mark.lake

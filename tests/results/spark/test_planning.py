@@ -7,8 +7,8 @@ import shutil
 import pyarrow as pa
 import pytest
 
+from results.spark import planning
 from results.spark.planning import COST_MIN, MISSING, Missing, missing_of, task_cost
-from results.spark.session import planning
 from tests.repeated import for_each
 from tests.results.spark.test_asking import asked, in_parts
 from tests.results.spark.test_report import on_duckdb

@@ -23,8 +23,8 @@ from results.lake.transfer.ingest import ingest
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
 from results.report.making import register
+from results.spark import driver
 from results.spark.driver import SparkLake
-from results.spark.session import driver
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.programs import run_program
 from tests.results.judging.test_spark import CLUSTER, ROOT
