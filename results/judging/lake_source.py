@@ -131,13 +131,17 @@ class LakeSource:
         self._ledger.read_todo()
         return self._ledger.number("SELECT count(*) FROM todo")
 
-    def missing(self, above: int) -> pa.Table:
-        """A row a run that misses results at a level of budget over `above`, which are named.
-
-        A line a result: level, checker (empty: facts) and id.
-        """
+    def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
+        """What is left to do over a level of budget, see `Ledger.ranges`."""
         self._ledger.read_todo()
-        return self._ledger.missing(above)
+        self._ledger.skip_levels(above)
+        return self._ledger.ranges(size_of)
+
+    def units(self, above: int) -> tuple[LakeUnit, ...]:
+        """The work that is left over a level of budget."""
+        self._ledger.read_todo()
+        self._ledger.skip_levels(above)
+        return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:
         """Have unsettled results made again; with `before`, a time, only older ones."""
@@ -149,14 +153,13 @@ class LakeSource:
         self.read_known()
         wanted, known = self._ledger.read_todo()
         share = self._ledger.cost_left() // (self._slots * UNITS_A_SLOT)
-        pieces = self._ledger.cut(
-            cost=min(UNIT_COST_MAX, max(UNIT_COST_MIN, share)),
-            runs=UNIT_RUNS_MAX,
-            lines=UNIT_LINES_MAX,
-        )
+        return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, known)
+
+    def _cut(self, cost: int) -> tuple[LakeUnit, ...]:
+        """What is to do in units of at most this cost."""
+        pieces = self._ledger.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._ledger.checkers_of_ids()
-        units = tuple(self._unit(checkers, *piece) for piece in pieces)
-        return Plan(units, wanted, known)
+        return tuple(self._unit(checkers, *piece) for piece in pieces)
 
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> LakeUnit:
         """A piece, see `Ledger.cut`, with the files that may hold its runs."""

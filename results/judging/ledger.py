@@ -44,6 +44,10 @@ FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
+NS_A_LINE: Final = 16_000
+"""Of CPU, for each line and result: measured on runs of 1,500 operations and 13 checkers."""
+AGAIN_FACTOR: Final = 4
+"""How much more a result costs that a budget cut short before."""
 OF_RUNS: Final = (
     *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
     *("case", "key_ranges"),
@@ -249,32 +253,50 @@ class Ledger:
         self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
         return wanted + gone, known
 
-    def missing(self, above: int) -> pa.Table:
-        """What is to do over a level of budget: a row a run, and a line in it each result."""
-        with readable(self._snapshot.place.uri):
-            found: pa.Table = self.connection.sql(
-                """
-                SELECT t.target, t.label, t.day, t.run, t.batch,
-                       greatest(CASE WHEN o.key_range IS NULL THEN t.lines
-                                     ELSE t.lines // t.key_ranges END, 1) AS lines,
-                       count(*) AS results, count(*) FILTER (o.level > 1) AS again,
-                       string_agg(line, chr(10) ORDER BY line) AS missing
-                FROM (
-                    SELECT o.n, o.level, o.key_range,
-                           concat_ws(' ', o.level, COALESCE(w.checker, ''), i.result_id) AS line
-                    FROM todo o
-                    JOIN these t ON t.n = o.n
-                    JOIN wants w ON w.part = t.part AND w.place = o.place
-                    JOIN ids i ON i.c = o.c
-                    WHERE o.level > ?
-                ) o
-                JOIN these t ON t.n = o.n
-                GROUP BY t.target, t.label, t.day, t.run, t.batch, t.lines, t.key_ranges,
-                         o.key_range
-                """,
-                params=[above],
-            ).to_arrow_table()
-        return found
+    def skip_levels(self, above: int) -> None:
+        """Take what is to do with budgets up to a level off the table `todo`."""
+        self.rows("DELETE FROM todo WHERE level <= ?", [above])
+
+    def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
+        """What is to do as ranges of keys of about the size that its cost asks for, in order.
+
+        A range is its first run; runs; results; of these, those with a larger budget than before;
+        cost, CPU ns; and pieces of work. A run that costs more, or was cut short before, is a range
+        of its own.
+        """
+        self.rows(
+            f"""
+            CREATE OR REPLACE TABLE lacking AS
+            SELECT t.run, count(*) AS results, count(*) FILTER (o.level > 1) AS again,
+                   count(DISTINCT (o.level, o.key_range)) AS pieces,
+                   CAST({NS_A_LINE} * greatest(t.lines, 1) * (1 + sum(
+                       (CASE WHEN o.key_range IS NULL THEN 1.0 ELSE 1.0 / t.key_ranges END)
+                       * (CASE WHEN o.level > 1 THEN 1 + {AGAIN_FACTOR} ELSE 1 END)
+                   )) AS BIGINT) AS cost
+            FROM todo o JOIN these t ON t.n = o.n
+            GROUP BY t.run, t.lines, t.key_ranges
+            """  # noqa: S608
+        )
+        size = size_of(self.number("SELECT CAST(sum(cost) AS BIGINT) FROM lacking"))
+        return self.rows(
+            """
+            WITH sized AS (
+                SELECT *, cost >= ? OR again > 0 AS alone FROM lacking
+            ),
+            placed AS (
+                SELECT *, sum(cost) OVER so_far // ? AS slice,
+                       count(*) FILTER (alone) OVER so_far AS number
+                FROM sized
+                WINDOW so_far AS (ORDER BY run ROWS UNBOUNDED PRECEDING)
+            )
+            SELECT min(run), count(*), CAST(sum(results) AS BIGINT), CAST(sum(again) AS BIGINT),
+                   CAST(sum(cost) AS BIGINT), CAST(sum(pieces) AS BIGINT)
+            FROM placed
+            GROUP BY slice, number, alone
+            ORDER BY min(run)
+            """,
+            [size, size],
+        )
 
     def cost_left(self) -> int:
         """The estimated cost of what is to do, ns."""
@@ -313,7 +335,7 @@ class Ledger:
                    CAST(sum(cost) AS BIGINT) AS cost
             FROM cut
             GROUP BY target, label, day, level, cs, home, piece
-            ORDER BY min(run), level
+            ORDER BY min(run), level, cs
             """,
             [cost, runs, lines],
         )

@@ -1,9 +1,10 @@
 """The questions of a report as SQL files, and DuckDB, which answers them.
 
 An engine answers queries by name, with what it has registered and kept before: bases first, in the
-order of `query_names`. On Spark, tasks ask a DuckDB of their own (`results.spark.asking`), and sums
-of their answers have to be exact: so `results/questions/sql/*.sql` calculate with integers or exact
-decimals, and every question is ordered to the last row. Whole numbers leave as int64.
+order of `query_names`. On Spark, tasks ask a DuckDB of their own
+(`results.spark.range_answers`), and sums of their answers have to be exact: so
+`results/questions/sql/*.sql` calculate with integers or exact decimals, and every question is
+ordered to the last row. Whole numbers leave as int64.
 
 | `kind_of`   | what                                                                      |
 |-------------|---------------------------------------------------------------------------|

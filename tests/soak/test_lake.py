@@ -366,7 +366,7 @@ def foreign(lake):
     [
         (foreign, "is not a lake"),
         (lambda lake: lake.touch(), "is a file"),
-        ("deltalake", "pip install 'catalog-harness[lake]'"),
+        ("deltalake", "pip install 'catalog-harness[report]'"),
     ],
 )
 def test_what_is_no_place_for_a_lake_is_refused_up_front(tmp_path, capsys, monkeypatch, harm, text):

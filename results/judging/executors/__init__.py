@@ -2,7 +2,7 @@
 
 Each yields a `Done` for every unit, in any order; their results are equal. A pool takes a tenth of
 a second to start; units in this process are easiest to debug. Spark has tasks of its own
-(`results.spark.tasks`).
+(`results.spark.range_checks`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from results.questions.engines import kind_of, query_names
 from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, TIMES
 from results.report.populations import Populations
-from results.statistics.distributions import student_quantile
+from results.statistics.estimates import student_quantile
 from tests.results.report.oracle import middle, rank
 from tests.results.report.stores import COMPARED
 
