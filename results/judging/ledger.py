@@ -261,14 +261,14 @@ class Ledger:
         """What is to do as ranges of keys of about the size that its cost asks for, in order.
 
         A range is its first run; runs; results; of these, those with a larger budget than before;
-        cost, CPU ns; and pieces of work. A run that costs more, or was cut short before, is a range
-        of its own.
+        cost, CPU ns; and, of a single run, key ranges. A run that costs more, or was cut short
+        before, is a range of its own.
         """
         self.rows(
             f"""
             CREATE OR REPLACE TABLE lacking AS
             SELECT t.run, count(*) AS results, count(*) FILTER (o.level > 1) AS again,
-                   count(DISTINCT (o.level, o.key_range)) AS pieces,
+                   greatest(count(DISTINCT o.key_range), 1) AS pieces,
                    CAST({NS_A_LINE} * greatest(t.lines, 1) * (1 + sum(
                        (CASE WHEN o.key_range IS NULL THEN 1.0 ELSE 1.0 / t.key_ranges END)
                        * (CASE WHEN o.level > 1 THEN 1 + {AGAIN_FACTOR} ELSE 1 END)
@@ -290,7 +290,7 @@ class Ledger:
                 WINDOW so_far AS (ORDER BY run ROWS UNBOUNDED PRECEDING)
             )
             SELECT min(run), count(*), CAST(sum(results) AS BIGINT), CAST(sum(again) AS BIGINT),
-                   CAST(sum(cost) AS BIGINT), CAST(sum(pieces) AS BIGINT)
+                   CAST(sum(cost) AS BIGINT), CASE count(*) WHEN 1 THEN min(pieces) ELSE 1 END
             FROM placed
             GROUP BY slice, number, alone
             ORDER BY min(run)

@@ -3,8 +3,8 @@
 Each task that reads what is known (`results.spark.range_answers`) cuts what its runs lack into
 small ranges. The driver joins neighbours until tasks are as large as the whole work asks for: it
 sees a few numbers of each range, and nothing of a run. A run that costs more than a task should, or
-that a budget cut short before, is a task of its own, or several if its keys are independent. Tasks are in descending order of cost, so that
-the longest start first.
+that a budget cut short before, is a task of its own; if its keys are independent, several tasks
+share it. Tasks are in descending order of cost, so that the longest start first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
     results: int
     again: int  # of these results, those with a larger budget than before
     cost: int  # estimated CPU ns
-    pieces: int = 1  # of a single run, those that tasks can share: it has one for each key range
+    pieces: int = 1  # key ranges of a single run over independent keys, which tasks can share
 
 
 class Task(NamedTuple):
@@ -45,7 +45,7 @@ class Task(NamedTuple):
     between: Range
     runs: int
     cost: int
-    share: tuple[int, int] = (0, 1)  # the number of the first piece that it does, and how many on
+    share: tuple[int, int] = (0, 1)  # of the units in it: the first that it does, and the step
 
 
 class Todo(NamedTuple):

@@ -15,9 +15,8 @@ from harness.errors import HistoryError
 from harness.imported import imported_case
 from harness.independent import split
 from harness.ops import NEMESIS, History, Op, OpType
-from results.facts.extraction import extract, extract_rows
 from results.judging.budgets import Budget
-from results.judging.by_key import judge_range, notes_of
+from results.judging.by_key import judge_range
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.judging.staged_results import run_of
@@ -31,7 +30,7 @@ from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.transfer.source import About
-from tests.results.judging.stores import put_keyed, table_in
+from tests.results.judging.stores import put_keyed, tables_of
 from tests.spark_support import spark_test
 from tests.tiers import examples
 
@@ -111,7 +110,7 @@ def judged(uri, executor="inline"):
     """Key -> row of verdicts, and what `check` says."""
     with source(uri) as found:
         checked = check(found, executor=executor, jobs=2)
-        table = table_in(checked, "verdicts").to_pylist()
+        table = tables_of(checked)["verdicts"].to_pylist()
     assert len({row["key"] for row in table}) == len(table)
     return {row["key"]: row for row in table}, checked
 
@@ -187,19 +186,6 @@ def test_a_unit_reads_no_other_range(tmp_path, monkeypatch):
     plans = {name: stored_schema(schema(name)) for name in unit.files}
     ((_, own),) = runs_in(place, plans, unit.files, unit.runs, key_range=unit.key_range)
     assert {*own["operations"]["key_range"].to_pylist()} == {unit.key_range}
-
-
-def test_facts_are_those_of_the_whole_history():
-    history = with_faults(registers(1, keys=30))
-    tables = rows(history)
-    row = {**tables["runs"].to_pylist()[0], "batch": "b"}
-    run = run_of(row)
-    found = extract_rows(
-        run, tables["operations"], notes_of(tables), lines=row["lines"], end_ns=row["length_ns"]
-    )
-    assert {name: table.to_pylist() for name, table in found.items()} == {
-        name: table.to_pylist() for name, table in extract(run, history).items()
-    }
 
 
 def test_an_operation_that_is_gone_is_noticed():

@@ -47,13 +47,7 @@ def mixed_store(store):
         label = "v1" if n % 2 else None
         history = History(register_ops(n, stale=n == 1))
         put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
-<<<<<<< HEAD:tests/results/judging/test_lake_source.py
-    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
-    put_keyed(store, "n", "ke", keys)
-    put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
-=======
     put_run(store, "m", "ha", numbered(hopeless(40)), nemeses=("a", "b"))
->>>>>>> road-report:tests/results/judging/test_judging_lakes.py
     folder = RunFolder(store, "m", "cu")
     folder.write_case(Case(seed=1, workload="register"))
     log = OpLog(folder.path / "ops.log")

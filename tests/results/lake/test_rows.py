@@ -3,7 +3,6 @@
 import msgspec
 import pyarrow.compute as pc
 import pytest
-from harness.store.keyed import checked_buckets, is_keyed, write_buckets
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -32,9 +32,10 @@ def test_a_task_says_one_row_however_many_units(monkeypatch, tmp_path):
 
     monkeypatch.setattr(range_checks, "do_units", do_units)
     monkeypatch.setattr(range_checks, "sources", sources)
+    asking = SimpleNamespace(above=0, shares=[(0, 1), (0, 1)])
     found = [
         msgspec.json.decode(text, type=TaskDone)
-        for batch in judge_ranges(["batch"], asking=SimpleNamespace(above=0), config=CONFIG)
+        for batch in judge_ranges(["batch"], asking=asking, config=CONFIG)
         for text in batch.column("done").to_pylist()
     ]
     torn = [Problem(run, "history", "torn") for run in "abc"]

@@ -50,6 +50,17 @@ def test_tasks_have_all_ranges_once_and_are_no_larger_than_asked_for(seed, monke
     assert not todo.is_again
 
 
+def test_tasks_share_a_run_over_independent_keys(monkeypatch):
+    monkeypatch.setattr(task_plan, "task_cost", lambda total, slots: 10)
+    keyed = [Lacking("r1", 1, 5, 0, 35, pieces=9), Lacking("r2", 1, 5, 0, 35, pieces=2)]
+    tasks = sorted(todo_of(keyed, 2).tasks)
+    assert [(task.between[0], task.share) for task in tasks] == [
+        *(("r1", (n, 4)) for n in range(4)),
+        *(("r2", (n, 2)) for n in range(2)),
+    ]
+    assert [task.cost for task in tasks] == [8] * 4 + [17] * 2
+
+
 def lacking_in(what, size, *starts):
     """What each part says that its runs lack, in ranges of such a size."""
     rows, what = in_parts(what, *starts)
