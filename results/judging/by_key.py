@@ -1,7 +1,7 @@
 """Runs over independent keys, judged key by key, a range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.line_batches`). Each range is a result of its own, whose id ends in its
+(`results.lake.tables.key_ranges`). Each range is a result of its own, whose id ends in its
 number: so ranges are planned, judged, repeated and looked up like runs, and a worker holds one.
 What nemesis and harness noted is about all keys. It has no part in a verdict, but in the
 explanation of a key that is invalid.

@@ -1,6 +1,5 @@
 """Sealed histories of version 2: footers, and files of version 1."""
 
-
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings

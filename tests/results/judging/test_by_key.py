@@ -25,7 +25,7 @@ from results.lake import SCHEMA_VERSION, rows_of, schemas
 from results.lake.log.lake import Lake
 from results.lake.log.reading import runs_in
 from results.lake.log.writing import stored_schema
-from results.lake.tables import line_batches
+from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
 from results.lake.transfer.ingest_verb import main as ingest_verb
@@ -83,7 +83,7 @@ def with_faults(ops):
 def rows(history, monkeypatch=None, ops_in_a_range=20):
     """The rows of such a run, in small ranges."""
     if monkeypatch is not None:
-        monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
+        monkeypatch.setattr(key_ranges, "KEY_RANGE_OPS", ops_in_a_range)
     return rows_of(history, About(name="n", id="r", case=CASE, record=None))
 
 
@@ -116,7 +116,7 @@ def judged(uri, executor="inline"):
 
 
 def ingested(tmp_path, history, monkeypatch, ops_in_a_range=20):
-    monkeypatch.setattr(line_batches, "KEY_RANGE_OPS", ops_in_a_range)
+    monkeypatch.setattr(key_ranges, "KEY_RANGE_OPS", ops_in_a_range)
     put_keyed(tmp_path / "store", "n", "r", history)
     assert ingest_verb([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
     return tmp_path / "lake"

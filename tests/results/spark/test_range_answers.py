@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from results.judging.result_ids import Registry
 
 from results.judging.required_results import wants_of
+from results.judging.result_ids import Registry
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import FileRef
 from results.questions.aggregate import aggregate
