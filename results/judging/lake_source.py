@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, counted
 from results.judging.budgets import Budget
-from results.judging.ledger import Ledger
+from results.judging.ledger import Ledger, Place
 from results.judging.markers import STARTED
 from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
@@ -134,13 +134,13 @@ class LakeSource:
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
         """What is left to do over a level of budget, see `Ledger.ranges`."""
         self._ledger.read_todo()
-        self._ledger.skip_levels(above)
+        self._ledger.skip(above, ("", -1), None)
         return self._ledger.ranges(size_of)
 
-    def units(self, above: int) -> tuple[LakeUnit, ...]:
-        """The work that is left over a level of budget."""
+    def units(self, above: int, first: Place, end: Place | None) -> tuple[LakeUnit, ...]:
+        """The work that is left over a level of budget, from one place to before another."""
         self._ledger.read_todo()
-        self._ledger.skip_levels(above)
+        self._ledger.skip(above, first, end)
         return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:

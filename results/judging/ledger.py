@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger"]
+__all__ = ["FACTS", "Ledger", "Place"]
 
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
@@ -48,6 +48,8 @@ NS_A_LINE: Final = 16_000
 """Of CPU, for each line and result: measured on runs of 1,500 operations and 13 checkers."""
 AGAIN_FACTOR: Final = 4
 """How much more a result costs that a budget cut short before."""
+Place = tuple[str, int]
+"""A run, and a range of its keys; -1: what is of the whole run, which comes first."""
 OF_RUNS: Final = (
     *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
     *("case", "key_ranges"),
@@ -253,28 +255,40 @@ class Ledger:
         self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
         return wanted + gone, known
 
-    def skip_levels(self, above: int) -> None:
-        """Take what is to do with budgets up to a level off the table `todo`."""
+    def skip(self, above: int, first: Place, end: Place | None) -> None:
+        """Leave in `todo` what has a budget over a level, from one place to before another."""
         self.rows("DELETE FROM todo WHERE level <= ?", [above])
+        self.rows(
+            """
+            DELETE FROM todo USING these t
+            WHERE t.n = todo.n AND (
+                (t.run, COALESCE(key_range, -1)) < (?, ?)
+                OR ? AND (t.run, COALESCE(key_range, -1)) >= (?, ?)
+            )
+            """,
+            [*first, end is not None, *(end or first)],
+        )
 
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """What is to do as ranges of keys of about the size that its cost asks for, in order.
+        """What is to do in ranges of about the size that its cost asks for, in the order of places.
 
-        A range is its first run; runs; results; of these, those with a larger budget than before;
-        cost, CPU ns; and, of a single run, key ranges. A run that costs more, or was cut short
-        before, is a range of its own.
+        A range is the run and the keys of its first place; runs; results; of these, those with a
+        larger budget than before; and cost, CPU ns. What costs more, or was cut short before, is a
+        range of its own.
         """
         self.rows(
             f"""
             CREATE OR REPLACE TABLE lacking AS
-            SELECT t.run, count(*) AS results, count(*) FILTER (o.level > 1) AS again,
-                   greatest(count(DISTINCT o.key_range), 1) AS pieces,
-                   CAST({NS_A_LINE} * greatest(t.lines, 1) * (1 + sum(
-                       (CASE WHEN o.key_range IS NULL THEN 1.0 ELSE 1.0 / t.key_ranges END)
-                       * (CASE WHEN o.level > 1 THEN 1 + {AGAIN_FACTOR} ELSE 1 END)
-                   )) AS BIGINT) AS cost
-            FROM todo o JOIN these t ON t.n = o.n
-            GROUP BY t.run, t.lines, t.key_ranges
+            SELECT run, keys, results, again,
+                   lines * (1 + results + {AGAIN_FACTOR} * again) * {NS_A_LINE} AS cost
+            FROM (
+                SELECT t.run, COALESCE(o.key_range, -1) AS keys,
+                       greatest(CASE WHEN o.key_range IS NULL THEN t.lines
+                                     ELSE t.lines // t.key_ranges END, 1) AS lines,
+                       count(*) AS results, count(*) FILTER (o.level > 1) AS again
+                FROM todo o JOIN these t ON t.n = o.n
+                GROUP BY t.run, t.lines, t.key_ranges, o.key_range
+            )
             """  # noqa: S608
         )
         size = size_of(self.number("SELECT CAST(sum(cost) AS BIGINT) FROM lacking"))
@@ -287,13 +301,14 @@ class Ledger:
                 SELECT *, sum(cost) OVER so_far // ? AS slice,
                        count(*) FILTER (alone) OVER so_far AS number
                 FROM sized
-                WINDOW so_far AS (ORDER BY run ROWS UNBOUNDED PRECEDING)
+                WINDOW so_far AS (ORDER BY run, keys ROWS UNBOUNDED PRECEDING)
             )
-            SELECT min(run), count(*), CAST(sum(results) AS BIGINT), CAST(sum(again) AS BIGINT),
-                   CAST(sum(cost) AS BIGINT), CASE count(*) WHEN 1 THEN min(pieces) ELSE 1 END
+            SELECT first(run ORDER BY run, keys) AS run, first(keys ORDER BY run, keys) AS keys,
+                   count(DISTINCT run), CAST(sum(results) AS BIGINT), CAST(sum(again) AS BIGINT),
+                   CAST(sum(cost) AS BIGINT)
             FROM placed
             GROUP BY slice, number, alone
-            ORDER BY min(run)
+            ORDER BY 1, 2
             """,
             [size, size],
         )
@@ -335,7 +350,7 @@ class Ledger:
                    CAST(sum(cost) AS BIGINT) AS cost
             FROM cut
             GROUP BY target, label, day, level, cs, home, piece
-            ORDER BY min(run), level, cs
+            ORDER BY min(run), level
             """,
             [cost, runs, lines],
         )

@@ -224,10 +224,10 @@ class SparkLake:
             limit_memory=True,
             elsewhere=True,
         )
-        ranges = tuple(task.between for task in todo.tasks)
-        shares = tuple(task.share for task in todo.tasks)
-        asking = self._asking()._replace(ranges=ranges, shares=shares, above=above)
-        work = functools.partial(judge_ranges, asking=asking, config=config)
+        tasks = tuple(task.between for task in todo.tasks)
+        ranges = tuple(between.runs for between in tasks)
+        asking = self._asking()._replace(ranges=ranges, above=above)
+        work = functools.partial(judge_ranges, asking=asking, tasks=tasks, config=config)
         frame = numbers(self._spark, ranges).mapInArrow(work, DONE_DDL)
         with Watch(self._results, todo, progress, slots=self._at_once()):
             rows = frame.toArrow()

@@ -93,6 +93,6 @@ class Watch:
     def _cost(self, file: FileRef) -> int:
         """Of the runs of an append: their part of the task that has them."""
         key = file.first_run
-        place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between[0]) - 1
+        place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
         task = self._tasks[max(0, place)]
         return task.cost * min(file.rows, task.runs) // task.runs

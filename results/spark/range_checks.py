@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from results.judging.lake_work import do_units
 from results.judging.problems import Problem
 from results.judging.work import LakeConfig
 from results.spark.ranges import Asking, sources
+from results.spark.task_plan import Between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,16 +41,19 @@ class TaskDone(msgspec.Struct, frozen=True):
 
 
 def judge_ranges(
-    batches: Iterable[pa.RecordBatch], *, asking: Asking, config: LakeConfig
+    batches: Iterable[pa.RecordBatch],
+    *,
+    asking: Asking,
+    tasks: Sequence[Between],
+    config: LakeConfig,
 ) -> Iterator[pa.RecordBatch]:
-    """Do what the ranges of one partition lack."""
+    """Do what one of these tasks has to."""
     import pyarrow as pa
 
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):
-            first, step = asking.shares[number]
-            units = source.units(asking.above)[first::step]
+            units = source.units(asking.above, *tasks[number])
             ended = [done for done in do_units(units, config=config) if done.part >= 1]
             done = TaskDone(
                 sum(done.cpu_ns for done in ended),

@@ -82,7 +82,6 @@ class Asking(NamedTuple):
     above: int = 0  # the level of budget over which results are to be made
     slots: int = 1  # tasks that run at once
     ranges: Sequence[Range] = (("", None),)  # a task has the one of its number
-    shares: Sequence[tuple[int, int]] = ()  # of the units in each: the first one, and the step
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:

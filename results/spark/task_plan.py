@@ -3,8 +3,8 @@
 Each task that reads what is known (`results.spark.range_answers`) cuts what its runs lack into
 small ranges. The driver joins neighbours until tasks are as large as the whole work asks for: it
 sees a few numbers of each range, and nothing of a run. A run that costs more than a task should, or
-that a budget cut short before, is a task of its own; if its keys are independent, several tasks
-share it. Tasks are in descending order of cost, so that the longest start first.
+that a budget cut short before, is a task of its own. Tasks are in descending order of cost, so that
+the longest start first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from results.judging.ledger import Place
 from results.spark.ranges import Range
 
-__all__ = ["Lacking", "Task", "Todo", "range_cost", "task_cost", "todo_of"]
+__all__ = ["Between", "Lacking", "Task", "Todo", "range_cost", "task_cost", "todo_of"]
 
 TASKS_A_SLOT: Final = 12
 """Many more than slots: a lost task costs little, and progress shows early how long it takes."""
@@ -29,23 +30,41 @@ TASKS_MAX: Final = 100_000
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True):
-    """Neighbours that lack results: the first run, and how much there is to do."""
+    """Neighbours that lack results: the first place, and how much there is to do."""
 
-    first: str
+    run: str
+    keys: int  # of the run, a range of its keys; -1: what is of the whole run
     runs: int
     results: int
     again: int  # of these results, those with a larger budget than before
     cost: int  # estimated CPU ns
-    pieces: int = 1  # key ranges of a single run over independent keys, which tasks can share
+
+    @property
+    def first(self) -> Place:
+        """Where it begins."""
+        return self.run, self.keys
+
+
+class Between(NamedTuple):
+    """What a task does: from one place to before another; `None`: to the end."""
+
+    first: Place
+    end: Place | None
+
+    @property
+    def runs(self) -> Range:
+        """The range of keys of runs in which it is."""
+        if self.end is None or self.end[1] < 0:
+            return self.first[0], self.end and self.end[0]
+        return self.first[0], f"{self.end[0]} "  # with a part of that run; no key is between these
 
 
 class Task(NamedTuple):
-    """A range of keys, the runs in it that lack something, and their cost."""
+    """A range, the runs in it that lack something, and their cost."""
 
-    between: Range
+    between: Between
     runs: int
     cost: int
-    share: tuple[int, int] = (0, 1)  # of the units in it: the first that it does, and the step
 
 
 class Todo(NamedTuple):
@@ -69,17 +88,14 @@ def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
             joined.append(one)
         else:
             joined[-1] = Lacking(
-                before.first, before.runs + one.runs, before.results + one.results, 0,
+                *before.first, before.runs + one.runs, before.results + one.results, 0,
                 before.cost + one.cost,
             )  # fmt: skip
     ends = [*(one.first for one in joined[1:]), None]
-    tasks = []
-    for one, end in zip(joined, ends, strict=True):
-        shares = min(one.pieces, -(-one.cost // size)) if one.runs == 1 else 1
-        tasks += [
-            Task((one.first, end), one.runs, one.cost // shares, (number, shares))
-            for number in range(shares)
-        ]
+    tasks = [
+        Task(Between(one.first, end), one.runs, one.cost)
+        for one, end in zip(joined, ends, strict=True)
+    ]
     results = sum(one.results for one in ranges)
     return Todo(
         tasks=tuple(sorted(tasks, key=lambda task: -task.cost)),

@@ -28,14 +28,17 @@ def test_a_task_says_one_row_however_many_units(monkeypatch, tmp_path):
     def sources(batches, asking):
         assert list(batches) == ["batch"]
         for number, units in enumerate((("a", "b"), ("c",))):
-            yield number, None, SimpleNamespace(units=lambda above, own=units: own[above:])
+            yield number, None, SimpleNamespace(units=units_of(units))
+
+    def units_of(own):
+        return lambda above, first, end: own[above:][first:end]
 
     monkeypatch.setattr(range_checks, "do_units", do_units)
     monkeypatch.setattr(range_checks, "sources", sources)
-    asking = SimpleNamespace(above=0, shares=[(0, 1), (0, 1)])
+    asking, tasks = SimpleNamespace(above=0), [(0, None), (0, 1)]
     found = [
         msgspec.json.decode(text, type=TaskDone)
-        for batch in judge_ranges(["batch"], asking=asking, config=CONFIG)
+        for batch in judge_ranges(["batch"], asking=asking, tasks=tasks, config=CONFIG)
         for text in batch.column("done").to_pylist()
     ]
     torn = [Problem(run, "history", "torn") for run in "abc"]

@@ -9,7 +9,7 @@ from results.judging import ledger
 from results.judging.result_lake import ResultLake
 from results.spark import task_plan
 from results.spark.ranges import sources
-from results.spark.task_plan import COST_MIN, Lacking, range_cost, task_cost, todo_of
+from results.spark.task_plan import COST_MIN, Between, Lacking, range_cost, task_cost, todo_of
 from tests.repeated import for_each
 from tests.results.spark.test_range_answers import asked, in_parts
 from tests.results.spark.test_report import on_duckdb
@@ -21,7 +21,7 @@ def drawn(rng):
     """Ranges, some of them giants, some that were cut short."""
     costs = [rng.choice((5, 10, 1_000, 50_000)) for _ in range(rng.choice((1, 7, 40)))]
     return [
-        Lacking(f"r{number:02}", rng.randint(1, 5), 9, rng.choice((0, 0, 0, 1)), cost)
+        Lacking(f"r{number // 2:02}", number % 2 - 1, 3, 9, rng.choice((0, 0, 0, 1)), cost)
         for number, cost in enumerate(costs)
     ]
 
@@ -50,17 +50,6 @@ def test_tasks_have_all_ranges_once_and_are_no_larger_than_asked_for(seed, monke
     assert not todo.is_again
 
 
-def test_tasks_share_a_run_over_independent_keys(monkeypatch):
-    monkeypatch.setattr(task_plan, "task_cost", lambda total, slots: 10)
-    keyed = [Lacking("r1", 1, 5, 0, 35, pieces=9), Lacking("r2", 1, 5, 0, 35, pieces=2)]
-    tasks = sorted(todo_of(keyed, 2).tasks)
-    assert [(task.between[0], task.share) for task in tasks] == [
-        *(("r1", (n, 4)) for n in range(4)),
-        *(("r2", (n, 2)) for n in range(2)),
-    ]
-    assert [task.cost for task in tasks] == [8] * 4 + [17] * 2
-
-
 def lacking_in(what, size, *starts):
     """What each part says that its runs lack, in ranges of such a size."""
     rows, what = in_parts(what, *starts)
@@ -84,11 +73,11 @@ def test_ranges_name_what_all_runs_lack(new):
     what = asked(new)
     each = lacking_in(what, 1)
     runs = sorted(what.lake.snapshot({}).dataset("runs").to_table(["run"])["run"].to_pylist())
-    assert [one.first for one in each] == runs
-    assert all((one.runs, one.again) == (1, 0) for one in each)
+    assert [one.run for one in each] == runs
+    assert all((one.keys, one.runs, one.again) == (-1, 1, 0) for one in each)
     (whole,) = lacking_in(what, 10**18)
     assert whole == Lacking(
-        runs[0], len(runs), sum(r.results for r in each), 0, sum(r.cost for r in each)
+        runs[0], -1, len(runs), sum(r.results for r in each), 0, sum(r.cost for r in each)
     )
     assert lacking_in(what, 1, runs[3], runs[5]) == each
     assert not lacking_in(what._replace(above=1), 1)
@@ -117,6 +106,13 @@ def test_a_run_that_costs_more_is_a_range_between_the_others(new):
     assert sum(one.runs for one in found) == len(each)
     assert sum(one.cost for one in found) == giant.cost + sum(one.cost for one in others)
     assert giant.cost == giant.cost // ledger.NS_A_LINE * ledger.NS_A_LINE
+
+
+def test_a_task_that_begins_or_ends_within_a_run_has_that_run():
+    assert Between(("a", -1), None).runs == ("a", None)
+    assert Between(("a", 3), ("b", -1)).runs == ("a", "b")
+    first, end = Between(("a", -1), ("b", 2)).runs
+    assert (first, sorted(["b", end, "b0", "b-"])) == ("a", ["b", end, "b-", "b0"])
 
 
 @pytest.mark.parametrize(
