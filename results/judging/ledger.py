@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
 from results.judging.markers import LIMITED
-from results.judging.problems import PROBLEMS_MAX, STATES, Problem, Problems
+from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
 from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
+from results.lake.transfer.source import TROUBLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +125,7 @@ class Ledger:
             """,  # noqa: S608
             [base, cost_of(1, 1) - base],
         )
-        for state, (kind, text) in STATES.items():
+        for state, (kind, text) in TROUBLES.items():
             self.complain(kind, text, "SELECT run FROM these WHERE state = ?", [state])
 
     def complain(self, kind: str, text: str, runs: str, given: Sequence[Any] = ()) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
+from harness.imported import imported_case
 from harness.ops import History, Op, OpType
 from results.facts.schema import schema
 from results.judging.budgets import Budget
@@ -55,6 +56,12 @@ def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **c
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
         label=label, finished=finished,
     )  # fmt: skip
+
+
+def put_keyed(store, name, run, history):
+    """One run over independent keys, as `harness import` leaves it."""
+    case = imported_case("cas-register", independent=True)
+    return keep_run(store, name, run, case, history, environment="imported")
 
 
 def hopeless(count, *, values=8, seed=2):
