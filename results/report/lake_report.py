@@ -148,9 +148,8 @@ def report_lake(
 def _with_runs(uri: str) -> tuple[Lake, Snapshot]:
     """The lake, and its state now; raises `UsageError` where it holds no run."""
     from results.lake.log.lake import Lake
-    from results.lake.tables.schema import SCHEMA_VERSION, schemas
 
-    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(uri)
     snapshot = lake.snapshot()
     if not any(file.rows for file in snapshot.files("runs")):
         raise UsageError(f"the lake {uri!r} holds no run; `harness ingest` puts some in")

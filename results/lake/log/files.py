@@ -30,6 +30,7 @@ __all__ = [
     "LOG_FOLDER",
     "MAIN",
     "PARTITION",
+    "RESULTS",
     "FileRef",
     "Partition",
     "coded_schema",
@@ -39,6 +40,8 @@ __all__ = [
 MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
+RESULTS: Final = "results"
+"""The folder of a lake with the lake of its results (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
 """The folder of a Delta table that makes it one (Delta's protocol, "File types")."""
 PARTITION: Final = ("target", "label", "day")

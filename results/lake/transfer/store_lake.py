@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from results.judging.problems import Problems
 from results.lake.log.lake import Lake
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.ingest import Ingested, ingest
 
 __all__ = ["LAKE_FOLDER", "StoreLake", "lake_of_store"]
@@ -31,6 +30,6 @@ def lake_of_store(
 ) -> StoreLake:
     """Bring the lake of a store up to date, and return it."""
     uri = str(store.resolve() / LAKE_FOLDER)
-    lake = Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.create_or_open(uri)
     _, problems = ingest(store, lake, None, unfinished=True, progress=progress)
     return StoreLake(uri, store, problems)

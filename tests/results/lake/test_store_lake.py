@@ -3,7 +3,6 @@
 import pytest
 
 from harness.case import Case
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.store_lake import LAKE_FOLDER, lake_of_store
 from tests.results.lake.test_ingest import history
@@ -13,7 +12,7 @@ pytestmark = pytest.mark.lake
 
 
 def runs_of(uri):
-    lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(uri)
     return {row["run"].split("@")[0]: row for row in lake.dataset("runs").to_table().to_pylist()}
 
 
