@@ -30,6 +30,7 @@ from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
+from results.lake.transfer.source import TROUBLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +44,7 @@ FACTS: Final = -1
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
 OF_RUNS: Final = (
-    *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "finished"),
+    *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
     "case",
 )
 OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
@@ -106,7 +107,7 @@ class Ledger:
                    CAST(0 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
-                SELECT run, batch, target, label, day, workload, lines, ops, finished,
+                SELECT run, batch, target, label, day, workload, lines, ops, state,
                        COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
                        lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                            * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
@@ -116,8 +117,8 @@ class Ledger:
             """,  # noqa: S608
             [base, cost_of(1, 1) - base],
         )
-        text = "has no run.json: it was cut short"
-        self.complain("unfinished", text, "SELECT run FROM these WHERE NOT finished")
+        for state, (kind, text) in TROUBLES.items():
+            self.complain(kind, text, "SELECT run FROM these WHERE state = ?", [state])
 
     def complain(self, kind: str, text: str, runs: str, given: Sequence[Any] = ()) -> None:
         """The same problem of all runs that a query names; all are counted, the first kept."""

@@ -30,6 +30,7 @@ __all__ = [
     "FINISHED",
     "FOREIGN",
     "TORN",
+    "TROUBLES",
     "About",
     "Source",
     "day_of",
@@ -48,6 +49,15 @@ DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
 """The state of a run whose history is a different one than run.json tells of."""
+TROUBLES: Final = {
+    TORN: ("unfinished", "has no run.json: it was cut short"),
+    DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
+    FOREIGN: (
+        "record",
+        "its history is a different one than run.json tells of; it is judged as it is",
+    ),
+}
+"""The kind and the text of the problem that a report names, by state."""
 
 
 class _Results(msgspec.Struct):
@@ -141,7 +151,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
         _ = day_of(record.started)  # which a lake is partitioned by
     except FileNotFoundError:
-        state, trouble = TORN, "has no run.json: it was cut short"
+        state, trouble = TORN, TROUBLES[TORN][1]
     except _UNREADABLE as error:
         record = None
         state, trouble = DAMAGED, f"run.json is not valid: {error}"
