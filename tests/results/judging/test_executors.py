@@ -134,4 +134,3 @@ CONFIG = LakeConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=Fals
 
 def test_a_pool_without_work_starts_nothing():
     assert list(PoolExecutor(2).run([], CONFIG)) == []
-
