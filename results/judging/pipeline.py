@@ -94,8 +94,6 @@ def check(
             "free some space, or copy the store to where it can be written"
         )
         raise failure_of(error, text) from error
-    finally:
-        choice.close()
     return Checked(
         tables=gathered.tables,
         counting=gathered.counting,
@@ -141,11 +139,6 @@ class _Choice:
         from results.judging.executors.pool import PoolExecutor
 
         return PoolExecutor(self._jobs or default_jobs())
-
-    def close(self) -> None:
-        """Let go of what was made."""
-        if self._made is not None:
-            self._made.close()
 
 
 @dataclasses.dataclass(kw_only=True)

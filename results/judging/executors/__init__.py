@@ -23,7 +23,3 @@ class Executor(Protocol):
     def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
         """Do units in their order; one that could not be done at all yields nothing."""
         ...
-
-    def close(self) -> None:
-        """End its processes."""
-        ...

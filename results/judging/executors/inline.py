@@ -22,6 +22,3 @@ class InlineExecutor:
     def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
         yield from do_units(units, config=config)
-
-    def close(self) -> None:
-        """Nothing was started."""

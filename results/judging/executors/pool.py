@@ -51,9 +51,6 @@ class PoolExecutor:
                     memory_bytes = answer.memory_bytes
                     yield Done(unit.unit_id, 0, (), part=0.0, memory_bytes=memory_bytes)
 
-    def close(self) -> None:
-        """Nothing outlives `run`."""
-
 
 def _deaths_max(unit: LakeUnit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
