@@ -148,7 +148,19 @@ class Page(html.parser.HTMLParser):
             self._title = None
 
 
-UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "h": 3.6e12, "%": 0.01, TIMES: 1}
+UNITS = {
+    "ns": 1,
+    "µs": 1e3,
+    "ms": 1e6,
+    "s": 1e9,
+    "min": 6e10,
+    "h": 3.6e12,
+    "%": 0.01,
+    TIMES: 1,
+    "B": 1,
+    "kB": 1024,
+    "MB": 1024**2,
+}
 
 
 def read_back(text):
