@@ -149,21 +149,21 @@ def report(uri: str, engine: str, output: str) -> None:
 
 
 def opened(uri: str) -> Any:
-    from results.lake import SCHEMA_VERSION, schemas
     from results.lake.log.lake import Lake
 
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
     """A lake of so many runs, which are those of `source` again; "yes": with their results."""
     from results.judging.result_lake import ResultLake
+    from results.lake.upkeep.compaction import compact
 
     with_results = results == "yes"
     lake, origin = opened(uri), opened(source).snapshot()
     names = ["runs"] if with_results else [*origin.tables]
     append(lake, {name: origin.dataset(name).to_table() for name in names}, int(count), {})
-    lake.compact()
+    compact(lake)
     if not with_results:
         return
     found = ResultLake.beside(source, {})
@@ -175,7 +175,7 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
     assert beside is not None
     append(beside, whole({name: known.dataset(name).to_table() for name in known.tables}),
            int(count), batches)  # fmt: skip
-    beside.compact()
+    compact(beside)
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:

@@ -137,7 +137,8 @@ class _Choice:
     def _make(self) -> Executor:
         if self.name == "inline":
             return InlineExecutor()
-        from results.judging.executors.pool import PoolExecutor, default_jobs
+        from harness.workers import default_jobs
+        from results.judging.executors.pool import PoolExecutor
 
         return PoolExecutor(self._jobs or default_jobs())
 

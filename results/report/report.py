@@ -162,7 +162,6 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
     """The lake, that of a store brought up to date, and what of the store is not in it."""
     from results.judging.pipeline import Progress
     from results.lake.log.lake import Lake
-    from results.lake.tables.schema import SCHEMA_VERSION, schemas
     from results.lake.transfer.store_lake import lake_of_store
 
     def say(found: Ingested) -> None:
@@ -182,7 +181,7 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
         uri, problems = place, Problems()
     else:
         uri, _, problems = lake_of_store(store, progress=say)
-    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION), problems
+    return Lake.open(uri), problems
 
 
 def labels_of(snapshot: Snapshot) -> set[str | None]:
@@ -206,7 +205,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
     """Judge what is new, here or on Spark; the engine and its tables go with `stack`."""
-    from results.judging.executors.pool import default_jobs
+    from harness.workers import default_jobs
     from results.judging.lake_source import LakeSource
     from results.judging.pipeline import check
     from results.lake.log.duckdb_views import readable

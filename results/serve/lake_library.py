@@ -32,7 +32,6 @@ from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.folders import ARCHIVE, BYTES_MAX, FOLDERS, folder_of, unpack
 from results.report import REPORT_FOLDER
 from results.serve.groups import FINISHED
@@ -74,7 +73,7 @@ class LakeLibrary(Library):
         Raises `UsageError` where there is no lake or none of ours, or where we are refused;
         `InfrastructureError` where the storage does not answer.
         """
-        self._lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+        self._lake = Lake.open(uri)
         self._lake.patience = QUICK
         super().__init__(self._lake.place.uri)
         self._using = threading.Lock()  # a lake is for one thread at a time

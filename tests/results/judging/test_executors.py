@@ -1,7 +1,6 @@
 """Two executors, one core: equal rows, and none is lost with a worker."""
 
 import contextlib
-import os
 import shutil
 import time
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.executors import pool
 from results.judging.executors.pool import PoolExecutor
 from results.judging.markers import Marker
 from results.judging.result_lake import RESULTS
@@ -78,22 +76,6 @@ def test_a_small_store_is_judged_here(tmp_path):
     assert judge_store(tmp_path, executor="auto").checked.executor == "inline"
 
 
-@pytest.mark.process
-def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
-    for n in range(3):
-        put_run(tmp_path, "n", f"r{n}", History(register_ops(n)), seed=n)
-    real, busy = pool._ready, []
-
-    def ready(workers):
-        busy.append(sum(worker.unit is not None for worker in workers))
-        return real(workers)
-
-    monkeypatch.setattr(pool, "_ready", ready)
-    judge_store(tmp_path, executor="pool", jobs=2)
-    assert max(busy) == 2
-
-
 # --- budgets --------------------------------------------------------------------------------------
 
 
@@ -152,11 +134,3 @@ CONFIG = LakeConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=Fals
 
 def test_a_pool_without_work_starts_nothing():
     assert list(PoolExecutor(2).run([], CONFIG)) == []
-
-
-def test_a_worker_is_out_of_reach_of_ctrl_c_from_its_first_moment_on():
-    worker = pool._Worker(CONFIG)
-    try:
-        assert os.getpgid(worker._process.pid) != os.getpgrp()
-    finally:
-        worker.end()

@@ -20,9 +20,10 @@ from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.judging.result_lake import ResultLake
 from results.judging.units import CRASHED
-from results.lake import SCHEMA_VERSION, schemas
+from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.verb import main as lake_verb
 from tests.results.judging.stores import (
     TIMES,
@@ -70,7 +71,7 @@ def plain_lake(tmp_path, runs=3):
 
 @contextlib.contextmanager
 def opened(uri, *, second_pass=False, budget=SMALL, **given):
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     budgets = (budget, budget.larger()) if second_pass else (budget,)
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=budgets, **given)) as source:
         yield source
@@ -93,7 +94,7 @@ def test_tables_stay_the_same_after_a_compaction(tmp_path):
         assert source.runs == 5
     for action in (["compact"], ["vacuum", "--grace-hours", "0"], ["check"]):
         assert lake_verb([*action, str(tmp_path / "lake")]) == 0
-    lake = Lake.open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(tmp_path / "lake"))
     results = ResultLake.beside(lake.place.uri, {})
     assert len(lake.files("operations")) == len(results.files("verdicts")) == 1
     checked, after = report(tmp_path / "lake")
@@ -211,7 +212,7 @@ def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(t
         for source, plan in [(source, source.plan()) for source in (one, two)]:
             list(lake_work.do_units(plan.units, config=source.begin(limit_memory=False)))
     if compacted:
-        ResultLake.beside(str(uri), {}).compact()
+        compact(ResultLake.beside(str(uri), {}))
     assert counted(uri) == (alone, False)
     assert counted(uri, label="v1") == (of_label, False)
     assert counted(uri, budget=OTHER)[0] == alone
@@ -239,7 +240,7 @@ def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch, er
 
     uri = plain_lake(tmp_path)
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
-    monkeypatch.setattr(ResultLake, "compact", refuse)
+    monkeypatch.setattr("results.judging.result_lake.compact", refuse)
     checked, rows = report(uri)
     assert (checked.problems, len(rows["runs"])) == ((), 3)
 

@@ -1,7 +1,6 @@
 """From a store to verdicts: what is new is judged, nothing is lost, no verdict is made better."""
 
 import contextlib
-import importlib
 
 import msgspec
 import pytest
@@ -15,6 +14,7 @@ from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
+from results.facts import extraction
 from results.judging import result_ids, units
 from results.judging.budgets import Budget
 from tests.results.judging.stores import (
@@ -267,7 +267,7 @@ def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
     def fail(run, history):
         raise RuntimeError(f"no facts of {run.run}")
 
-    real = importlib.import_module("results.facts.extraction").extract
+    real = extraction.extract
     monkeypatch.setattr(
         "results.judging.lake_work.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),

@@ -14,7 +14,6 @@ from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.judging.result_lake import ResultLake
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
@@ -44,7 +43,7 @@ GONE = 1
 
 
 def opened(uri, options=None):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+    return Lake.open(str(uri), storage_options=options)
 
 
 def spark_lake(uri, master="local[2]", options=None, **asked):
@@ -223,9 +222,7 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
     uri = f"s3://{BUCKET}/lake"
     with s3_server() as endpoint:
         options = options_for(endpoint)
-        made = Lake.create_or_open(
-            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
-        )
+        made = Lake.create_or_open(uri, storage_options=options)
         ingest(store, made, writer_to(made), unfinished=True)
         work = spark_lake(uri, options=options)
         checked, _ = work.ask(work.check())
