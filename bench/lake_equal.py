@@ -26,7 +26,7 @@ from results.lake.log.lake import Lake
 from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import ARCHIVE, FOLDERS
 from results.questions.engines import DuckEngine
-from results.report.making import register
+from results.report.report import register
 
 __all__ = [
     "LEFT",

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "FACTS_KEPT",
     "RESULTS",
     "RESULTS_VERSION",
     "RESULT_TABLES",
@@ -52,9 +51,6 @@ SMALL_FILES_MAX: Final = 16
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
-
-FACTS_KEPT: Final = tuple(name for name in FACT_TABLES if name not in {"runs", "traits"})
-"""Tables of facts that are kept; the others follow from the lake's `runs`."""
 
 
 def _columns(table: str) -> tuple[Column, ...]:
@@ -76,7 +72,7 @@ RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("marks", TEXTS, "", "per result: empty, or why a later check may differ"),
     ),
     "verdicts": _columns("verdicts"),
-    **{name: _columns(name) for name in FACTS_KEPT},
+    **{name: _columns(name) for name in FACT_TABLES},
 }
 
 

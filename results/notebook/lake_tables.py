@@ -1,8 +1,9 @@
 """One state of a lake as tables, and the results that reports have of its runs: for `results.open`.
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends what it judged. Of each run and checker, and of the facts of each run, one result counts: a
-settled one before others, then the newest. A filter leaves out the rows of the others.
+appends what it judged. Of each run and checker (and range of keys, `results.judging.result_ids`),
+and of the facts of each run, one result counts: a settled one before others, then the newest. A
+filter leaves out the rows of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.facts.schema import FACT_TABLES
+from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import RunIndex, Snapshot
@@ -39,7 +41,7 @@ COUNTING: Final = """
     )
     SELECT l.run, l.result_id, l.batch,
            r.run IS NOT NULL AND 1 = row_number() OVER (
-               PARTITION BY l.run, c.checker
+               PARTITION BY l.run, c.checker, split_part(l.result_id, '.', 2)
                ORDER BY r.run IS NULL, l.mark <> '', l.judged_at DESC, l.batch
            ) AS counts
     FROM listed l
@@ -70,7 +72,7 @@ class LakeTables:
         """The tables of the schema, and the results of reports as `report.NAME`."""
         if self._results is None or not self._results.files(MAIN):
             return tuple(self._lake.schemas)
-        return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACTS_KEPT)))
+        return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
 
     def check(self, choice: Choice) -> None:
         """Raise `UsageError` for targets, labels and runs that the lake does not have."""

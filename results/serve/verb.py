@@ -99,7 +99,7 @@ def _serve(place: str, bind: str, port: int) -> int:
 
 def _library(place: str) -> Library:
     """The runs of a store or a lake; raises `UsageError` for what is neither."""
-    from results.report.lake_report import is_lake
+    from results.report.report import is_lake
 
     if is_lake(place):
         from results.serve.lake_library import LakeLibrary

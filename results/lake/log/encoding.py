@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from results.lake.log.files import coded_schema, statistics
+from results.lake.log.files import KEY_RANGE, coded_schema, statistics
 from results.lake.log.layout import parquet_options
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["GROUP_ROWS", "Encoded", "Encoder"]
 
 GROUP_ROWS: Final = 128 * 1024
+KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
+"""Of runs over independent keys, of which a range is read alone."""
 
 
 class Encoded(NamedTuple):
@@ -53,7 +55,8 @@ class Encoder:
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, as equal row groups where they are too many for one."""
-        groups = max(1, -(-rows.num_rows // GROUP_ROWS))
+        keyed = KEY_RANGE in self._schema.names and rows[KEY_RANGE].null_count < rows.num_rows
+        groups = max(1, -(-rows.num_rows // (KEYED_GROUP_ROWS if keyed else GROUP_ROWS)))
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
 
     def __enter__(self) -> Self:

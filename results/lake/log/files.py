@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH",
     "KEY",
+    "KEY_RANGE",
     "LOG_FOLDER",
     "MAIN",
     "PARTITION",
@@ -40,6 +41,8 @@ __all__ = [
 MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
+KEY_RANGE: Final = "key_range"
+"""The column that the rows of a run over independent keys are sorted by, where a table has it."""
 RESULTS: Final = "results"
 """The folder of a lake with the lake of its results (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"

@@ -390,7 +390,7 @@ def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, 
         assert main(words) == 254
         (line,) = lines(capsys)
         assert (
-            f"needs {module}, which is not installed: pip install 'catalog-harness[lake]'" in line
+            f"needs {module}, which is not installed: pip install 'catalog-harness[report]'" in line
         )
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -45,7 +45,7 @@ def store_fixture(tmp_path):
     """A valid run, one in buckets with a label, a failed one with a log, and an unfinished one."""
     store = tmp_path / "store"
     keep_run(store, "ddl-none", "r1", Case(seed=1), history(1))
-    keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), buckets=2, label="v1")
+    keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), label="v1")
     folder = keep_run(
         store, "ddl-kill", "r3", Case(seed=3), history(3), [FINDING],
         verdict=Verdict.INVALID, failure=FAILURE,

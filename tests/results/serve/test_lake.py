@@ -17,7 +17,7 @@ from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import folder_of
 from results.lake.upkeep.verb import main as lake_verb
-from results.report.verb import report_store
+from results.report.report import report
 from results.serve import lake_index, lake_library
 from results.serve.lake_library import LakeLibrary
 from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
@@ -341,7 +341,7 @@ def test_verdicts_of_a_report_are_shown_where_the_run_recorded_none(tmp_path, op
     assert served.api(f"run/{key}")["checkers"] == []
     assert main(["report", str(lake), "--executor", "inline"]) in {0, 1, 2}
     found = served.api(f"run/{key}")
-    report_store(store, output=store / ".report", executor="inline")
+    report(str(store), executor="inline")
     with serving(store) as of_store:
         expected = of_store.api("run/n/a")
     assert {one["checker"]: one["verdict"] for one in found["checkers"]} == {

@@ -15,7 +15,7 @@ from harness.case import Fault
 from harness.ops import CheckResult, Verdict
 from harness.signatures import Failure
 from results.facts.run_numbers import run_numbers
-from results.report.verb import report_store
+from results.report.report import report
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import HOSTILE, S, add_run, big_store, history
 
@@ -408,7 +408,7 @@ def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path
     both = "compare?run=n/a&run=n/b"
     with serving(tmp_path) as served:
         assert served.api(both)["verdicts"] == []
-        report_store(tmp_path, output=tmp_path / ".report", executor="inline")
+        report(str(tmp_path), executor="inline")
         found = served.api(both)["verdicts"]
     assert {one["checker"] for one in found} >= {"linearizable-register", "stats"}
     assert all(None not in one["verdicts"] for one in found)
