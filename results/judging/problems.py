@@ -9,6 +9,7 @@ sealed history holds. So is a seed of a soak that left no run: its case lies in 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -23,7 +24,6 @@ from harness.store.footer import BY_KEY, Footer, cost_of
 from harness.store.keyed import bucket_paths
 from results.judging.contents import Group, digest_of, read_contents
 from results.lake.log.refusals import failure_of
-from results.serve.run_index import folders_in
 
 __all__ = [
     "NO_LOSS",
@@ -37,6 +37,7 @@ __all__ = [
     "Problems",
     "RunInfo",
     "Scan",
+    "folders_in",
     "is_seen",
     "problem_lines",
     "run_folders",
@@ -208,6 +209,16 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
         text = f"holds a folder whose name is not UTF-8, {odd!a}; rename it"
         problems.add(Problem(where, "history", text))
     return known
+
+
+def folders_in(path: Path) -> list[str]:
+    """Sorted names of real folders: links are not followed, dot folders are the harness's own."""
+    with os.scandir(path) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+        )
 
 
 def is_seen(path: Path) -> bool:

@@ -25,12 +25,11 @@ from results.judging.markers import (
     index,
     is_unsettled,
 )
-from results.judging.problems import NO_LOSS, Problem, Problems, RunInfo
+from results.judging.problems import NO_LOSS, Problem, Problems, RunInfo, folders_in
 from results.judging.source import Gathered, Plan
 from results.judging.units import Config, no_verdict, table_of
 from results.judging.work import AnyConfig, AnyUnit
 from results.lake.log.refusals import require_writable
-from results.serve.run_index import folders_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
