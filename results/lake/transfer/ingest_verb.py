@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="take runs without a run.json as well: those that were cut short, or still go on",
+        help="take runs as well that were cut short, or whose run.json is not that of the history",
     )
     parsed = parser.parse_args(list(arguments))
     place = Place(parsed.lake)
