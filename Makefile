@@ -104,7 +104,7 @@ $(TEST_STAMP): $(STAMP)
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	@$(NO_CARGO) $(SYNC) $(patsubst %,--extra %,docker hive lake report spark) --group dev
+	@$(NO_CARGO) $(SYNC) $(patsubst %,--extra %,docker hive report spark) --group dev
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

@@ -44,7 +44,6 @@ from tests.spark_programs import connect_server, spark_programs, standalone_clus
 LOCAL: Final = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYTHONPATH": str(ROOT),
-    "HARNESS_SPARK_CLASSES": "off",  # none is made behind the back of what is timed
 }
 TWO_EXECUTORS: Final = {"PYSPARK_SUBMIT_ARGS": "--conf spark.executor.cores=1 pyspark-shell"}
 DUCKDB: Final = "duckdb"

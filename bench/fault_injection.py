@@ -176,11 +176,11 @@ class Injector:
 
         result_of_check = checking.result_of_check
 
-        def judged(name: str, check: Callable[[], Any]) -> Any:
+        def judged(name: str, check: Callable[[], Any], **options: Any) -> Any:
             if self.hit("checker", name):
                 failure = CHECKER_FAILURES[self.counts["checker"] % len(CHECKER_FAILURES)]
-                return result_of_check(name, functools.partial(_fail, failure))
-            return result_of_check(name, check)
+                return result_of_check(name, functools.partial(_fail, failure), **options)
+            return result_of_check(name, check, **options)
 
         checking.result_of_check = judged
 

@@ -34,12 +34,13 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
-from results.judging.problems import Problems, run_folders  # noqa: E402
-from results.lake import SCHEMA_VERSION, history_of, schemas  # noqa: E402
+from results.judging.problems import Problems  # noqa: E402
+from results.lake import history_of, schemas  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
 from results.lake.tables.rebuild import HISTORY_TABLES  # noqa: E402
 from results.lake.transfer.folders import writer_to  # noqa: E402
 from results.lake.transfer.ingest import ingest  # noqa: E402
+from results.lake.transfer.run_folders import run_folders  # noqa: E402
 from results.lake.upkeep.compaction import compact  # noqa: E402
 
 MB: Final = 1_000_000
@@ -60,7 +61,7 @@ class Measured(NamedTuple):
 
 
 def opened(uri: str) -> Lake:
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def fill() -> None:

@@ -23,10 +23,10 @@ from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.lake.log.lake import Lake
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import ARCHIVE, FOLDERS
 from results.questions.engines import DuckEngine
-from results.report.making import register
+from results.report.report import register
 
 __all__ = [
     "LEFT",
@@ -77,7 +77,7 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
 
 
 def opened(uri: str, options: Mapping[str, str]) -> Lake:
-    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+    return Lake.open(uri, storage_options=options)
 
 
 def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:

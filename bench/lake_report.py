@@ -94,7 +94,7 @@ def plain_loop(uri: str) -> None:
     """Every run judged by all its checkers, and its facts taken: nothing else."""
     from results.facts.extraction import extract
     from results.judging.budgets import Budget
-    from results.judging.manifest import Registry
+    from results.judging.result_ids import Registry
     from results.judging.staged_results import run_of
     from results.judging.units import Checkers, judge_history
     from results.lake.log.files import MAIN
@@ -149,21 +149,21 @@ def report(uri: str, engine: str, output: str) -> None:
 
 
 def opened(uri: str) -> Any:
-    from results.lake import SCHEMA_VERSION, schemas
     from results.lake.log.lake import Lake
 
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
     """A lake of so many runs, which are those of `source` again; "yes": with their results."""
     from results.judging.result_lake import ResultLake
+    from results.lake.upkeep.compaction import compact
 
     with_results = results == "yes"
     lake, origin = opened(uri), opened(source).snapshot()
     names = ["runs"] if with_results else [*origin.tables]
     append(lake, {name: origin.dataset(name).to_table() for name in names}, int(count), {})
-    lake.compact()
+    compact(lake)
     if not with_results:
         return
     found = ResultLake.beside(source, {})
@@ -175,7 +175,7 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
     assert beside is not None
     append(beside, whole({name: known.dataset(name).to_table() for name in known.tables}),
            int(count), batches)  # fmt: skip
-    beside.compact()
+    compact(beside)
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
@@ -230,19 +230,6 @@ def soaked(scratch: Path, seeds: int) -> str:
     subprocess.run([*harness, "report", str(scratch / "lake"), *words], cwd=ROOT,
                    stdout=subprocess.DEVNULL, check=False)  # fmt: skip
     return str(scratch / "lake")
-
-
-def archive_classes() -> None:
-    """Have the archive of Spark's classes, which a user has from the second report on.
-
-    `HARNESS_SPARK_CLASSES=off` measures without it.
-    """
-    from results.spark.classes import archive_of
-    from results.spark.session import check_java
-
-    archive = archive_of(check_java())
-    if archive is not None and not archive.is_file():
-        subprocess.run([sys.executable, "-m", "results.spark.classes"], cwd=ROOT, check=True)
 
 
 # The table ---------------------------------------------------------------------------------------
@@ -320,7 +307,6 @@ def main() -> int:
     os.environ["PYTHONPATH"] = str(ROOT)
     if ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise SystemExit("prctl(2) refuses to make this process the one that waits for orphans")
-    archive_classes()
     print(machine())
     print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
     found: dict[str, dict[int, Cost]] = {}

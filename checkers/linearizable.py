@@ -13,9 +13,9 @@ confirm in time leaves `unknown`. An invalid verdict is told in sentences that n
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, Self
 
 from msgspec.structs import replace as replace_result
 
@@ -31,7 +31,6 @@ from checkers.history_models.engine import (
     Told,
     convicted,
     judged,
-    linearizable,
     operation_of,
 )
 from checkers.invariants import KEY, counted, invariant_of
@@ -58,13 +57,7 @@ from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of
 from harness.vocabularies.ddl import READS
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from checkers._register_columns import KeyColumns
-
-__all__ = ["CatalogLinearizable", "Judged", "RegisterLinearizable"]
+__all__ = ["CatalogLinearizable", "RegisterLinearizable"]
 
 CONFLICTS_MAX = 3
 CORE_SHOWN_MAX = 9
@@ -97,14 +90,6 @@ def _offenders(failure: Failure) -> tuple[int, ...]:
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]
     return (failure.operation, *core)
-
-
-class Judged(NamedTuple):
-    """What is known of many keys: which are proven valid, why, and what the search remembered."""
-
-    valid: npt.NDArray[np.bool_]
-    reasons: Sequence[str]
-    configurations: npt.NDArray[np.int64]
 
 
 class _Linearizable:
@@ -335,22 +320,6 @@ class RegisterLinearizable(_Linearizable):
 
     name = "linearizable-register"
     doc = "reads, writes and compare-and-sets of one register are linearizable"
-
-    def check_columns(self, columns: KeyColumns, case: object) -> Judged:
-        """Judge the histories of many keys; those that are not proven valid want `check`."""
-        # Both need numpy, which `harness list` must not wait for.
-        from checkers._register_columns import registers_of
-        from checkers.linearizability.bulk import find_orders
-
-        del case
-        found = registers_of(columns)
-        orders = find_orders(found.operations, configurations_max=self._limits.configurations_max)
-        counts = zip(found.counts.tolist(), found.unknown.tolist(), strict=True)
-        return Judged(
-            orders.valid & ~found.malformed,
-            [linearizable(operations, unknown) for operations, unknown in counts],
-            orders.configurations,
-        )
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""

@@ -1,12 +1,13 @@
-"""Judging a history: every checker of the workload, each told its time, merged by one rule.
+"""Judging a history: `judge_one` runs one checker within limits, `judge` all of them.
 
-A checker that crashes, runs out of budget or returns what is no result is `unknown` with the
-reason, never `valid`, and costs no other checker its verdict.
+Both are used wherever a verdict is made: by runs, soaks, `harness check`, tests and the workers of
+reports. A checker that crashes, reaches a limit or returns no result is `unknown` with the reason,
+never `valid`, and costs no other checker its verdict.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,11 +18,13 @@ import msgspec
 from harness.case import Case
 from harness.certificate import certified, weighed
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
-from harness.interrupts import UserInterrupt, telling_interrupts
+from harness.imported import ModelChecker, model_of
+from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
+from harness.limits import CHECK_TIME_LIMIT_S, Limits, SpentError, cpu_limit
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.overruled import temper
 from harness.plugins import Checker, Workload
-from harness.registry import load_plugin
+from harness.registry import load_plugin, plugin_names
 from harness.signatures import sign
 from harness.situation import explained
 
@@ -30,17 +33,23 @@ __all__ = [
     "EXIT_CODES",
     "RESULT_BYTES_MAX",
     "Judgement",
+    "bounded",
     "checked_result",
     "checker_name",
     "checker_names",
     "checkers_of",
     "judge",
+    "judge_one",
+    "load_checker",
     "result_of_check",
+    "traceback_of",
+    "was_limited",
 ]
 
 _log = logging.getLogger(__name__)
 
-CHECK_TIME_LIMIT_S: Final = 120.0
+_LIMITED: Final = "limited"
+_CRASHED: Final = "crashed"
 RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
 """How long one result may be as JSON; what a store keeps must be readable again."""
 _TRACEBACK_LINES: Final = 20
@@ -71,11 +80,21 @@ class Judgement(msgspec.Struct, frozen=True):
 
 def checkers_of(case: Case) -> tuple[Checker, ...]:
     """The checkers that judge the case's runs; needs no target. Raises `UsageError`."""
-    return tuple(load_plugin("checkers", name) for name in checker_names(case))
+    return tuple(map(load_checker, checker_names(case)))
+
+
+def load_checker(name: str) -> Checker:
+    """A checker, or the model of this name, which judges imported runs; raises `UsageError`."""
+    if name in plugin_names("models") and name not in plugin_names("checkers"):
+        return ModelChecker(load_plugin("models", name))
+    checker: Checker = load_plugin("checkers", name)
+    return checker
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
     """Those of its workload, and those that its target and the user put beside them."""
+    if (model := model_of(case)) is not None:
+        return (model,)
     workload: Workload = load_plugin("workloads", case.workload)
     return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
 
@@ -87,25 +106,54 @@ def judge(
     *,
     time_limit_s: float = CHECK_TIME_LIMIT_S,
 ) -> Judgement:
-    """Run `checkers` over `history`, one after the other.
+    """Judge `history` with `checkers`, one after the other, and add up what they looked at.
 
-    Each is told to take `time_limit_s` at most. Nothing here ends one that does not look at the
-    clock: that takes the user's Ctrl-C, or the alarms of the workers that judge a whole store.
+    Each is given `time_limit_s`. One that does not look at the clock is ended by nothing but the
+    user's Ctrl-C.
     """
+    limits = Limits(cpu_s=time_limit_s)
+    return Judgement(tuple(certified(judge_one(one, history, case, limits) for one in checkers)))
 
-    def judged(checker: Checker, part: History) -> CheckResult:
-        check = functools.partial(checker.check, part, case, time_limit_s=time_limit_s)
-        return result_of_check(checker_name(checker), check)
 
-    found = [
-        temper(history, judged(checker, history), functools.partial(judged, checker))
-        for checker in checkers
-    ]
+def judge_one(
+    checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
+) -> CheckResult:
+    """Judge `history` with one checker: bounded, tempered, signed and explained.
+
+    `whole` is false for the history of one key, which may have nothing to judge. Raises only
+    `UserInterrupt`.
+    """
+    name = checker_name(checker)
+
+    def check(part: History) -> CheckResult:
+        try:
+            return bounded(checker, limits).check(part, case, time_limit_s=limits.cpu_s)
+        except MemoryError:
+            if limits.memory_mib is None:
+                raise
+            raise CheckerLimitError(
+                f"more than {limits.memory_mib} MiB of memory for {len(part.pairs)} operations"
+            ) from None
+
+    def judged(part: History) -> CheckResult:
+        return result_of_check(name, lambda: check(part), whole=whole)
+
     try:
-        return Judgement(explained(history, sign(certified(found), history)))
+        with cpu_limit(limits.cpu_s) if limits.alarm else contextlib.nullcontext():
+            result = temper(history, judged(history), judged)
+    except UserInterrupt:
+        raise
+    except SpentError:
+        count = len(history.pairs)
+        spent = f"stopped after {limits.cpu_s:g} s of CPU, with {count} operations to judge"
+        result = _limited(name, spent)
+    except PLUGIN_FAILURES as error:
+        result = _crashed(name, error)
+    try:
+        return explained(history, sign([result], history))[0]
     except Exception as error:  # noqa: BLE001 - what is said about a verdict is not the verdict
-        _log.warning("the verdicts cannot be explained or signed: %s", _shown(error))
-        return Judgement(tuple(found))
+        _log.warning("the verdict of %s cannot be explained or signed: %s", name, _shown(error))
+        return result
 
 
 def checker_name(checker: Checker) -> str:
@@ -114,25 +162,58 @@ def checker_name(checker: Checker) -> str:
     return name if isinstance(name, str) else type(checker).__name__
 
 
-def result_of_check(name: str, check: Callable[[], CheckResult]) -> CheckResult:
-    """The result of `check()`; whatever it does instead of giving one, that is `unknown`.
+def bounded(checker: Checker, limits: Limits) -> Checker:
+    """The checker with the limits of a search, if there are any and it takes them."""
+    bound: Callable[..., Checker] | None = getattr(checker, "bounded", None)
+    if bound is None or limits.steps is None:
+        return checker
+    return bound(steps=limits.steps, configurations=limits.configurations)
 
-    Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile.
+
+def result_of_check(
+    name: str, check: Callable[[], CheckResult], *, whole: bool = True
+) -> CheckResult:
+    """The result of `check()`; anything that it does instead of returning one is `unknown`.
+
+    Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile, and `SpentError`, when the
+    alarm of `cpu_limit` rings.
     """
     try:
         with telling_interrupts():
-            return checked_result(name, check())
-    except UserInterrupt:
+            return checked_result(name, check(), whole=whole)
+    except (UserInterrupt, SpentError):
         raise
     except CheckerLimitError as error:
-        return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {_shown(error, str)}")
+        return _limited(name, _shown(error, str))
+    except MemoryError:
+        return _limited(name, "there was not enough memory")
     except BaseException as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
-        return CheckResult(
-            name,
-            Verdict.UNKNOWN,
-            f"the checker crashed: {_shown(error)}",
-            explanation=tuple(map(_text, traceback.format_exc().splitlines()[-_TRACEBACK_LINES:])),
-        )
+        return _crashed(name, error)
+
+
+def _limited(name: str, text: str) -> CheckResult:
+    return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {text}", details={_LIMITED: True})
+
+
+def _crashed(name: str, error: BaseException) -> CheckResult:
+    """The result of a checker that raised `error`, which is being handled."""
+    return CheckResult(
+        name,
+        Verdict.UNKNOWN,
+        f"the checker crashed: {_shown(error)}",
+        explanation=tuple(map(_text, traceback.format_exc().splitlines()[-_TRACEBACK_LINES:])),
+        details={_CRASHED: True},
+    )
+
+
+def was_limited(result: CheckResult) -> bool:
+    """Whether a result is `unknown` because a limit was reached: a larger one may decide it."""
+    return result.verdict is Verdict.UNKNOWN and bool(result.details.get(_LIMITED))
+
+
+def traceback_of(result: CheckResult) -> str | None:
+    """The traceback of the crash that a result stands for; `None` for a checker that answered."""
+    return "\n".join(result.explanation) if result.details.get(_CRASHED) else None
 
 
 def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
@@ -185,7 +266,7 @@ def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
     try:
         with telling_interrupts():
             return _text(tell(value))
-    except UserInterrupt:
+    except (UserInterrupt, SpentError):
         raise
     except BaseException:  # noqa: BLE001 - as whatever else a checker raises
         return f"a {type(value).__name__}"

@@ -83,6 +83,7 @@ __all__ = [
     "PartialOrder",
     "Process",
     "Verdict",
+    "digest_of",
     "encode_op",
     "error_code",
     "worst",
@@ -161,6 +162,15 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
     def type(self) -> OpType:
         """`ok`, `fail` or `info`; an operation without completion is `info`."""
         return OpType.INFO if self.completion is None else self.completion.type
+
+
+def digest_of(ops: Iterable[Op]) -> str:
+    """SHA-256 over the canonical bytes of some ops, as hex."""
+    total = hashlib.sha256()
+    for op in ops:
+        total.update(encode_op(op))
+        total.update(b"\n")
+    return total.hexdigest()
 
 
 class Pairing:
@@ -300,11 +310,7 @@ class History(Sequence[Op]):
 
     def digest(self) -> str:
         """SHA-256 over the canonical bytes of all ops, as hex: equal histories, equal digests."""
-        total = hashlib.sha256()
-        for op in self._ops:
-            total.update(encode_op(op))
-            total.update(b"\n")
-        return total.hexdigest()
+        return digest_of(self._ops)
 
     def to_pandas(self) -> pd.DataFrame:
         """The client operations as a table for notebooks, a row each; docs/browse.md lists columns.

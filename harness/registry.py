@@ -3,14 +3,14 @@
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
 (what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
 verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks` (where else it can
-keep its runs), `.sealed_extras` (what it leaves beside their histories), `.diagnoses` (what
-`harness doctor` looks for) and `.verbs` (of the command line; the only group whose values are
-always modules). Any other value is `module:Class` or `module:OBJECT`; its name is what the command
-line shows. Only the chosen plug-in is imported. A value that is a module alone has many plug-ins:
-every public object in it with a `name` and an `api_version`, of those that a non-empty `__all__`
-lists; that module is imported when the names of its group are read. The built-in ones register in
-the same way; `harness` imports none. A name that several packages claim is the built-in plug-in's;
-any of the others is `PACKAGE:NAME`, so that a name which is taken costs nothing but itself.
+keep its runs), `.diagnoses` (what `harness doctor` looks for) and `.verbs` (of the command line;
+the only group whose values are always modules). Any other value is `module:Class` or
+`module:OBJECT`; its name is what the command line shows. Only the chosen plug-in is imported. A
+value that is a module alone has many plug-ins: every public object in it with a `name` and an
+`api_version`, of those that a non-empty `__all__` lists; that module is imported when the names of
+its group are read. The built-in ones register in the same way; `harness` imports none. A name that
+several packages claim is the built-in plug-in's; any of the others is `PACKAGE:NAME`, so that a
+name which is taken costs nothing but itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from harness.plugins import (
     Nemesis,
     Option,
     Reporter,
-    SealedExtra,
     SoakExecutor,
     SoakSink,
     Target,
@@ -78,7 +77,6 @@ GROUPS: Final[Mapping[str, type]] = {
     "reporters": Reporter,
     "soak_executors": SoakExecutor,
     "soak_sinks": SoakSink,
-    "sealed_extras": SealedExtra,
     "diagnoses": Diagnosis,
 }
 """Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see

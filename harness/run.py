@@ -79,6 +79,7 @@ def conduct(
     *,
     run_id: str,
     folder: RunFolder | None,
+    label: str | None = None,
     logs_below: Path | None = None,
     link_proxy: str | None = None,
     listener: Callable[[Op], None] | None = None,
@@ -126,7 +127,7 @@ def conduct(
         if log is not None:
             log.close()
     if folder is not None:
-        folder.seal(outcome.history)
+        folder.seal(outcome.history, label=label)
     return outcome
 
 

@@ -21,10 +21,6 @@ pytest_plugins = [
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Reports on Spark, of which there are many, make no archive of its classes behind our back, and
-# none that is there decides what is tested.
-os.environ.setdefault("HARNESS_SPARK_CLASSES", "off")
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background of a script, which has its children ignore Ctrl-C for good; what we
     # start ourselves must not, since tests interrupt it.

@@ -62,7 +62,7 @@ def missing_fuse():
 def missing_lake():
     """Why there can be no lake here, or `None`."""
     there = all(importlib.util.find_spec(name) for name in ("deltalake", "tenacity"))
-    return None if there else "there is no deltalake; pip install 'catalog-harness[lake]'"
+    return None if there else "there is no deltalake; pip install 'catalog-harness[report]'"
 
 
 def missing_s3():

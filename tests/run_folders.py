@@ -6,12 +6,12 @@ from harness.store import RunFolder, RunRecord
 
 def keep_run(
     store, name, run, case, history, results=(), /, *,
-    verdict=Verdict.VALID, replay=None, buckets=0, label=None, finished=True, **record,
+    verdict=Verdict.VALID, replay=None, label=None, finished=True, **record,
 ):  # fmt: skip
     """One run as `harness run` leaves it, with `results` of checkers if there are any; its path."""
     folder = RunFolder(store, name, run)
     folder.write_case(case)
-    folder.seal(history, buckets=buckets, label=label)
+    folder.seal(history, label=label)
     if results:
         told = {"verdict": verdict} if replay is None else {"verdict": verdict, "replay": replay}
         folder.write_results(list(results), told)

@@ -103,13 +103,7 @@ LARGE = {
     "harness/ops.py": (440, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
     "results/facts/extraction.py": (440, "one table of facts after another"),
-    "results/lake/log/lake.py": (
-        520,
-        "opening, appending and reading, which share what is visible",
-    ),
     "results/run/perfetto.py": (500, "one format, lane by lane"),
-    "results/judging/units.py": (430, "one unit of work, the same for all executors"),
-    "results/spark/session.py": (420, "the only place that starts Spark"),
     "targets/kudu/bugs.py": (460, "one ledger, row after row"),
     "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),
     "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),

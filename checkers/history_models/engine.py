@@ -63,7 +63,6 @@ __all__ = [
     "convicted",
     "failed",
     "judged",
-    "linearizable",
     "operation_of",
     "refuse_settings",
     "request_of",
@@ -81,11 +80,6 @@ LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
 STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
-
-
-def linearizable(operations: int, unknown: int) -> str:
-    """The reason of a valid verdict on so many operations."""
-    return f"{operations} operations ({unknown} of unknown outcome) are linearizable"
 
 
 class Reads(NamedTuple):
@@ -130,7 +124,8 @@ def judged(
         return CheckResult(name, Verdict.UNKNOWN, reason, details=details)
     failure = outcome.failure
     if failure is None:
-        reason = linearizable(len(operations), details["unknown"])
+        count = len(operations)
+        reason = f"{count} operations ({details['unknown']} of unknown outcome) are linearizable"
         return CheckResult(name, Verdict.VALID, reason, details=details)
     return convicted(name, tell(failure, proof), details)
 

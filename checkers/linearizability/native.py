@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 from checkers.linearizability.clock import tick
@@ -39,7 +39,6 @@ __all__ = [
     "is_native",
     "native_status",
     "problem_of",
-    "register_orders",
 ]
 
 SWITCH: Final = "HARNESS_NATIVE"
@@ -112,11 +111,6 @@ def native_status() -> str:
     if not is_native():
         return f"native core: {_EXTENSION.VERSION}, switched off by {SWITCH}=0"
     return f"native core: {_EXTENSION.VERSION}, in use"
-
-
-def register_orders() -> Callable[..., tuple[bytes, bytes, bytes]] | None:
-    """The core's search over columns of many register histories (see `bulk`), if it is there."""
-    return getattr(_EXTENSION, "register_orders", None) if is_native() else None
 
 
 def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Problem:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import Case
 from harness.checking import checker_name, checkers_of, judge, result_of_check
 from harness.cli.counterexample_page import render_page
 from harness.cli.find_tasks import Failed, Task
@@ -29,22 +28,20 @@ from harness.errors import (
     located,
 )
 from harness.formats import Source, model_for, open_history
+from harness.imported import IMPORTED, independence_of, model_of
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import HistoryModel, PreparedCheck
 from harness.registry import load_plugin
 from harness.store import StoredRun, load_run
 
 __all__ = [
-    "IMPORTED",
     "CheckRequest",
     "Outcome",
     "Prepared",
-    "imported_case",
     "judge_task",
     "located_in",
 ]
 
-IMPORTED: Final = "imported"
 PAGE_NAME: Final = "counterexample.html"
 _OP: Final = re.compile(r"op (\d+)\b")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -103,7 +100,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
 
 def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
     run = load_run(task.path)
-    name = request.model or recorded_model(run.case)
+    name = request.model or model_of(run.case)
     if name is None:
         if request.settings != ModelSettings():
             raise UsageError(
@@ -113,24 +110,14 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
         names = ",".join(map(checker_name, checkers_of(run.case)))
         return Prepared(run.history, names, "run", run=run)
     model: HistoryModel = load_plugin("models", name)
+    settings = request.settings
+    if settings.independent is None:
+        settings = msgspec.structs.replace(settings, independent=independence_of(run.case))
     try:
-        check = model.prepare(run.history, request.settings)
+        check = model.prepare(run.history, settings)
     except HistoryError as error:
         raise HistoryError(f"{task.path}: {error}") from error
     return Prepared(run.history, name, "run", run=run, check=check)
-
-
-def imported_case(model: str) -> Case:
-    """The case of a history that others recorded, and that this model judges."""
-    return Case(
-        seed=0, target=IMPORTED, workload=IMPORTED, workload_options={"model": model}, faults=()
-    )
-
-
-def recorded_model(case: Case) -> str | None:
-    """The model that judges an imported history; `None` for runs, which checkers judge."""
-    model = case.workload_options.get("model") if case.workload == IMPORTED else None
-    return model if isinstance(model, str) else None
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:

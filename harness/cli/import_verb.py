@@ -1,7 +1,8 @@
 """`harness import FILE`: a history that others recorded becomes a run, which `check` can judge.
 
 Values stay as they are, and the model that the operations suggest, or that is given, is recorded:
-`harness check` of the run says what it says of the file. What `harness export` wrote of a run of
+`harness check` of the run says what it says of the file. A history over independent keys is
+recorded as one, so that a report judges each key by itself. What `harness export` wrote of a run of
 ours is judged by the checkers of its workload instead. What these cannot read is refused.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import platform
+from argparse import BooleanOptionalAction
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,16 +19,19 @@ from typing import Final
 from harness import __version__
 from harness.case import NS_PER_S, Case
 from harness.checking import checkers_of
-from harness.cli.check_tasks import IMPORTED, imported_case, located_in
+from harness.cli.check_tasks import located_in
 from harness.cli.check_verb import require_kind
-from harness.cli.output import say
+from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_store
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError, UsageError, counted
 from harness.formats import model_for, open_history
-from harness.ops import HARNESS, History, ModelSettings, Verdict
+from harness.imported import IMPORTED, imported_case
+from harness.independent import Shape, shape_of, split
+from harness.ops import HARNESS, History, ModelSettings, Verdict, digest_of
 from harness.plugins import HistoryModel
 from harness.registry import load_plugin
-from harness.store import RunFolder, RunRecord, check_place, new_run_id, read_parquet
+from harness.store import RunFolder, RunRecord, check_place, new_run_id
+from harness.store.parquet import ops_of_table, read_sealed
 
 __all__ = ["main"]
 
@@ -53,8 +58,9 @@ def main(arguments: Sequence[str]) -> int:
     """Read the file whole, then seal the history in a run's folder, which is there at once."""
     parser = Parser(
         prog="harness import",
-        description="Turn a history that others recorded into a run that `harness check` can judge."
-        "\nWithout --model, --elle and --workload its format and operations suggest the model.",
+        description="Turn a history that others recorded into a run that `harness check` and "
+        "`harness report` can judge.\n"
+        "Without --model, --elle and --workload its format and operations suggest the model.",
     )
     parser.add_argument(
         "file", type=Path, metavar="FILE", help="a history.edn, or what check reads"
@@ -68,6 +74,12 @@ def main(arguments: Sequence[str]) -> int:
         help="it is an export of a run with this workload, whose checkers judge it (default of "
         "exports: register)",
     )
+    parser.add_argument(
+        "--independent",
+        action=BooleanOptionalAction,
+        help="values are [key value] of jepsen.independent, and a report judges each key by "
+        "itself, or they are not (default: as their shape shows)",
+    )
     parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
     add_store(parser)
     parsed = parser.parse_args(list(arguments))
@@ -77,6 +89,11 @@ def main(arguments: Sequence[str]) -> int:
             require_kind(getattr(parsed, kind), kind)
     if parsed.workload is not None:  # refuses one that nothing could judge
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
+        if parsed.independent is not None:
+            raise UsageError(
+                "--independent is for the models of --model and --elle; checkers of a --workload "
+                "judge whole runs"
+            )
     source = open_history(file)
     history = History(source, foreign=True)
     if not history:
@@ -91,38 +108,69 @@ def main(arguments: Sequence[str]) -> int:
         )
     model = parsed.model or parsed.elle
     try:
-        case = _case(file, history, model, parsed.workload, source.format)
+        if model is None and (
+            parsed.workload is not None or any(op.process == HARNESS for op in history)
+        ):
+            case = _case_of_export(history, parsed.workload or "register")
+        else:
+            case = _case(file, history, model, parsed.independent, source.format)
         say(str(_stored(file, history, case, parsed.store, parsed.name)))
     except HistoryError as error:
         raise located_in(file, source, error) from error
     return 0
 
 
+def _case_of_export(history: History, workload: str) -> Case:
+    """The case of a run of ours; raises what its checkers raise of its words."""
+    case = Case(seed=0, target=IMPORTED, workload=workload, faults=())
+    for checker in checkers_of(case):
+        try:
+            checker.check(history, case, time_limit_s=TRIAL_S)
+        except HistoryError as error:
+            raise HistoryError(
+                f"{error}; the checkers of the workload {case.workload!r} read only exports of "
+                "its runs: name another --workload, or the --model that judges it"
+            ) from error
+    return case
+
+
 def _case(
-    file: Path, history: History, model: str | None, workload: str | None, format_: str
+    file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """The case that says what judges the history; raises what the judges raise of its words."""
-    is_ours = any(op.process == HARNESS for op in history)
-    if model is None and (workload is not None or is_ours):
-        case = Case(seed=0, target=IMPORTED, workload=workload or "register", faults=())
-        for checker in checkers_of(case):
-            try:
-                checker.check(history, case, time_limit_s=TRIAL_S)
-            except HistoryError as error:
-                raise HistoryError(
-                    f"{error}; the checkers of the workload {case.workload!r} read only exports of "
-                    "its runs: name another --workload, or the --model that judges it"
-                ) from error
-        return case
+    """The case that says what judges the history; raises what the model raises of its words."""
+    seen = independent is None and shape_of(history.pairs) is Shape.SURE
     try:
-        name = model or model_for(format_, history)
+        name = model or model_for(format_, history, independent or seen or independent)
         judge: HistoryModel = load_plugin("models", name)
-        judge.prepare(history, ModelSettings())
+        if not (independent or seen):
+            judge.prepare(history, ModelSettings(independent=independent))
+            return imported_case(name, independent=independent)
+        keys = _understood_by_key(history, judge)
     except HistoryError:
         raise  # it names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
-    return imported_case(name)
+    why = "; if its values are no [key value] tuples, say --no-independent" if seen else ""
+    note(f"harness: {counted(keys, 'independent key')}, each judged by itself as {name}{why}")
+    return imported_case(name, independent=True)
+
+
+def _understood_by_key(history: History, judge: HistoryModel) -> int:
+    """How many keys there are; raises `HistoryError` where one cannot be judged by itself."""
+    for pair in history.pairs:
+        if pair.invoke.value is None:
+            raise HistoryError(
+                f"op {pair.invoke.index} is {pair.invoke.f!r} without a key, which a stored run "
+                "over independent keys cannot hold; judge the file itself: harness check "
+                "--independent"
+            )
+    parts = split(history)
+    if not parts:
+        raise HistoryError("no client did anything, so there are no independent keys")
+    settings = ModelSettings(independent=False)
+    for part in parts.values():
+        judge.prepare(part, settings)
+    return len(parts)
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
@@ -133,12 +181,19 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
     try:
         folder.write_case(case)
         folder.seal(history)
-        folder.finish(_record(file, folder, history))
-        read_parquet(folder.path / "history.parquet")  # what cannot be read again is not kept
+        record = _record(file, folder, history)
+        folder.finish(record)
+        _require_readable(folder.path / "history.parquet", record.digest)
         return folder.publish(latest=True)
     except BaseException:
         folder.discard()
-        with contextlib.suppress(OSError):  # somebody else may use them by now
+        with contextlib.suppress(OSError):  # another process may use them by now
             for each in missing:
                 each.rmdir()
         raise
+
+
+def _require_readable(path: Path, digest: str) -> None:
+    """Read a sealed history again; raises `HistoryError` where another one comes out."""
+    if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
+        raise HistoryError("the history reads otherwise once it is stored")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import platform
 import re
 import shlex
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness import __version__
 from harness.case import Case, replay_command
-from harness.checking import Judgement, judge
+from harness.checking import Judgement
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.check_limit import add_check_limit
@@ -25,20 +21,18 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser, add_place, add_verbose
 from harness.cli.progress import Progress
 from harness.cli.verdict_text import described, in_numbers, verdict_line
-from harness.errors import InfrastructureError
 from harness.ops import Verdict
 from harness.planning import Plan, plan_case
 from harness.plugins import Environment
-from harness.run import Outcome, conduct
-from harness.signatures import failure_of
-from harness.store import RunFolder, RunRecord, check_place, new_run_id
+from harness.run import Outcome
+from harness.run_and_keep import SIM, KeptRun, run_and_keep
+from harness.store import RunFolder, check_place, new_run_id
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = ["main"]
 
-SIM = "sim"
 PAGE = "page"
 EPILOG = """examples:
   harness run --nemesis partition-leader
@@ -63,75 +57,46 @@ def main(arguments: Sequence[str]) -> int:
         prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
-    started = dt.datetime.now(tz=dt.UTC)
-    begin_s = time.monotonic()
     bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""
     note(
         f"{plan.case.target}/{plan.case.profile}, workload {plan.case.workload}, nemesis "
         f"{','.join(plan.case.nemeses)}, {bugs}seed {plan.case.seed}, in {environment.name}"
     )
+    replay = replay_command(folder.path / "case.json", environment.name)
     try:
-        outcome = conduct(
+        kept = run_and_keep(
             plan,
             environment,
-            run_id=folder.path.name,
-            folder=folder,
+            folder,
+            run_id=folder.run_id,
+            time_limit_s=parsed.check_time_limit,
+            replay=replay,
             link_proxy=parsed.link_proxy,
             listener=None if parsed.quiet else progress,
         )
     except BaseException:
         place = shlex.quote(str(folder.path))
         note(
-            f"harness: no verdict; the partial run is kept in {place}, and if it has operations, "
-            f"`harness check {place}` judges them"
+            f"harness: no verdict; the run, as far as it came, is kept in {place}, and if it has "
+            f"operations, `harness check {place}` judges them"
         )
         raise
     finally:
         progress.finish()
     if not (parsed.quiet or parsed.json):
         note("")
-    judgement = judge(
-        outcome.history, plan.case, plan.checkers, time_limit_s=parsed.check_time_limit
-    )
-    replay = replay_command(folder.path / "case.json", environment.name)
-    report = _report(plan, environment, outcome, judgement, folder.path, replay)
-    record = RunRecord(
-        run=folder.path.name,
-        environment=environment.name,
-        started=started.isoformat(),
-        wall_s=time.monotonic() - begin_s,
-        verdict=judgement.verdict,
-        digest=report["history_sha256"],
-        ops=len(outcome.history),
-        versions={"harness": __version__, "python": platform.python_version()},
-        interrupted=outcome.interrupted,
-        simulated_s=report["run_s"] if environment.name == SIM else None,
-        failure=failure_of(judgement.results),
-    )
-    unkept = _keep(folder, judgement, record, replay)
-    report["artefacts"] = {} if unkept else make_artefacts(folder.path, reporters)
+    judgement = kept.judgement
+    report = _report(plan, environment, kept, folder.path, replay)
+    if kept.unkept is not None:
+        note(f"harness: {kept.unkept}; `harness check {folder.path}` judges the history again")
+    report["artefacts"] = make_artefacts(folder.path, reporters) if kept.unkept is None else {}
     if parsed.json:
         say(msgspec.json.encode(report).decode())
     else:
-        say(*_text(report, judgement, outcome, full=parsed.verbose))
-    if unkept is None or judgement.verdict is Verdict.INVALID:  # what is proven stays proven
+        say(*_text(report, judgement, kept.outcome, full=parsed.verbose))
+    if kept.unkept is None or judgement.verdict is Verdict.INVALID:  # what is proven stays proven
         return judgement.exit_code
-    return unkept.exit_code
-
-
-def _keep(
-    folder: RunFolder, judgement: Judgement, record: RunRecord, replay: str
-) -> InfrastructureError | None:
-    """Write the verdict beside the history; why that failed, if it did, which is said as well."""
-    try:
-        folder.write_results(
-            list(judgement.results), {"verdict": judgement.verdict, "replay": replay}
-        )
-        folder.finish(record)
-    except InfrastructureError as error:
-        note(f"harness: {error}; `harness check {folder.path}` judges the history again")
-        return error
-    return None
+    return kept.unkept.exit_code
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -182,9 +147,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
     name = parsed.name or default_name(plan.case)
     check_place(parsed.store, name)
-    folder = RunFolder(parsed.store, name, new_run_id(plan.case.seed))
-    folder.write_case(plan.case)
-    return folder
+    return RunFolder(parsed.store, name, new_run_id(plan.case.seed))
 
 
 def default_name(case: Case) -> str:
@@ -194,14 +157,10 @@ def default_name(case: Case) -> str:
 
 
 def _report(
-    plan: Plan,
-    environment: Environment,
-    outcome: Outcome,
-    judgement: Judgement,
-    folder: Path,
-    replay: str,
+    plan: Plan, environment: Environment, kept: KeptRun, folder: Path, replay: str
 ) -> dict[str, Any]:
     """The one JSON object of `--json`."""
+    outcome, judgement, record = kept.outcome, kept.judgement, kept.record
     return {
         "schema_version": 1,
         "verdict": judgement.verdict.value,
@@ -213,11 +172,11 @@ def _report(
         "workload": plan.case.workload,
         "nemeses": list(plan.case.nemeses),
         "seed": plan.case.seed,
-        "ops": len(outcome.history),
+        "ops": record.ops,
         "run_s": outcome.wall_ns / 1e9,
-        "interrupted": outcome.interrupted,
+        "interrupted": record.interrupted,
         "run": str(folder),
-        "history_sha256": outcome.history.digest(),
+        "history_sha256": record.digest,
         "trace_digest": outcome.trace_digest,
         "replay": replay,
         "checkers": [msgspec.to_builtins(result) for result in judgement.results],

@@ -27,7 +27,6 @@ from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
 from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
 from harness.ops import Verdict
 from harness.outfile import replacing
-from harness.registry import load_all
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
@@ -125,11 +124,10 @@ class SoakOutput:
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
             return  # they were made before the run went there
-        extras = {extra.file for _, extra in load_all("sealed_extras") if hasattr(extra, "file")}
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
-            if {path.name for path in folder.iterdir()} <= _OWN_FILES | extras:
+            if {path.name for path in folder.iterdir()} <= _OWN_FILES:
                 make_artefacts(folder, names)
 
     def write_files(self) -> None:

@@ -90,13 +90,10 @@ class Nemesis(Protocol):
 class Checker(Protocol):
     """A pure function of a history.
 
-    Reports look for three more things, all optional: `CHECKER_VERSION`, whose change makes them
+    Reports look for two more things, both optional: `CHECKER_VERSION`, whose change makes them
     judge again (without it, any change of the checker's package, or of the bundled checkers, does);
-    `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search; and
-    `check_columns(columns, case)`, which judges the keys of a keyed history from columns (see
-    `results.judging.columns.Columns`) and returns, by key, `valid` for those it proved, their
-    `reasons` and `configurations`; the others are then given to `check`, one by one. A result that
-    a larger budget could decide says so by a true `limited` in its details.
+    and `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search.
+    A result that a larger budget could decide says so by a true `limited` in its details.
     """
 
     api_version: int
@@ -204,20 +201,6 @@ class SoakSink(Protocol):
 
         Raises `UsageError` where no run can be kept there, before any is made.
         """
-        ...
-
-
-class SealedExtra(Protocol):
-    """Makes a file beside the sealed history of a soak's run, which is quicker to read later."""
-
-    api_version: int
-    name: str
-    doc: str
-    file: str
-    """The name of the file."""
-
-    def made(self, history: History, sealed: Path) -> bytes | None:
-        """The content of the file, for a history that lies at `sealed`; or none."""
         ...
 
 

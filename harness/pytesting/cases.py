@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.case import Case
+from harness.case import Case, replay_command
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
+from harness.ops import Verdict
 from harness.planning import plan_case
-from harness.pytesting.judging import as_names, enforce, expected_verdict, judge_last
+from harness.pytesting.judging import as_names, enforce, expected_verdict
 from harness.pytesting.markers import case_from_settings, stored_case
-from harness.pytesting.runs import Fixture, JudgedRun
+from harness.pytesting.runs import Fixture, JudgedRun, LastRun
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run_and_keep import run_and_keep
 
 __all__ = ["RunCase", "refuse_running_loop"]
 
@@ -53,19 +53,26 @@ class RunCase(Fixture):
         names = as_names(checkers)
         judges = plan.checkers if names is None else [load_plugin("checkers", n) for n in names]
         folder = runs.new_folder(plan.case)
-        begin_s = time.monotonic()
-        outcome = conduct(plan, environment, run_id=folder.path.name, folder=folder)
-        runs.sealed(
+        if names is None:
+            replay = replay_command(runs.shown(folder.path / "case.json"), environment.name)
+        else:
+            replay = runs.test_again(environment.name)
+        kept = run_and_keep(
+            plan,
+            environment,
             folder,
-            plan.case,
-            environment.name,
-            outcome.history,
-            wall_s=time.monotonic() - begin_s,
-            interrupted=outcome.interrupted,
+            run_id=folder.run_id,
+            checkers=judges,
+            time_limit_s=check_time_limit,
+            replay=replay,
         )
-        run = judge_last(runs, judges, check_time_limit, replayable=names is None)
-        if outcome.stop_asked:
+        last = LastRun(plan.case, kept.outcome.history, folder, kept.record)
+        runs.take(last, kept.judgement.results)
+        if kept.outcome.stop_asked:
             raise KeyboardInterrupt
+        if kept.unkept is not None and kept.judgement.verdict is not Verdict.INVALID:
+            raise kept.unkept
+        run = last.with_verdict(kept.judgement, replay)
         return enforce(runs, run, expected, allow_unknown=allow_unknown)
 
 

@@ -8,24 +8,29 @@ hands its coroutine in rather than getting a cluster out. What the coroutine doe
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from harness.checking import Judgement
 from harness.errors import UsageError
 from harness.planning import Plan, foreign_clocks, plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.markers import case_from_settings
-from harness.pytesting.runs import Fixture, RunsOfTest
+from harness.pytesting.runs import Fixture, LastRun, RunsOfTest
 from harness.recorder import Recorder
+from harness.run import Outcome
+from harness.run_and_keep import finish_run, new_record
 
 __all__ = ["ClusterFactory", "Deployment"]
 
 T = TypeVar("T")
 READY_BOUND_S: Final = 60.0
+UNJUDGED: Final = Judgement(())
 BY_HAND: Final = "a coroutine of a test made this run; its case alone does not replay it"
 
 
@@ -75,9 +80,10 @@ class Deployment:
             folder=folder.path,
             clocks=self._clocks,
         )
+        folder.write_case(self._plan.case)
         log = folder.open_log()
         recorders: list[Recorder] = []
-        begin_s = time.monotonic()
+        started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
 
         async def main(session: Session) -> T:
             __tracebackhide__ = True
@@ -96,17 +102,25 @@ class Deployment:
             log.close()
             if recorders:
                 wall_s = time.monotonic() - begin_s
-                history = recorders[0].history()
-                folder.seal(history)
-                self._runs.sealed(
-                    folder,
-                    self._plan.case,
-                    self._environment.name,
-                    history,
-                    wall_s=wall_s,
+                outcome = Outcome(
+                    history=recorders[0].history(),
                     interrupted=interrupted,
+                    stop_asked=interrupted,
+                    wall_ns=recorders[0].now_ns(),
+                    trace_digest=None,
+                )
+                folder.seal(outcome.history)
+                record = new_record(
+                    folder.run_id,
+                    self._environment,
+                    outcome,
+                    UNJUDGED,
+                    started=started,
+                    wall_s=wall_s,
                     warnings=(BY_HAND,),
                 )
+                finish_run(folder, record, UNJUDGED)
+                self._runs.take(LastRun(self._plan.case, outcome.history, folder, record))
 
     async def _main(
         self,

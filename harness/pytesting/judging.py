@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-from harness.case import replay_command
 from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
 from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
 from harness.cli.verdict_text import describe
 from harness.errors import UsageError
 from harness.ops import History, Verdict
-from harness.plugins import Checker
 from harness.pytesting.runs import Fixture, JudgedRun, RunsOfTest
 from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
 
-__all__ = ["HistoryOfTest", "enforce", "expected_verdict", "judge_last"]
+__all__ = ["HistoryOfTest", "enforce", "expected_verdict"]
 
 
 class HistoryOfTest(Fixture):
@@ -35,7 +33,7 @@ class HistoryOfTest(Fixture):
                 "nothing ran in this test yet, or the last run did not start: use run_case(...) or "
                 "cluster(...).run"
             )
-        return self._runs.last[0]
+        return self._runs.last.history
 
     def check(
         self,
@@ -60,7 +58,12 @@ class HistoryOfTest(Fixture):
                 "no operation was recorded, so there is nothing to judge: use live.invoke(...) or "
                 "live.traffic() in the coroutine"
             )
-        run = judge_last(self._runs, loaded, check_time_limit, replayable=False)
+        last = self._runs.last
+        assert last is not None
+        judgement = judge(last.history, last.case, loaded, time_limit_s=check_time_limit)
+        replay = self._runs.test_again(last.record.environment)
+        self._runs.judged(judgement.results, replay)
+        run = last.with_verdict(judgement, replay)
         return enforce(self._runs, run, expected, allow_unknown=allow_unknown)
 
     def load(self, folder: Path | str) -> History:
@@ -75,31 +78,6 @@ def expected_verdict(text: str) -> Verdict:
     except ValueError:
         names = ", ".join(verdict.value for verdict in Verdict)
         raise UsageError(f"expect is {text!r}; it is one of {names}") from None
-
-
-def judge_last(
-    runs: RunsOfTest, checkers: Sequence[Checker], time_limit_s: float, *, replayable: bool
-) -> JudgedRun:
-    """Judge the last run and write the verdict into its folder.
-
-    `replayable` says whether its case alone decides what happened and how it is judged.
-    """
-    assert runs.last is not None
-    history, case, environment, folder = runs.last
-    judgement = judge(history, case, checkers, time_limit_s=time_limit_s)
-    case_file = runs.shown(folder.path / "case.json")
-    alone = replay_command(case_file, environment)
-    replay = alone if replayable else runs.test_again(environment)
-    runs.judged(judgement.results, replay)
-    return JudgedRun(
-        verdict=judgement.verdict,
-        results=judgement.results,
-        history=history,
-        case=case,
-        environment=environment,
-        folder=folder.path,
-        replay=replay,
-    )
 
 
 def enforce(

@@ -8,32 +8,31 @@ of a test that passes are removed after it, unless artefacts were asked for.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import itertools
-import platform
 import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from harness import __version__
 from harness.case import Case
+from harness.checking import Judgement
 from harness.cli.choose import choose_environment
 from harness.errors import UsageError
-from harness.ops import CheckResult, History, Verdict, worst
+from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Environment
 from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers
+from harness.run_and_keep import finish_run
 from harness.signatures import failure_of
 from harness.store import RunFolder, RunRecord, new_run_id
 
 if TYPE_CHECKING:
     from harness.pytesting.live import LiveCluster
 
-__all__ = ["NOT_JUDGED", "Fixture", "JudgedRun", "RunsOfTest", "Settings"]
+__all__ = ["NOT_JUDGED", "Fixture", "JudgedRun", "LastRun", "RunsOfTest", "Settings"]
 
 NOT_JUDGED: Final = "not judged"
 NAME_CHARACTERS_MAX: Final = 80
@@ -67,6 +66,27 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     replay: str
 
 
+class LastRun(NamedTuple):
+    """The run of a test that ended last."""
+
+    case: Case
+    history: History
+    folder: RunFolder
+    record: RunRecord
+
+    def with_verdict(self, judgement: Judgement, replay: str) -> JudgedRun:
+        """What the test is given of it."""
+        return JudgedRun(
+            verdict=judgement.verdict,
+            results=judgement.results,
+            history=self.history,
+            case=self.case,
+            environment=self.record.environment,
+            folder=self.folder.path,
+            replay=replay,
+        )
+
+
 class Fixture:
     """What a test is given: all of them share its runs, and do nothing before they are called."""
 
@@ -91,9 +111,8 @@ class RunsOfTest:
         self.interrupted = False
         self.folders: list[RunFolder] = []
         self.live: LiveCluster | None = None
-        self.last: tuple[History, Case, str, RunFolder] | None = None
+        self.last: LastRun | None = None
         self._results: dict[str, CheckResult] = {}  # of the last run, by checker
-        self._record: RunRecord | None = None
 
     def merged_settings(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
         """The environment's name and all else that is asked for, by precedence."""
@@ -115,7 +134,7 @@ class RunsOfTest:
         return choose_environment(name)
 
     def new_folder(self, case: Case) -> RunFolder:
-        """A folder for a run of `case`, which is in it; until that is over, no run is the last."""
+        """A folder for a run of `case`; until that is over, no run is the last."""
         self.last = None
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
         name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
@@ -123,7 +142,6 @@ class RunsOfTest:
             name = f"{name}-{self.settings.worker}"
         run_id = f"{new_run_id(case.seed)}-{next(_numbers)}"
         folder = RunFolder(Path(self.settings.store), name, run_id)
-        folder.write_case(case)
         self.folders.append(folder)
         self._properties += [
             ("harness_run", self.shown(folder.path)),
@@ -137,52 +155,29 @@ class RunsOfTest:
         start = self.settings.start_folder
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
-    def sealed(
-        self,
-        folder: RunFolder,
-        case: Case,
-        environment: str,
-        history: History,
-        *,
-        wall_s: float,
-        interrupted: bool,
-        warnings: tuple[str, ...] = (),
-    ) -> None:
-        """Remember a run that is over, and finish its folder as far as nobody has judged it."""
-        self.interrupted = self.interrupted or interrupted
-        self.last = (history, case, environment, folder)
+    def take(self, run: LastRun, results: Sequence[CheckResult] = ()) -> None:
+        """Take a run that ended, and what is known of it, as the last one."""
+        self.interrupted = self.interrupted or run.record.interrupted
+        self.last = run
         self._results = {}
-        simulated = environment == "sim" and len(history) > 0
-        self._record = RunRecord(
-            run=folder.path.name,
-            environment=environment,
-            started=dt.datetime.now(tz=dt.UTC).isoformat(),
-            wall_s=wall_s,
-            verdict=Verdict.UNKNOWN,
-            digest=history.digest(),
-            ops=len(history),
-            versions={"harness": __version__, "python": platform.python_version()},
-            warnings=warnings,
-            interrupted=interrupted,
-            simulated_s=history[-1].time / 1e9 if simulated else None,
-        )
-        folder.write_results([], {"verdict": Verdict.UNKNOWN})
-        folder.finish(self._record)
+        if results:
+            self._add(results)
 
     def judged(self, results: Sequence[CheckResult], replay: str) -> None:
-        """Write down what was found in the last run: the worst of all who have judged it."""
+        """Write down what more was found in the last run: the worst of all who have judged it."""
         assert self.last is not None
-        assert self._record is not None
-        folder = self.last[3]
-        self._results |= {result.checker: result for result in results}
-        verdict = worst(result.verdict for result in self._results.values())
-        found = list(self._results.values())
-        folder.write_results(found, {"verdict": verdict, "replay": replay})
-        folder.finish(
-            msgspec.structs.replace(self._record, verdict=verdict, failure=failure_of(found))
+        judgement = self._add(results)
+        record = msgspec.structs.replace(
+            self.last.record, verdict=judgement.verdict, failure=failure_of(judgement.results)
         )
+        finish_run(self.last.folder, record, judgement, replay=replay)
+
+    def _add(self, results: Sequence[CheckResult]) -> Judgement:
+        self._results |= {result.checker: result for result in results}
+        judgement = Judgement(tuple(self._results.values()))
         last = max(i for i, (name, _) in enumerate(self._properties) if name == "harness_verdict")
-        self._properties[last] = ("harness_verdict", verdict.value)
+        self._properties[last] = ("harness_verdict", judgement.verdict.value)
+        return judgement
 
     def test_again(self, environment: str) -> str:
         """The command that repeats this test with its seeds."""

@@ -9,33 +9,22 @@ after each run: one by other code than the soak began with does not count.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from harness.checking import judge
-from harness.errors import HistoryError, InfrastructureError, UsageError
+from harness.errors import HistoryError, UsageError
 from harness.ops import Op
 from harness.planning import plan_case
 from harness.plugins import Environment
-from harness.run import conduct
-from harness.signatures import failure_of
+from harness.run_and_keep import run_and_keep
 from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
-from harness.soak.seed import (
-    crash_reason,
-    crashed,
-    folder_bytes,
-    not_kept,
-    result_of,
-    stopped,
-    versions_of,
-)
-from harness.store import RunFolder, RunRecord, new_run_id
+from harness.soak.seed import crash_reason, crashed, result_of, stopped
+from harness.store import RunFolder, new_run_id
 
 __all__ = ["soak_one_by_one"]
 
@@ -81,38 +70,23 @@ def _run(
     plan = plan_case(job.case, environment)
     assert job.store is not None
     folder = RunFolder(Path(job.store), job.name, new_run_id(job.case.seed))
-    folder.write_case(plan.case)
-    started = dt.datetime.now(tz=dt.UTC)
-    begin_s = time.monotonic()
     try:
-        outcome = conduct(plan, environment, run_id=folder.run_id, folder=folder, listener=listener)
+        kept = run_and_keep(
+            plan,
+            environment,
+            folder,
+            run_id=folder.run_id,
+            label=job.label,
+            code=job.code,
+            listener=listener,
+        )
     except (Exception, SystemExit) as error:  # no verdict, but no end of the soak either
         if isinstance(error, UsageError) and not isinstance(error, HistoryError):
             raise
         crash = crashed(job, crash_reason(error))
         return msgspec.structs.replace(crash, run=folder.run_id), False
-    judgement = judge(outcome.history, plan.case, plan.checkers)
-    result = result_of(job.case.seed, outcome, judgement, simulated=False)
-    record = RunRecord(
-        run=folder.run_id,
-        environment=environment.name,
-        started=started.isoformat(),
-        wall_s=time.monotonic() - begin_s,
-        verdict=judgement.verdict,
-        digest=result.digest or "",
-        ops=result.ops,
-        versions=versions_of(job),
-        label=job.label,
-        interrupted=outcome.interrupted,
-        failure=failure_of(judgement.results),
-    )
-    stop = f"the run of seed {job.case.seed} was interrupted" if outcome.interrupted else None
-    try:
-        folder.write_results(list(judgement.results), {"verdict": judgement.verdict})
-        folder.finish(record)
-    except InfrastructureError as error:
-        stop = not_kept(result, error)
-    result = msgspec.structs.replace(
-        result, run=folder.run_id, kept_bytes=folder_bytes(folder.path), stop=stop
-    )
-    return result, outcome.stop_asked
+    result = result_of(job, kept)
+    if kept.outcome.interrupted and result.stop is None:
+        stop = f"the run of seed {job.case.seed} was interrupted"
+        result = msgspec.structs.replace(result, stop=stop)
+    return result, kept.outcome.stop_asked

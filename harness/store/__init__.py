@@ -7,7 +7,6 @@
 | case.json        | the case, with its planned faults; written before anything happens     |
 | ops.log          | every op as it happens, checksummed; gone once the run is sealed       |
 | history.parquet  | the sealed history, sorted by index                                    |
-| history/         | instead of it: a keyed history in buckets, see `harness.store.keyed`   |
 | results.json     | verdict, one entry a checker, the anti-vacuity certificate             |
 | run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
 | logs/            | a log a node                                                           |

@@ -19,7 +19,6 @@ from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
 from harness.signatures import Failure
 from harness.store.footer import read_footer
-from harness.store.keyed import bucket_paths, read_buckets, write_buckets
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
 
@@ -171,21 +170,11 @@ class RunFolder:
         """Open `ops.log`."""
         return OpLog(self.path / "ops.log")
 
-    def seal(self, history: History, *, buckets: int = 0, label: str | None = None) -> None:
-        """Write `history.parquet`, then drop `ops.log`.
-
-        A keyed history may be sealed in `buckets` (see `harness.store.keyed`) instead.
-        """
-        whose: dict[str, Any] = {"run": self.run_id, "seed": self._seed, "label": label}
-        if buckets:
-            write_buckets(self.path / "history", history, buckets=buckets, **whose)
-        else:
-            write_parquet(self.path / "history.parquet", history, **whose)
+    def seal(self, history: History, *, label: str | None = None) -> None:
+        """Write `history.parquet`, then drop `ops.log`."""
+        path = self.path / "history.parquet"
+        write_parquet(path, history, run=self.run_id, seed=self._seed, label=label)
         (self.path / "ops.log").unlink(missing_ok=True)
-
-    def write_extra(self, name: str, content: bytes) -> None:
-        """Write a file beside the sealed history that says the same in another form."""
-        self._replace(name, content)
 
     def write_results(self, results: list[CheckResult], extra: dict[str, Any]) -> None:
         """Write `results.json`."""
@@ -267,9 +256,6 @@ def _load_run(path: Path) -> StoredRun:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)
         return StoredRun(path, case, history, record, other, foreign=other is not None)
-    if bucket_paths(path / "history"):
-        note = None if record is not None else "the run was sealed but not finished"
-        return StoredRun(path, case, read_buckets(path / "history"), record, note)
     if not (path / "ops.log").is_file():
         raise HistoryError(f"{str(path)!r} holds neither history.parquet nor ops.log")
     ops, torn = read_log(path / "ops.log")

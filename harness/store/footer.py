@@ -6,13 +6,10 @@ The footer's key-value metadata holds, each under `harness.` and as text:
 |-------------|-------------------------------------------------------------------------------|
 | schema      | 2; files without it are of version 1, and hold nothing but the digest         |
 | run, seed, label | whose history it is; left out where nobody said                          |
-| digest      | `History.digest()` of the file's ops; of a bucket, `columns_digest`           |
+| digest      | `History.digest()` of the file's ops                                          |
 | n_ops       | rows: invocations, completions, and what nemesis and harness noted            |
-| n_keys      | keys in this file; 1 for a history without keys                               |
-| max_key_ops | rows of the largest key                                                       |
 | cost        | estimated CPU ns of checking it, for packing; only its proportions matter     |
-| order       | "index", or "key,index" in a bucket                                           |
-| bucket      | "3/16": which bucket this is, of how many                                     |
+| order       | "index"                                                                       |
 """
 
 from __future__ import annotations
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "BY_INDEX",
-    "BY_KEY",
     "COLUMNS",
     "SCHEMA",
     "Footer",
@@ -43,7 +38,6 @@ __all__ = [
 
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
-BY_KEY: Final = "key,index"
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
 """What every sealed history has."""
 _PREFIX: Final = "harness."
@@ -60,21 +54,16 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None
     seed: int | None = None
     label: str | None = None
-    n_keys: int = 1
-    max_key_ops: int = 0
     cost: int = 0
     order: str = BY_INDEX
-    bucket: int = 0
-    buckets: int = 1
 
     def metadata(self) -> dict[str, str]:
         """As key-value metadata of a Parquet file."""
-        found = {
+        return {
             f"{_PREFIX}{name}": str(value)
             for name, value in msgspec.structs.asdict(self).items()
-            if value is not None and name not in {"bucket", "buckets"}
+            if value is not None
         }
-        return {**found, f"{_PREFIX}bucket": f"{self.bucket}/{self.buckets}"}
 
 
 def cost_of(n_ops: int, open_max: int) -> int:
@@ -144,12 +133,10 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
             schema=1,
             digest=ours.get("digest", ""),
             n_ops=rows,
-            max_key_ops=rows,
             cost=cost_of(rows, 10),
         )
-    place, _, places = ours.pop("bucket", "0/1").partition("/")
     try:
-        footer = msgspec.convert({**ours, "bucket": place, "buckets": places}, Footer, strict=False)
+        footer = msgspec.convert(ours, Footer, strict=False)
     except msgspec.ValidationError as error:
         raise HistoryError(f"{str(path)!r} has an invalid footer: {error}") from error
     if footer.schema != SCHEMA:
@@ -157,9 +144,14 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
             f"{str(path)!r} is of schema {footer.schema}; this version reads 1 and {SCHEMA}: "
             "read it with the version that wrote it"
         )
-    if footer.n_ops != rows or not 0 <= footer.bucket < footer.buckets:
+    if footer.order != BY_INDEX:
         raise HistoryError(
-            f"{str(path)!r} has an invalid footer: it names {footer.n_ops} ops in bucket "
-            f"{place}/{places}, the file holds {rows}"
+            f"{str(path)!r} holds a part of a history, in the order {footer.order!r}; this version "
+            f"reads whole histories by {BY_INDEX!r}"
+        )
+    if footer.n_ops != rows:
+        raise HistoryError(
+            f"{str(path)!r} has an invalid footer: it names {footer.n_ops} ops, the file holds "
+            f"{rows}"
         )
     return footer

@@ -11,10 +11,9 @@
 | error      | string | null where there was none                                      |
 | node       | string | the node that answered last                                    |
 | attempts   | list   | structs of node, start, end (ns since start), outcome          |
-| key        | string | JSON of the key, in buckets only (see `harness.store.keyed`)   |
 | lat_bucket | int32  | `lat_bucket` of how long it took; only completions of clients  |
 
-Version 1 had neither of the last two; it is still read. The footer tells what the file holds (see
+Version 1 had no `lat_bucket`; it is still read. The footer tells what the file holds (see
 `harness.store.footer`), under `harness.digest` the digest of the history, and pages carry
 checksums, so that a reader of columns, which sees no digest, notices what rotted.
 """
@@ -24,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +34,6 @@ from harness.ops import ACTORS, Attempt, History, Op, OpType, Process
 from harness.store.arrays import column_of
 from harness.store.buckets import lat_bucket
 from harness.store.footer import (
-    BY_INDEX,
     COLUMNS,
     Footer,
     cost_of,
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "write_parquet"]
 
+ROWS_AT_ONCE: Final = 1 << 16
+"""As Python objects they take twenty times as much memory as in columns."""
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
@@ -79,7 +79,6 @@ def schema_of() -> pa.Schema:
             ("error", pa.string()),
             ("node", pa.string()),
             ("attempts", pa.list_(attempt)),
-            ("key", pa.string()),
             ("lat_bucket", pa.int32()),
         ]
     )
@@ -101,21 +100,18 @@ def write_parquet(
         label=label,
         digest=history.digest(),
         n_ops=len(history),
-        max_key_ops=len(history),
         cost=cost_of(len(history), open_max),
     )
     write_table(path, table, footer)
 
 
-def write_table(
-    path: Path, table: pa.Table, footer: Footer, *, ends: list[int] | None = None
-) -> None:
-    """Write a table of `schema_of` durably and at once, a row group up to each of `ends`."""
+def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
+    """Write a table of `schema_of` durably and at once, as one row group."""
     import pyarrow.parquet as pq
 
     temporary = path.with_name(path.name + ".part")
     schema = table.schema.with_metadata(footer.metadata())
-    dictionaries = ["type", "f", "value", "error", "node", "key"]
+    dictionaries = ["type", "f", "value", "error", "node"]
     try:
         with temporary.open("wb") as file:
             with pq.ParquetWriter(
@@ -125,10 +121,7 @@ def write_table(
                 use_dictionary=dictionaries,
                 write_page_checksum=True,
             ) as writer:
-                start = 0
-                for end in ends if ends is not None else [len(table)]:
-                    writer.write_table(table.slice(start, end - start), max(1, end - start))
-                    start = end
+                writer.write_table(table, max(1, len(table)))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -146,6 +139,7 @@ def table_of(history: History) -> tuple[pa.Table, int]:
     import pyarrow as pa
 
     encoder = msgspec.json.Encoder(order="sorted")
+    tables: list[pa.Table] = []
     rows: list[tuple[Any, ...]] = []
     attempts: list[Attempt] = []
     offsets = [0]
@@ -153,6 +147,9 @@ def table_of(history: History) -> tuple[pa.Table, int]:
     open_max = unknown = 0
     try:
         for op in history:
+            if len(rows) == ROWS_AT_ONCE:
+                tables.append(_columns(rows, attempts, offsets))
+                rows, attempts, offsets = [], [], [0]
             took: int | None = None
             if op.type is OpType.INVOKE:
                 invoked[op.process] = op.time
@@ -176,30 +173,33 @@ def table_of(history: History) -> tuple[pa.Table, int]:
                     took,
                 )
             )
-        schema = schema_of()
-        *plain, took_column = zip(*rows, strict=True) if rows else ((),) * 9
-        tried = [[getattr(attempt, name) for attempt in attempts] for name in _ATTEMPT]
-        structs = pa.StructArray.from_arrays(
-            [
-                column_of(column, field.type)
-                for column, field in zip(
-                    tried, schema.field("attempts").type.value_type, strict=True
-                )
-            ],
-            fields=list(schema.field("attempts").type.value_type),
-        )
-        arrays = [
-            *(column_of(column, schema.field(n).type) for n, column in enumerate(plain)),
-            pa.ListArray.from_arrays(column_of(offsets, pa.int32()), structs),
-            pa.nulls(len(rows), pa.string()),
-            column_of(took_column, pa.int32()),
-        ]
-        return pa.Table.from_arrays(arrays, schema=schema), open_max
+        tables.append(_columns(rows, attempts, offsets))
+        return pa.concat_tables(tables), open_max
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise HistoryError(
             f"the history cannot be sealed: {error}; indices, times and processes are whole "
             "numbers of 64 bits, values plain JSON"
         ) from error
+
+
+def _columns(
+    rows: Sequence[tuple[Any, ...]], attempts: Sequence[Attempt], offsets: Sequence[int]
+) -> pa.Table:
+    """Some rows as a table of `schema_of`."""
+    import pyarrow as pa
+
+    schema = schema_of()
+    *plain, took = zip(*rows, strict=True) if rows else ((),) * 9
+    parts = schema.field("attempts").type.value_type
+    tried = [[getattr(attempt, name) for attempt in attempts] for name in _ATTEMPT]
+    columns = [column_of(column, field.type) for column, field in zip(tried, parts, strict=True)]
+    structs = pa.StructArray.from_arrays(columns, fields=list(parts))
+    arrays = [
+        *(column_of(column, schema.field(n).type) for n, column in enumerate(plain)),
+        pa.ListArray.from_arrays(column_of(offsets, pa.int32()), structs),
+        column_of(took, pa.int32()),
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _number(op: Op) -> int:
@@ -219,11 +219,6 @@ def _number(op: Op) -> int:
 def read_parquet(path: Path) -> History:
     """Read a sealed history; raises `HistoryError` for foreign, torn or altered files."""
     table, footer = read_sealed(path)
-    if footer.order != BY_INDEX:
-        raise HistoryError(
-            f"{str(path)!r} is bucket {footer.bucket} of {footer.buckets}, not a whole history; "
-            "give the run's folder"
-        )
     try:
         history = History(ops_of_table(path, table))
     except HistoryError as error:
@@ -244,7 +239,7 @@ def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
         schema = file.schema_arrow
         footer = footer_of(path, schema, file.metadata.num_rows)
         there = frozenset(schema.names)
-        columns = [name for name in ("key", *COLUMNS) if name in there]
+        columns = [name for name in COLUMNS if name in there]
         try:
             return file.read(columns, use_threads=False), footer
         except (OSError, pa.ArrowException) as error:
@@ -260,24 +255,15 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
     decode = msgspec.json.Decoder().decode
     try:
         table = _typed(path, table)
-        keyed = "key" in table.column_names and table.column("key").null_count < len(table)
-        key_column = table.column("key").to_pylist() if keyed else [None] * len(table)
-        plain = [table.column(name).to_pylist() for name in COLUMNS[:-1]]
-        for index, time, process, kind, f, value, error, node, attempts, key in zip(
-            *plain, _attempts(table), key_column, strict=True
-        ):
-            found = decode(value)
-            yield Op(
-                index,
-                time,
-                _NAMES.get(process, process),
-                _TYPES[kind],
-                f,
-                found if key is None else [decode(key), found],
-                error,
-                node,
-                attempts,
-            )
+        for part in table.to_batches(ROWS_AT_ONCE):
+            rows = pa.Table.from_batches([part])
+            plain = [rows.column(name).to_pylist() for name in COLUMNS[:-1]]
+            for index, time, process, kind, f, value, error, node, attempts in zip(
+                *plain, _attempts(rows), strict=True
+            ):
+                actor = _NAMES.get(process, process)
+                said = decode(value)
+                yield Op(index, time, actor, _TYPES[kind], f, said, error, node, attempts)
     except _BAD_ROW as error:
         raise HistoryError(f"{str(path)!r} holds a row that is not an op: {error!r}") from error
     except pa.ArrowException as error:

@@ -6,7 +6,6 @@
 //! the versioned catalog are stepped natively, with the interpreter's lock released.
 
 mod bits;
-mod bulk;
 mod depth;
 mod frontier;
 mod load;
@@ -24,6 +23,5 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<python::Core>()?;
     module.add_class::<python::Search>()?;
-    module.add_function(wrap_pyfunction!(bulk::register_orders, module)?)?;
     module.add("Unsupported", module.py().get_type::<python::Unsupported>())
 }

@@ -1,8 +1,9 @@
-"""What a run says about its target, as small tables that add up over thousands of runs.
+"""Facts of a run, as small tables that add up over thousands of runs.
 
-`extract` is a pure function of a run's case, record and history: equal inputs give equal tables,
-row by row. Tables and columns are in `results.facts.schema`; `FACTS_VERSION` rises whenever any
-number here may change, so that stored facts are made anew. The rules all tables share:
+`extract` is a pure function of a run's case and history: equal inputs give equal tables, row by
+row. The row of the run itself is in the lake. Tables and columns are in `results.facts.schema`;
+`FACTS_VERSION` rises whenever any number here may change, so that stored facts are extracted again.
+The rules that all tables share:
 
 * An operation belongs to the moment of its **invocation**: its phase, the faults it ran
   under. (Its whole span would make slow operations look hit by every fault near them.)
@@ -20,15 +21,11 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from harness.case import NS_PER_S, Case
-from harness.checking import checker_names
-from harness.errors import UsageError
+from harness.case import Case
 from harness.ops import History
-from harness.store import RunRecord
 from harness.timeline import Fault
 from harness.vocabularies.kinds import READS
 from results.facts.fault_roles import role_exposure
@@ -39,11 +36,10 @@ from results.facts.operations import (
     Operations,
     counted,
     inside,
-    of_buckets,
     of_history,
+    of_rows,
 )
 from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
-from results.facts.setting import asked_nemeses, code_of, setting_of
 from results.facts.timeline import Timeline, field_of, whole_of
 
 if TYPE_CHECKING:
@@ -53,9 +49,8 @@ __all__ = [
     "FACTS_VERSION",
     "NO_NEMESIS",
     "Run",
-    "bare",
     "extract",
-    "extract_buckets",
+    "extract_rows",
 ]
 
 FACTS_VERSION: Final = 4
@@ -64,7 +59,7 @@ KINDS: Final = ("mutation", "read")
 
 
 class Run(Protocol):
-    """The part of a `RunInfo` that matters here."""
+    """The part of a run that matters here."""
 
     @property
     def name(self) -> str:
@@ -81,37 +76,24 @@ class Run(Protocol):
         """What was asked for."""
         ...
 
-    @property
-    def record(self) -> RunRecord | None:
-        """What became of it; `None` where it was cut short."""
-        ...
-
-    @property
-    def label(self) -> str | None:
-        """What tells soaks apart; a run that was cut short may still say it in its footer."""
-        ...
-
 
 Row = tuple[Any, ...]
 
 
 def extract(run: Run, history: History) -> dict[str, pa.Table]:
     """All tables of `FACT_TABLES` for one run."""
-    return _tables(_Facts(run, *of_history(history), digest=history.digest))
+    return _tables(_Facts(run, *of_history(history)))
 
 
-def extract_buckets(run: Run, folder: Path) -> dict[str, pa.Table]:
-    """The same from a folder of buckets, which are never all in memory; raises `HistoryError`.
-
-    Without a record there is no digest: it would be that of the whole history.
-    """
-    return _tables(_Facts(run, *of_buckets(folder), digest=lambda: None))
+def extract_rows(
+    run: Run, operations: pa.Table, notes: History, *, lines: int, end_ns: int
+) -> dict[str, pa.Table]:
+    """The same from the rows that a lake has of its operations, and the history of the others."""
+    return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
 
 
 def _tables(facts: _Facts) -> dict[str, pa.Table]:
     rows: dict[str, Iterable[Row]] = {
-        "runs": [facts.run_row()],
-        "traits": facts.trait_rows(),
         "ops": facts.op_rows(),
         "faults": facts.fault_rows(),
         "recoveries": facts.recovery_rows(),
@@ -123,16 +105,6 @@ def _tables(facts: _Facts) -> dict[str, pa.Table]:
         "exposure_time": facts.exposure_time_rows(),
     }
     return {name: _table(name, facts.key, rows[name]) for name in FACT_TABLES}
-
-
-def bare(run: Run) -> dict[str, pa.Table]:
-    """What is known of a run whose facts cannot be extracted: its case, and numbers of 0.
-
-    So its verdict has a place, under its nemeses, bug switches and label.
-    """
-    facts = _Facts(run, *of_history(History(())), digest=History(()).digest)
-    rows = {"runs": [facts.run_row()], "traits": facts.trait_rows()}
-    return {name: _table(name, facts.key, rows[name]) for name in rows}
 
 
 def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
@@ -150,14 +122,10 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 class _Facts:
     """One run while its tables are made; a method a table, rows without the run's key."""
 
-    def __init__(
-        self, run: Run, operations: Operations, notes: Notes, *, digest: Callable[[], str | None]
-    ) -> None:
+    def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
         import numpy as np
 
         self.key = f"{run.name}/{run.run}"
-        self.run = run
-        self.digest = digest
         self.ops = operations
         self.notes = notes
         self.timeline = Timeline(notes.history, notes.end_ns)
@@ -178,49 +146,6 @@ class _Facts:
         own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
         end = np.where(ops.done, ops.end, end_ns)
         return outages_of(ops.start[own], end[own], (ops.done & ops.answered)[own], end_ns)
-
-    def run_row(self) -> Row:
-        """The one row of `runs`."""
-        case, record = self.run.case, self.run.record
-        ok, fail, info = (int((self.ops.type == number).sum()) for number in range(len(TYPES)))
-        refused = int((self.ops.answered & (self.ops.type == TYPES.index("fail"))).sum())
-        # A process that stopped may be recorded as cut short only in its history.
-        interrupted = any(True for _ in self.notes.history.facts("interrupted"))
-        return (
-            self.run.name,
-            self.run.label,
-            None if record is None else record.environment,
-            case.target,
-            case.profile,
-            case.workload,
-            LIST_SEPARATOR.join(sorted(set(case.nemeses))),
-            asked_nemeses(case),
-            LIST_SEPARATOR.join(sorted(set(case.bugs))),
-            LIST_SEPARATOR.join(_checkers(case)),
-            setting_of(case, None if record is None else record.environment),
-            case.seed,
-            None if record is None else record.started,
-            None if record is None else _ns(record.wall_s),
-            self.timeline.end_ns,
-            None if record is None else record.verdict.value,
-            self.digest() if record is None else record.digest,
-            self.notes.lines,
-            len(self.ops),
-            ok,
-            fail,
-            info,
-            refused,
-            max(0, len(self.leaders) - 1),
-            len(self.timeline.faults),
-            interrupted or (record is not None and record.interrupted),
-            None if record is None else code_of(record.versions),
-        )
-
-    def trait_rows(self) -> list[Row]:
-        """Nemeses and bugs of the case, one a row."""
-        case = self.run.case
-        rows: list[Row] = [("nemesis", name) for name in sorted(set(case.nemeses))]
-        return rows + [("bug", name) for name in sorted(set(case.bugs))]
 
     def op_rows(self) -> list[Row]:
         """Client operations, counted by everything that reports group by."""
@@ -406,19 +331,6 @@ class _Ends:
         """Time from `since_ns` to the first acknowledgement after line `index`."""
         at = self._ok_indices.searchsorted(index, side="right")
         return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
-
-
-def _checkers(case: Case) -> tuple[str, ...]:
-    """Those of the case, in its order; none where its workload is not to be had."""
-    try:
-        return checker_names(case)
-    except UsageError:
-        return ()
-
-
-def _ns(seconds: float) -> int | None:
-    """Seconds as int64 ns; `None` for a number that no clock shows."""
-    return int(seconds * NS_PER_S) if 0 <= seconds < 1e9 else None
 
 
 def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:

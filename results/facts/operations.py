@@ -1,24 +1,19 @@
 """The client operations of a run as columns: some fifty bytes an operation, whatever its values.
 
 Facts count operations and ask when they began and ended; none needs them as objects, which are two
-thousand bytes each. `of_history` takes them from a history, `of_buckets` from a sealed keyed one,
-bucket by bucket, with the same rules, in a sixth of the memory that its history would need.
+thousand bytes each. `of_history` takes them from a history, `of_rows` from the rows that a lake
+has of it, in a sixth of the memory that the history would need; `of_table` from columns of lines.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from harness.errors import HistoryError
-from harness.ops import History, Op, OpType, error_code
+from harness.ops import History, OpType, error_code
 from harness.store.buckets import lat_buckets
-from harness.store.keyed import checked_buckets
-from harness.store.parquet import ops_of_table
 from harness.vocabularies.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -37,8 +32,8 @@ __all__ = [
     "counted",
     "inside",
     "is_no",
-    "of_buckets",
     "of_history",
+    "of_rows",
     "of_table",
     "turns",
     "type_codes",
@@ -177,34 +172,29 @@ def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
     return found
 
 
-def of_buckets(folder: Path) -> tuple[Operations, Notes]:
-    """The operations of a folder of buckets; raises `HistoryError` as `read_buckets` does."""
+def of_rows(table: pa.Table) -> Operations:
+    """The operations of a run from its rows of a lake's table `operations`, in any order."""
     import numpy as np
+    import pyarrow.compute as pc
 
-    names = (_Names(), _Names(), _Names())
-    parts: list[tuple[Any, ...]] = []
-    notes: list[Op] = []
-    for path, table in checked_buckets(folder):
-        noted = np.asarray(table.column("process").to_numpy()) < 0
-        notes += ops_of_table(path, table.filter(_mask(noted)))
-        clients = table.filter(_mask(~noted))
-        if clients.column("key").null_count:
-            raise HistoryError(f"{str(path)!r} holds an operation without a key")
-        parts.append(tuple(_lines(clients, *names)))
-    columns = [[*column] for column in zip(*parts, strict=True)]
-    parts.clear()
-    lines = [np.concatenate(columns.pop(0)) for _ in range(len(columns))]  # one at a time is double
-    notes.sort(key=lambda op: op.index)
-    indices = np.concatenate([lines[0], [op.index for op in notes]]).astype(np.int64)
-    indices.sort()
-    if (indices[1:] == indices[:-1]).any():
-        raise HistoryError(f"{str(folder)!r} holds an index twice")
-    last = [int(lines[1][lines[0].argmax()])] if len(lines[0]) else []
-    end_ns = last[0] if last else 0
-    if notes and (not last or notes[-1].index > lines[0].max()):
-        end_ns = notes[-1].time
-    operations = _paired(repr(str(folder)), lines, names)
-    return operations, Notes(History(notes), len(indices), end_ns)
+    names = fs, errors, nodes = (_Names(), _Names(), _Names())
+    start, index = (table.column(name).to_numpy() for name in ("invoke_ns", "index"))
+    done = table.column("latency_ns").is_valid().to_numpy()
+    took, lines = (
+        pc.fill_null(table.column(name), 0).to_numpy() for name in ("latency_ns", "lines")
+    )
+    return Operations(
+        _coded(table.column("f"), fs.number),
+        start,
+        np.where(done, start + took, -1),
+        np.where(done, index + lines, _NEVER),
+        done,
+        _coded(table.column("type"), _code),
+        table.column("answered").to_numpy(),
+        _coded(table.column("error"), lambda text: errors.number(error_code(text))),
+        _coded(table.column("node"), nodes.number),
+        *(found.list() for found in names),
+    )
 
 
 def _mask(flags: Flags) -> pa.Array:
@@ -249,24 +239,6 @@ def _code(kind: str) -> int:
     if kind not in _CODES:
         raise HistoryError(f"there is a line of the type {kind!r}; types are {', '.join(_CODES)}")
     return _CODES[kind]
-
-
-def _lines(table: pa.Table, fs: _Names, errors: _Names, nodes: _Names) -> Iterator[Any]:
-    """The same, and answered, error and node, of the lines of clients."""
-    import numpy as np
-    import pyarrow as pa
-
-    begin = [*_begin_of_lines(table, fs)]
-    yield from begin
-    kinds = begin[3]
-    answered = kinds == _CODES["ok"]
-    failed = np.flatnonzero(kinds == _CODES["fail"])
-    decode = msgspec.json.Decoder().decode
-    values = table.column("value").take(pa.array(failed))
-    answered[failed] = _coded(values, lambda text: is_no([None, decode(text)])) > 0
-    yield answered
-    yield _coded(table.column("error"), lambda text: errors.number(error_code(text)))
-    yield _coded(table.column("node"), nodes.number)
 
 
 def _coded(column: pa.ChunkedArray, number: Any) -> Codes:

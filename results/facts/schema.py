@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "ddl", "schema"]
+__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "OF_RUNS", "ddl", "schema"]
 
 LIST_SEPARATOR: Final = "+"
 
@@ -170,8 +170,10 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
 _RUN: Final = ("run", "string", "the run's key, NAME/RUN")
 COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items()}
 
-FACT_TABLES: Final = tuple(name for name in COLUMNS if name != "verdicts")
-"""What `results.facts.extraction.extract` makes; `verdicts` comes from the checkers."""
+OF_RUNS: Final = ("runs", "traits")
+"""Tables that follow from the lake's `runs`."""
+FACT_TABLES: Final = tuple(name for name in COLUMNS if name not in {"verdicts", *OF_RUNS})
+"""The tables of `results.facts.extraction.extract`; `verdicts` comes from the checkers."""
 
 _SPARK_TYPES: Final = {
     "string": "STRING",

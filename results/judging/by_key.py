@@ -1,154 +1,79 @@
-"""The keys of a bucket, judged one row group at a time.
+"""Runs over independent keys, judged key by key, a range of keys at a time.
 
-A checker with `check_columns` proves most keys valid from columns. Those that it leaves get a small
-history each and the checker's ordinary `check`, with a budget of their own: so an invalid key has
-its counterexample, and a gigantic one costs its budget and no more. Rows are columns again in the
-end; a hundred thousand of them cost little. Keys that were judged together share the time that took
-in proportion to their operations.
+A lake keeps the operations of such a run sorted by key and cut into ranges
+(`results.lake.tables.key_ranges`). Each range is a result of its own, whose id ends in its
+number: so ranges are planned, judged, repeated and looked up like runs, and a worker holds one.
+What nemesis and harness noted is about all keys. It has no part in a verdict, but in the
+explanation of a key that is invalid.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from harness.case import Case
-from harness.errors import CheckerLimitError, HarnessError
-from harness.ops import Verdict
-from results.facts.schema import schema
-from results.judging.budgets import SpentError, cpu_limit
-from results.judging.columns import Columns, read_columns
-from results.judging.manifest import Check, Unit
-from results.judging.units import Checkers, Row, judge_history, mark_of, table_of, worst_mark
+from harness.errors import HistoryError
+from harness.imported import without_independence
+from harness.independent import VACUOUS
+from harness.ops import History, Verdict
+from results.judging.units import Checkers, Row, judge_history
+from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Part", "judge_groups"]
+    from results.judging.budgets import Budget
+    from results.judging.staged_results import RunOfLake
+
+__all__ = ["judge_range", "notes_of"]
 
 
-class Part(NamedTuple):
-    """Row groups of one bucket, and what its run was asked to be."""
-
-    path: Path
-    groups: tuple[int, int]
-    case: Case
-    unit: Unit
+def notes_of(rows: Mapping[str, pa.Table]) -> History:
+    """What nemesis and harness noted in a run."""
+    none = {name: rows[name].slice(0, 0) for name in ("operations", "attempts")}
+    return history_of({**rows, **none})
 
 
-class _Judge(NamedTuple):
-    """One checker at work on a part."""
+def judge_range(
+    checker: str,
+    run: RunOfLake,
+    number: int,
+    rows: Mapping[str, pa.Table],
+    budget: Budget,
+    checkers: Checkers,
+) -> list[Row]:
+    """The verdict on each key of a range; raises `HistoryError` where operations are missing.
 
-    check: Check
-    part: Part
-    checkers: Checkers
-    complain: Callable[[str, str], None]
-
-
-def judge_groups(
-    check: Check, part: Part, checkers: Checkers, complain: Callable[[str, str], None]
-) -> tuple[pa.Table, str]:
-    """The verdicts of one checker over all keys of a part, and their mark (see `mark_of`).
-
-    `complain(kind, text)` is told what went wrong on the way. Raises `HistoryError` where the file
-    cannot be read.
+    A key without any answer to look at is valid, unless no key of the range has one.
     """
-    import pyarrow as pa
-
-    judge = _Judge(check, part, checkers, complain)
-    tables = []
-    marks = []
-    begin_ns = (time.perf_counter_ns(), time.process_time_ns())
-    for columns in read_columns(part.path, *part.groups):
-        table, mark = _verdicts(judge, columns, _together(judge, columns), begin_ns)
-        tables.append(table)
-        marks.append(mark)
-        begin_ns = (time.perf_counter_ns(), time.process_time_ns())
-    return pa.concat_tables(tables), worst_mark(marks)
+    judged = [*_judged(checker, run, number, rows, budget, checkers)]
+    if not all(row.rule in VACUOUS for row in judged):
+        for row in judged:
+            if row.rule in VACUOUS and row.verdict == Verdict.UNKNOWN.value:
+                row.verdict, row.rule, row.signature = Verdict.VALID.value, None, None
+    return judged
 
 
-def _verdicts(
-    judge: _Judge, columns: Columns, judged: Any, begin_ns: tuple[int, int]
-) -> tuple[pa.Table, str]:
-    import numpy as np
-    import pyarrow as pa
-
-    name, result_id, run = judge.check.checker, judge.check.result_id, judge.part.unit.key
-    valid = np.zeros(len(columns.keys), np.bool_)
-    n_ops = columns.operations()
-    together: list[pa.Table] = []
-    if judged is not None:
-        valid = np.asarray(judged.valid)
-        places = np.flatnonzero(valid)
-        wall_ns, cpu_ns = (
-            time.perf_counter_ns() - begin_ns[0],
-            time.process_time_ns() - begin_ns[1],
+def _judged(
+    checker: str,
+    run: RunOfLake,
+    number: int,
+    rows: Mapping[str, pa.Table],
+    budget: Budget,
+    checkers: Checkers,
+) -> Iterator[Row]:
+    found, expected = len(rows["operations"]), run.key_ranges[number]
+    if found != expected:
+        raise HistoryError(
+            f"the lake has {found} operations of range {number} of its keys; {expected} came in"
         )
-        share = n_ops[places] / max(1, int(n_ops.sum()))
-        count = len(places)
-        made: dict[str, Any] = {
-            "checker": pa.repeat(pa.scalar(name), count),
-            "key": pa.array(columns.keys, pa.string()).take(pa.array(places)),
-            "verdict": pa.repeat(pa.scalar(Verdict.VALID.value), count),
-            "rule": pa.nulls(count, pa.string()),
-            "signature": pa.nulls(count, pa.string()),
-            "reason": pa.array(judged.reasons, pa.string()).take(pa.array(places)),
-            "n_ops": pa.array(n_ops[places]),
-            "configurations": pa.array(np.asarray(judged.configurations)[places], pa.int64()),
-            "wall_ns": pa.array((share * wall_ns).astype(np.int64)),
-            "cpu_ns": pa.array((share * cpu_ns).astype(np.int64)),
-            "permitted": pa.array(np.zeros(count, np.int64)),
-            "error": pa.nulls(count, pa.string()),
-            "counterexample": pa.nulls(count, pa.string()),
-            "failed_ops": pa.nulls(count, pa.int64()),
-            "result_id": pa.repeat(pa.scalar(result_id), count),
-            "run": pa.repeat(pa.scalar(run), count),
-        }
-        layout = schema("verdicts")
-        together.append(pa.table(made).select(layout.names).cast(layout))
-    alone = np.flatnonzero(~valid).tolist()
-    rows = _alone(judge, columns, alone) if alone else []
-    table = pa.concat_tables([*together, table_of(rows, run, result_id)])
-    return table, mark_of(rows)
-
-
-def _together(judge: _Judge, columns: Columns) -> Any:
-    """What the checker says of all keys at once; `None` where it came to nothing.
-
-    Whatever goes wrong here costs time only: every key is then judged by itself.
-    """
-    budget = judge.part.unit.budget
-    name = judge.check.checker
-    try:
-        with cpu_limit(budget.cpu_s):
-            checker: Any = judge.checkers.bounded(name, budget)
-            return checker.check_columns(columns, judge.part.case)
-    except (SpentError, CheckerLimitError, MemoryError):
-        return None
-    except Exception as error:  # noqa: BLE001 - a mistake in a checker, which is named
-        judge.complain(
-            "checker", f"{name} failed over columns, each key was judged alone: {error!r}"
-        )
-        return None
-
-
-def _alone(judge: _Judge, columns: Columns, numbers: list[int]) -> list[Row]:
-    """One history after another."""
-    name, part = judge.check.checker, judge.part
-    rows: list[Row] = []
-    histories = columns.histories(numbers)
-    for number in numbers:
-        key = columns.keys[number]
-        try:
-            history = next(histories)
-        except HarnessError as error:
-            n_ops, reason = int(columns.operations()[number]), f"its ops are not a history: {error}"
-            rows.append(Row(checker=name, key=key, reason=reason, n_ops=n_ops, error=str(error)))
-            histories = columns.histories(numbers[len(rows) :])
-            continue
-        rows.append(
-            judge_history(name, history, part.case, part.unit.budget, judge.checkers, key=key)
-        )
-    return rows
+    case = without_independence(run.case)
+    notes: History | None = None
+    for key, ops in histories_by_key(rows):
+        row = judge_history(checker, History(ops), case, budget, checkers, key=key)
+        if row.verdict == Verdict.INVALID.value:
+            notes = notes_of(rows) if notes is None else notes
+            if notes:
+                whole = History(sorted([*ops, *notes], key=lambda op: op.index))
+                row = judge_history(checker, whole, case, budget, checkers, key=key)
+        yield row

@@ -1,8 +1,8 @@
-"""A lake as a source: what is known is an anti-join, work is ranges of runs, results are appended.
+"""The runs of a report: their results that are known, the work that is left, the tables.
 
 Nothing is done per run in Python: `results.judging.ledger` joins the lake's `runs` with the ids of
-the results that each is to have, takes away those that the lake's results list, and cuts what is
-left into pieces of about equal cost. A unit is one piece and the files that hold its runs.
+the results that each is to have, subtracts the results in the result lake, and cuts the rest into
+pieces of about equal cost. A unit is one piece and the files that hold its runs.
 """
 
 from __future__ import annotations
@@ -14,21 +14,19 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, counted
 from results.judging.budgets import Budget
-from results.judging.ledger import Ledger
-from results.judging.manifest import Check, Registry
-from results.judging.packing import BINS_A_CORE
+from results.judging.ledger import Ledger, Place
+from results.judging.markers import STARTED
 from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
+from results.judging.result_ids import Check, Registry
 from results.judging.result_lake import RESULTS, ResultLake
-from results.judging.source import Gathered, Plan
-from results.judging.store_source import LOST
 from results.judging.units import no_verdict, table_of
-from results.judging.work import AnyConfig, AnyUnit, LakeConfig, LakeUnit
+from results.judging.work import LakeConfig, LakeUnit
 from results.lake.log.duckdb_views import at_hand, readable
 from results.lake.log.files import MAIN, FileRef, Partition
 from results.lake.tables.rebuild import HISTORY_TABLES
@@ -38,13 +36,33 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["LakeSource", "name_lacking"]
+__all__ = ["Gathered", "LakeSource", "Plan", "name_lacking"]
 
+LOST: Final = "the executor lost it: its results are missing, try again"
+UNITS_A_SLOT: Final = 4
+"""So many units for each worker end at about the same time."""
 UNIT_RUNS_MAX: Final = 1_000
 UNIT_LINES_MAX: Final = 1 << 20
 UNIT_COST_MAX: Final = 30_000_000_000
 UNIT_COST_MIN: Final = 1_000_000_000
 _READ: Final = (MAIN, *HISTORY_TABLES)
+
+
+class Plan(NamedTuple):
+    """The work that is left, and how many results are wanted and known in all."""
+
+    units: tuple[LakeUnit, ...]
+    wanted: int
+    known: int  # results that need no work
+
+
+class Gathered(NamedTuple):
+    """The tables of a report."""
+
+    tables: dict[str, tuple[Path, ...]]  # columns besides those of the schema do no harm
+    counting: dict[str, str]  # in SQL, which rows `here` of a table count; default: all
+    unsettled: int  # results that are unknown for want of time, memory or a worker
+    unjudged: int  # runs without any result, of which no table has a row
 
 
 class LakeSource:
@@ -62,10 +80,10 @@ class LakeSource:
         wanted: Callable[[Kind], Wants] | None = None,
         results: Snapshot | None = None,
     ) -> None:
-        """`budgets`, `checkers`, `facts` as of a store, unless it is known what is `wanted`.
+        """`budgets` are tried level after level; `checkers` replaces those of the cases.
 
-        `slots` is how many units will be done at once, so that there are enough of them. `results`
-        are those that are known, where it is not to be what the lake has whenever that is asked.
+        `wanted` replaces both. `slots` is how many units are done at once, so that there are enough
+        of them. `results` are the known ones; by default those of the lake, whenever they are read.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -113,32 +131,35 @@ class LakeSource:
         self._ledger.read_todo()
         return self._ledger.number("SELECT count(*) FROM todo")
 
-    def missing(self, above: int) -> pa.Table:
-        """A row a run that misses results at a level of budget over `above`, which are named.
-
-        A line a result: level, checker (empty: facts) and id.
-        """
+    def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
+        """What is left to do over a level of budget, see `Ledger.ranges`."""
         self._ledger.read_todo()
-        return self._ledger.missing(above)
+        self._ledger.skip(above, ("", -1), None)
+        return self._ledger.ranges(size_of)
+
+    def units(self, above: int, first: Place, end: Place | None) -> tuple[LakeUnit, ...]:
+        """The work that is left over a level of budget, from one place to before another."""
+        self._ledger.read_todo()
+        self._ledger.skip(above, first, end)
+        return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:
-        """See `Source`; `before` is a time, which only older ones count by."""
+        """Have unsettled results made again; with `before`, a time, only older ones."""
         self.read_known()
         self._ledger.ignore_unsettled(before)
 
     def plan(self) -> Plan:
-        """See `Source`."""
+        """The work that is left."""
         self.read_known()
         wanted, known = self._ledger.read_todo()
-        share = self._ledger.cost_left() // (self._slots * BINS_A_CORE)
-        pieces = self._ledger.cut(
-            cost=min(UNIT_COST_MAX, max(UNIT_COST_MIN, share)),
-            runs=UNIT_RUNS_MAX,
-            lines=UNIT_LINES_MAX,
-        )
+        share = self._ledger.cost_left() // (self._slots * UNITS_A_SLOT)
+        return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, known)
+
+    def _cut(self, cost: int) -> tuple[LakeUnit, ...]:
+        """What is to do in units of at most this cost."""
+        pieces = self._ledger.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._ledger.checkers_of_ids()
-        units = tuple(self._unit(checkers, *piece) for piece in pieces)
-        return Plan(units=units, wanted=wanted, known=known)
+        return tuple(self._unit(checkers, *piece) for piece in pieces)
 
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> LakeUnit:
         """A piece, see `Ledger.cut`, with the files that may hold its runs."""
@@ -166,7 +187,7 @@ class LakeSource:
         )
 
     def begin(self, *, limit_memory: bool) -> LakeConfig:
-        """See `Source`."""
+        """Begin a round; the configuration of its workers."""
         self._result_lake()
         return LakeConfig(
             uri=self.place.uri,
@@ -181,21 +202,19 @@ class LakeSource:
         assert found is not None
         return found
 
-    def end(self, units: Sequence[AnyUnit], config: AnyConfig) -> None:
-        """See `Source`; the units are all that the last plan had."""
-        del units, config
+    def end(self) -> None:
+        """End a round: the units of the last plan are not planned again."""
         self._appended = True
         self._ledger.note_tried()
-        shutil.rmtree(self._scratch / "started", ignore_errors=True)
+        shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
-    def lose(self, unit: AnyUnit) -> None:
-        """See `Source`."""
-        assert isinstance(unit, LakeUnit)
+    def lose(self, unit: LakeUnit) -> None:
+        """Name a unit that did not end."""
         text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
-        """See `Source`; the files lie in a folder that goes with `close`."""
+        """The tables of all results; some files are in a folder that `close` removes."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._ledger.choose()
@@ -214,7 +233,7 @@ class LakeSource:
             "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
         )
         self._ledger.forget()
-        return Gathered(tables=tables, counting=counting, unsettled=unsettled, unjudged=unjudged)
+        return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
         """A verdict without its row would leave its run valid."""
@@ -255,7 +274,7 @@ class LakeSource:
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
-        """See `Source`."""
+        """Remove the folder and close the database."""
         self._ledger.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 

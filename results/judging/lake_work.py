@@ -1,13 +1,13 @@
-"""The work of a report on a lake, the same in every executor: many runs, one pass, one append.
+"""The work on the units of a report, the same in every executor: many runs, one pass, one append.
 
-The runs of a unit come one by one out of the files (`results.lake.log.reading`); each is a history
-again, whose digest is compared, is judged and has its facts extracted by the very functions that
-judge a store's. What was found is appended to the lake's results at the end of the unit, and
-meanwhile whenever so much time has passed, so that whoever is killed loses little.
+The runs of a unit come one by one out of the files (`results.lake.log.reading`). Each becomes a
+history again, whose digest is compared; it is judged, and its facts are extracted. The results are
+appended to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
+worker that is killed loses little.
 
-A stage that killed its worker is known by its marker (`results.judging.markers.Marker`), which lies
-on this machine: before it is begun once more, all that was found so far is put away; when it killed
-twice, the checker has crashed. Whoever takes up a unit that was begun before looks what is there.
+A stage that killed its worker is known by its marker (`results.judging.markers.Marker`) on this
+machine. Before it is begun again all results so far are appended; after a second kill the checker
+counts as crashed. A worker that resumes a unit first checks which results exist.
 """
 
 from __future__ import annotations
@@ -15,36 +15,32 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import gc
 import hashlib
-import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from harness.errors import HarnessError, HistoryError
+from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
-from harness.store import RunFolder
-from results.facts.extraction import extract
-from results.judging.budgets import SpentError, cpu_limit, memory_limit
-from results.judging.manifest import Check, Registry, pieces_of
+from results.facts.extraction import extract, extract_rows
+from results.judging.by_key import judge_range, notes_of
 from results.judging.markers import LIMITED, Marker
-from results.judging.problems import Problem, Problems, scan_run
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.judging.problems import Problem, Problems
+from results.judging.result_ids import Check
+from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.units import (
     Checkers,
-    Done,
     crashed,
     judge_history,
     mark_of,
     table_of,
-    worst_mark,
 )
-from results.judging.work import LakeConfig, LakeUnit
+from results.judging.work import Done, LakeConfig, LakeUnit
 from results.lake.log.files import KEY, MAIN
 from results.lake.log.place import Place
 from results.lake.log.reading import runs_in
@@ -57,18 +53,36 @@ from results.lake.tables.schema import schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_lake_units"]
+__all__ = ["do_units"]
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
 """How often a unit is begun again after the store did not answer."""
+COLLECTIONS: Final = (50_000, 20, 50)
+"""When Python looks for cycles: its own (700, 10, 10) take an eighth of the time of checks."""
 CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def check_lake_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
-    """Do them, one after another."""
+def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
+    """Do units, one after another."""
+    with _collecting_seldom():
+        yield from _done(units, config)
+
+
+@contextlib.contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Have the collector of cycles run seldom: histories have none, and it visits all of them."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _done(units: Iterable[LakeUnit], config: LakeConfig) -> Iterator[Done]:
     tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
@@ -101,7 +115,6 @@ class _Tools(NamedTuple):
     place: Place
     results: ResultLake
     checkers: Checkers
-    registry: Registry
 
 
 @functools.lru_cache(maxsize=1)
@@ -110,7 +123,7 @@ def _tools(uri: str, round_: str) -> _Tools:
     del round_  # another may come with other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
-    return _Tools(Place(uri), results, Checkers(), Registry())
+    return _Tools(Place(uri), results, Checkers())
 
 
 class _Work:
@@ -125,7 +138,7 @@ class _Work:
     ) -> None:
         self.unit = unit
         self.config = config
-        self.place, self.results, self.checkers, self.registry = tools
+        self.place, self.results, self.checkers = tools
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
@@ -142,7 +155,7 @@ class _Work:
         schemas = {name: stored_schema(schema(name)) for name in unit.files}
         checks = self._loadable()
         with attempt, self._putting():
-            stream = runs_in(self.place, schemas, unit.files, unit.runs)
+            stream = runs_in(self.place, schemas, unit.files, unit.runs, key_range=unit.key_range)
             reading = self._marker(unit.unit_id, "rows")
             for number in range(len(unit.runs)):
                 if reading.spent:
@@ -232,7 +245,7 @@ class _Work:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read")
+        reading = self._marker(key, "read", str(self.unit.key_range))  # others read other ranges
         try:
             if reading.spent:
                 raise HistoryError("reading it killed the worker twice")
@@ -241,18 +254,17 @@ class _Work:
                 if row is None:
                     raise HistoryError("its row is gone from the lake")
                 run = run_of(row)
-                history = history_of(
-                    {name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"]
-                )
+                history = None
+                if not run.key_ranges:
+                    own = {name: rows[name] for name in HISTORY_TABLES}
+                    history = history_of(own, digest=row["digest"])
         except (HarnessError, OSError, MemoryError) as error:
             self.problems.add(Problem(key, "history", str(error) or type(error).__name__))
             return
-        if run.buckets:
-            todo = self._keyed(run, history, todo)
         for check in todo:
-            self._judge(run, history, check)
+            self._judge(run, history, rows, check)
         if facts_id is not None:
-            self._facts(run, history, facts_id)
+            self._facts(run, history, rows, facts_id)
 
     def _found(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
@@ -269,19 +281,36 @@ class _Work:
         with marker, self._memory():
             yield
 
-    def _judge(self, run: RunOfLake, history: History, check: Check) -> None:
+    def _judge(
+        self, run: RunOfLake, history: History | None, rows: dict[str, pa.Table], check: Check
+    ) -> None:
+        """Judge a whole run, or the unit's range of its keys."""
         marker = self._marker(run.key, check.result_id)
+        name, budget = check.checker, self.unit.budget
         if marker.spent:
-            row = crashed(check.checker, len(history.pairs))
+            found = [crashed(name, len(rows["operations"]))]
         else:
-            with self._stage(marker):
-                row = judge_history(
-                    check.checker, history, run.case, self.unit.budget, self.checkers
-                )
-        table = table_of([row], run.key, check.result_id)
-        self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
+            try:
+                with self._stage(marker):
+                    if history is not None:
+                        found = [judge_history(name, history, run.case, budget, self.checkers)]
+                    else:
+                        assert self.unit.key_range is not None
+                        number = self.unit.key_range
+                        found = judge_range(name, run, number, rows, budget, self.checkers)
+            except (HarnessError, MemoryError) as error:
+                self.problems.add(Problem(run.key, "history", str(error) or type(error).__name__))
+                return
+        table = table_of(found, run.key, check.result_id)
+        self._found(run, check.result_id, mark_of(found), {"verdicts": table})
 
-    def _facts(self, run: RunOfLake, history: History, facts_id: str) -> None:
+    def _facts(
+        self,
+        run: RunOfLake,
+        history: History | None,
+        rows: dict[str, pa.Table],
+        facts_id: str,
+    ) -> None:
         marker = self._marker(run.key, facts_id)
         if marker.spent:
             text = "extracting its facts killed the worker twice"
@@ -289,7 +318,10 @@ class _Work:
             return
         try:
             with self._stage(marker), cpu_limit(self.unit.budget.cpu_s):
-                tables = extract(run, history)
+                if history is not None:
+                    tables = extract(run, history)
+                else:
+                    tables = self._facts_of_rows(run, rows)
         except HarnessError as error:
             self.problems.add(Problem(run.key, "history", str(error)))
         except SpentError:
@@ -300,51 +332,14 @@ class _Work:
                 Problem(run.key, "facts", f"its facts cannot be extracted: {error!r}")
             )
         else:
-            self._found(run, facts_id, "", {name: tables[name] for name in FACTS_KEPT})
+            self._found(run, facts_id, "", tables)
 
-    def _keyed(self, run: RunOfLake, history: History, checks: list[Check]) -> list[Check]:
-        """Judge by key what is judged by key, as in the store; returns the other checks.
-
-        The run is sealed in buckets again for a moment, so that it is cut and judged as there.
-        """
-        by_key = [check for check in checks if self.registry.is_by_key(check.checker)]
-        if not by_key:
-            return checks
-        with tempfile.TemporaryDirectory(dir=self.config.scratch, prefix="keyed-") as store:
-            folder = RunFolder(Path(store), "run", "run", staged=True)
-            try:
-                folder.write_case(run.case)
-                folder.seal(history, buckets=run.buckets, label=run.label)
-                for check in by_key:
-                    self._check_by_key(run, folder.path, check, len(history.pairs))
-            finally:
-                folder.discard()
-        return [check for check in checks if check not in by_key]
-
-    def _check_by_key(self, run: RunOfLake, folder: Path, check: Check, n_ops: int) -> None:
-        import pyarrow as pa
-
-        from results.judging.by_key import Part, judge_groups
-
-        marker = self._marker(run.key, check.result_id)
-        if marker.spent:
-            row = crashed(check.checker, n_ops)
-            table = table_of([row], run.key, check.result_id)
-            self._found(run, check.result_id, mark_of([row]), {"verdicts": table})
-            return
-
-        def complain(kind: str, text: str) -> None:
-            self.problems.add(Problem(run.key, kind, text))
-
-        info = scan_run(folder, run.name, run.run, Problems())
-        assert info is not None
-        tables, marks = [], []
-        with self._stage(marker):
-            for piece in pieces_of(info, (check.checker,), self.registry, facts=False):
-                unit = msgspec.structs.replace(piece.unit, budget=self.unit.budget)
-                assert unit.groups is not None
-                part = Part(folder / unit.files[0], unit.groups, run.case, unit)
-                table, mark = judge_groups(check, part, self.checkers, complain)
-                tables.append(table)
-                marks.append(mark)
-        self._found(run, check.result_id, worst_mark(marks), {"verdicts": pa.concat_tables(tables)})
+    def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+        """Those of a run over independent keys, whose history is never held as a whole."""
+        (row,) = rows[MAIN].to_pylist()
+        operations = rows["operations"]
+        if len(operations) != row["ops"]:
+            raise HistoryError(f"the lake has {len(operations)} of its {row['ops']} operations")
+        return extract_rows(
+            run, operations, notes_of(rows), lines=row["lines"], end_ns=row["length_ns"]
+        )

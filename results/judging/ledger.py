@@ -28,6 +28,7 @@ from harness.store.footer import cost_of
 from results.judging.markers import LIMITED
 from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
+from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
 from results.lake.transfer.source import TROUBLES
@@ -37,15 +38,21 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger"]
+__all__ = ["FACTS", "Ledger", "Place"]
 
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
+NS_A_LINE: Final = 16_000
+"""Of CPU, for each line and result: measured on runs of 1,500 operations and 13 checkers."""
+AGAIN_FACTOR: Final = 4
+"""How much more a result costs that a budget cut short before."""
+Place = tuple[str, int]
+"""A run, and a range of its keys; -1: what is of the whole run, which comes first."""
 OF_RUNS: Final = (
     *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
-    "case",
+    *("case", "key_ranges"),
 )
 OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
@@ -104,10 +111,11 @@ class Ledger:
             f"""
             CREATE TABLE these AS
             SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS n, *,
-                   CAST(0 AS INTEGER) AS part,
+                   CAST(-1 AS INTEGER) AS part,
                    CASE WHEN batch IN (SELECT batch FROM alone) THEN batch ELSE '' END AS home
             FROM (  -- without the cases, which are most of the bytes
                 SELECT run, batch, target, label, day, workload, lines, ops, state,
+                       CAST(len(key_ranges) AS INTEGER) AS key_ranges,
                        COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
                        lines * (CAST(? AS BIGINT) + CAST(? AS BIGINT)
                            * COALESCE(TRY_CAST("case"->>'$.concurrency' AS BIGINT), 10)) AS cost
@@ -131,11 +139,14 @@ class Ledger:
 
     def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
         """The tables `wants`, `gone` and `ids`."""
-        kinds = self.rows("SELECT workload, others FROM these GROUP BY ALL ORDER BY ALL")
-        wants: list[tuple[int, int, str | None, int, int | None]] = []
+        kinds = self.rows(
+            "SELECT workload, others, key_ranges FROM these GROUP BY ALL ORDER BY ALL"
+        )
+        wants: list[tuple[int, int, str | None, int, int | None, int | None]] = []
         gone: list[tuple[int, str]] = []
         for part, kind in enumerate(kinds):
-            self.rows("UPDATE these SET part = ? WHERE workload = ? AND others = ?", [part, *kind])
+            of_kind = "workload = ? AND others = ? AND key_ranges = ?"
+            self.rows(f"UPDATE these SET part = ? WHERE {of_kind}", [part, *kind])  # noqa: S608
             of_part = "SELECT run FROM these WHERE part = ?"
             found = wanted(Kind(*kind))
             if found.trouble:
@@ -145,11 +156,12 @@ class Ledger:
                 self.complain("checker", text, of_part, [part])
             for place, (name, ids) in enumerate(found.checks):
                 first, *more = map(self._id, ids)
-                wants.append((part, place, name, first, more[0] if more else None))
+                second = more[0] if more else None
+                wants.append((part, place, name, first, second, range_of(ids[0])))
             if found.facts is not None:
-                wants.append((part, FACTS, None, self._id(found.facts), None))
-        names_of = ("part", "place", "checker", "first", "second")
-        kinds_of = ("int32", "int32", "string", "int32", "int32")
+                wants.append((part, FACTS, None, self._id(found.facts), None, None))
+        names_of = ("part", "place", "checker", "first", "second", "key_range")
+        kinds_of = ("int32", "int32", "string", "int32", "int32", "int32")
         columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
         typed = zip(kinds_of, columns, strict=True)
         self.table("wants", dict(zip(names_of, typed, strict=True)))
@@ -222,7 +234,7 @@ class Ledger:
                 SELECT n, c, bool_and(limited) AS limited FROM known WHERE NOT ignored GROUP BY n, c
             ),
             levels AS (
-                SELECT t.n, w.place, w.first, w.second,
+                SELECT t.n, w.place, w.first, w.second, w.key_range,
                        CASE WHEN one.n IS NULL THEN 1
                             WHEN one.limited AND w.second IS NOT NULL AND two.n IS NULL THEN 2
                        END AS level
@@ -231,7 +243,8 @@ class Ledger:
                 LEFT JOIN state one ON one.n = t.n AND one.c = w.first
                 LEFT JOIN state two ON two.n = t.n AND two.c = w.second
             )
-            SELECT n, place, level, CASE level WHEN 1 THEN first ELSE second END AS c
+            SELECT n, place, level, key_range,
+                   CASE level WHEN 1 THEN first ELSE second END AS c
             FROM levels
             WHERE level IS NOT NULL
             """
@@ -242,29 +255,63 @@ class Ledger:
         self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
         return wanted + gone, known
 
-    def missing(self, above: int) -> pa.Table:
-        """What is to do over a level of budget: a row a run, and a line in it each result."""
-        with readable(self._snapshot.place.uri):
-            found: pa.Table = self.connection.sql(
-                """
-                SELECT t.target, t.label, t.day, t.run, t.batch, greatest(t.lines, 1) AS lines,
-                       count(*) AS results, count(*) FILTER (o.level > 1) AS again,
-                       string_agg(line, chr(10) ORDER BY line) AS missing
-                FROM (
-                    SELECT o.n, o.level,
-                           concat_ws(' ', o.level, COALESCE(w.checker, ''), i.result_id) AS line
-                    FROM todo o
-                    JOIN these t ON t.n = o.n
-                    JOIN wants w ON w.part = t.part AND w.place = o.place
-                    JOIN ids i ON i.c = o.c
-                    WHERE o.level > ?
-                ) o
-                JOIN these t ON t.n = o.n
-                GROUP BY ALL
-                """,
-                params=[above],
-            ).to_arrow_table()
-        return found
+    def skip(self, above: int, first: Place, end: Place | None) -> None:
+        """Leave in `todo` what has a budget over a level, from one place to before another."""
+        self.rows("DELETE FROM todo WHERE level <= ?", [above])
+        self.rows(
+            """
+            DELETE FROM todo USING these t
+            WHERE t.n = todo.n AND (
+                (t.run, COALESCE(key_range, -1)) < (?, ?)
+                OR ? AND (t.run, COALESCE(key_range, -1)) >= (?, ?)
+            )
+            """,
+            [*first, end is not None, *(end or first)],
+        )
+
+    def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
+        """What is to do in ranges of about the size that its cost asks for, in the order of places.
+
+        A range is the run and the keys of its first place; runs; results; of these, those with a
+        larger budget than before; and cost, CPU ns. What costs more, or was cut short before, is a
+        range of its own.
+        """
+        self.rows(
+            f"""
+            CREATE OR REPLACE TABLE lacking AS
+            SELECT run, keys, results, again,
+                   lines * (1 + results + {AGAIN_FACTOR} * again) * {NS_A_LINE} AS cost
+            FROM (
+                SELECT t.run, COALESCE(o.key_range, -1) AS keys,
+                       greatest(CASE WHEN o.key_range IS NULL THEN t.lines
+                                     ELSE t.lines // t.key_ranges END, 1) AS lines,
+                       count(*) AS results, count(*) FILTER (o.level > 1) AS again
+                FROM todo o JOIN these t ON t.n = o.n
+                GROUP BY t.run, t.lines, t.key_ranges, o.key_range
+            )
+            """  # noqa: S608
+        )
+        size = size_of(self.number("SELECT CAST(sum(cost) AS BIGINT) FROM lacking"))
+        return self.rows(
+            """
+            WITH sized AS (
+                SELECT *, cost >= ? OR again > 0 AS alone FROM lacking
+            ),
+            placed AS (
+                SELECT *, sum(cost) OVER so_far // ? AS slice,
+                       count(*) FILTER (alone) OVER so_far AS number
+                FROM sized
+                WINDOW so_far AS (ORDER BY run, keys ROWS UNBOUNDED PRECEDING)
+            )
+            SELECT first(run ORDER BY run, keys) AS run, first(keys ORDER BY run, keys) AS keys,
+                   count(DISTINCT run), CAST(sum(results) AS BIGINT), CAST(sum(again) AS BIGINT),
+                   CAST(sum(cost) AS BIGINT)
+            FROM placed
+            GROUP BY slice, number, alone
+            ORDER BY 1, 2
+            """,
+            [size, size],
+        )
 
     def cost_left(self) -> int:
         """The estimated cost of what is to do, ns."""
@@ -281,13 +328,17 @@ class Ledger:
         return self.rows(
             """
             WITH work AS (
-                SELECT n, level, list(c ORDER BY place) AS cs FROM todo GROUP BY n, level
+                SELECT n, level, list(c ORDER BY place) AS cs,
+                       CASE WHEN key_range IS NULL THEN 1 ELSE t.key_ranges END AS ranges
+                FROM todo JOIN these t USING (n)
+                GROUP BY n, level, key_range, ranges
             ),
             cut AS (
-                SELECT t.*, w.level, w.cs,
+                SELECT t.* REPLACE (t.lines // w.ranges AS lines, t.cost // w.ranges AS cost),
+                       w.level, w.cs,
                        CAST(floor(sum(greatest(
-                           t.cost / CAST(? AS DOUBLE), 1 / CAST(? AS DOUBLE),
-                           t.lines / CAST(? AS DOUBLE)
+                           t.cost / w.ranges / CAST(? AS DOUBLE), 1 / CAST(? AS DOUBLE),
+                           t.lines / w.ranges / CAST(? AS DOUBLE)
                        )) OVER (
                            PARTITION BY t.target, t.label, t.day, w.level, w.cs, t.home
                            ORDER BY t.run ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW

@@ -26,7 +26,7 @@ __all__ = ["Pace", "Schedule"]
 SAID_FROM: Final = 0.05
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0
-_DONE: Final = {"check": "checked", "again": "tried again", "answer": "answered"}
+_DONE: Final = {"ingest": "read", "check": "checked", "again": "tried again", "answer": "answered"}
 _STEPS: Final = {"gather": "gathering the results", "write": "writing the report"}
 
 

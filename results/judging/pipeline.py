@@ -1,9 +1,9 @@
-"""From runs to tables: plan, check what is new, try again what a budget cut short, gather.
+"""From runs to tables: plan, judge what is new, try again what a budget cut short, gather.
 
-`check_store` is the whole of it for a store, `check` for any source (`results.judging.source`). The
-verdicts are made anew from the histories, by the checkers as they are now; what `run.json` says of
-a verdict is only compared. Every result is stored under the hash of what it depends on, so that a
-second report does what is new and nothing else, and one that was interrupted goes on where it was.
+Verdicts are made from the histories, by the checkers as they are now; the verdict of `run.json` is
+only compared. Every result is stored under the hash of what it depends on
+(`results.judging.result_ids`), so that a second report only does what is new, and one that was
+interrupted continues where it was.
 """
 
 from __future__ import annotations
@@ -18,19 +18,16 @@ from typing import Final
 import msgspec
 
 from harness.errors import InfrastructureError, UsageError
-from results.judging.budgets import Budget
 from results.judging.executors import Executor
 from results.judging.executors.inline import InlineExecutor
-from results.judging.packing import BINS_A_CORE, pack
-from results.judging.problems import Problem, RunInfo, scan_store
-from results.judging.source import Gathered, Source
-from results.judging.store_source import StoreSource
-from results.judging.work import AnyUnit
+from results.judging.lake_source import Gathered, LakeSource
+from results.judging.problems import Problem
+from results.judging.work import LakeUnit
 from results.lake.log.refusals import failure_of, raise_if_refused
 
-__all__ = ["EXECUTORS", "Checked", "Progress", "check", "check_store"]
+__all__ = ["Checked", "Progress", "check"]
 
-EXECUTORS: Final = ("auto", "inline", "pool", "spark")
+EXECUTORS: Final = ("auto", "inline", "pool")
 ROUNDS_MAX: Final = 8
 SMALL_COST_NS: Final = 2_000_000_000
 """Estimated work below which processes are not worth their start."""
@@ -56,12 +53,11 @@ LEFT_NAMED_MAX: Final = 3
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What `check_store` found."""
+    """The tables of a report, and the account of the work behind them."""
 
-    runs: tuple[RunInfo, ...] = ()  # of a store; those of a lake stay there
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.facts.schema`
     counting: dict[str, str] = {}  # which of their rows count, see `Gathered`
-    problems: tuple[Problem, ...]  # at most `store_scan.PROBLEMS_MAX`
+    problems: tuple[Problem, ...]  # at most `PROBLEMS_MAX`
     problems_total: int
     results_known: int
     results_new: int
@@ -73,73 +69,23 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     executor: str
 
 
-def check_store(
-    store: Path,
+def check(
+    source: LakeSource,
     *,
     executor: str = "auto",
     jobs: int | None = None,
-    spark_master: str | None = None,
-    budget: Budget | None = None,
-    second_pass: bool = True,
-    checkers: Sequence[str] | None = None,
-    facts: bool = True,
-    label: str | None = None,
     again: bool = False,
-    accept: Callable[[Sequence[RunInfo]], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Checked:
-    """Judge every run of `store` that is not judged yet, and gather the tables of all of them.
+    """Judge what is new, and gather the tables of all runs.
 
-    `checkers` replaces those that each run's workload names; with `label` only its runs are looked
-    at. With `again`, what an earlier call left unsettled (see `results.judging.markers`) is judged
-    anew; without it, it stays. `accept` is shown all runs of the store before any work is done, and
-    may raise. `spark_master` is any URL that `results.spark.session.get_spark` takes. Raises
-    `UsageError` for what cannot be, and `InfrastructureError` where Spark or the disk fails.
+    With `again`, results that an earlier call left unsettled (see `results.judging.markers`) are
+    made again. Raises `UsageError` for an executor that does not exist, and `InfrastructureError`
+    where the disk fails.
     """
     begin_s, cpu_s = time.perf_counter(), time.process_time()
-    scan = scan_store(store)
-    if accept is not None:
-        accept(scan.runs)
-    runs = tuple(info for info in scan.runs if label is None or info.label == label)
-    first = budget or Budget()
-    source = StoreSource(
-        store,
-        runs=runs,
-        problems=scan.problems,
-        budgets=(first, first.larger()) if second_pass else (first,),
-        checkers=checkers,
-        facts=facts,
-    )
-    checked = check(
-        source,
-        executor=executor,
-        jobs=jobs,
-        spark_master=spark_master,
-        again=again,
-        progress=progress,
-        begun_s=(begin_s, cpu_s),
-    )
-    unjudged = checked.runs_unjudged + scan.unread
-    return msgspec.structs.replace(checked, runs=runs, runs_unjudged=unjudged)
-
-
-def check(
-    source: Source,
-    *,
-    executor: str = "auto",
-    jobs: int | None = None,
-    spark_master: str | None = None,
-    again: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-    begun_s: tuple[float, float] | None = None,
-) -> Checked:
-    """Judge what is new of a source, and gather its tables; raises as `check_store`.
-
-    `begun_s` are clock and CPU time at which the caller began.
-    """
-    begin_s, cpu_s = begun_s or (time.perf_counter(), time.process_time())
     job = _Job(source=source, again=again, progress=progress or (lambda _: None))
-    choice = _Choice(executor, jobs, spark_master)
+    choice = _Choice(executor, jobs)
     try:
         gathered = job.run(choice)
     except OSError as error:
@@ -169,19 +115,16 @@ def check(
 class _Choice:
     """The executor, made when there is something to do."""
 
-    def __init__(self, name: str, jobs: int | None, spark_master: str | None) -> None:
+    def __init__(self, name: str, jobs: int | None) -> None:
         if name not in EXECUTORS:
             raise UsageError(f"the executor is {name!r}; it is one of {', '.join(EXECUTORS)}")
         if jobs is not None and jobs < 1:
             raise UsageError(f"--jobs is {jobs}; it must be at least 1")
-        if spark_master is not None and name not in {"auto", "spark"}:
-            raise UsageError(f"--spark-master means nothing to --executor {name}; leave one out")
-        self.name = "spark" if spark_master is not None else name
+        self.name = name
         self._jobs = jobs
-        self._master = spark_master
         self._made: Executor | None = None
 
-    def executor(self, units: Sequence[AnyUnit]) -> Executor:
+    def executor(self, units: Sequence[LakeUnit]) -> Executor:
         """The one for these units; the same for all rounds."""
         if self._made is not None:
             return self._made
@@ -194,13 +137,10 @@ class _Choice:
     def _make(self) -> Executor:
         if self.name == "inline":
             return InlineExecutor()
-        if self.name == "pool":
-            from results.judging.executors.pool import PoolExecutor, default_jobs
+        from harness.workers import default_jobs
+        from results.judging.executors.pool import PoolExecutor
 
-            return PoolExecutor(self._jobs or default_jobs())
-        from results.judging.executors.cluster import SparkExecutor
-
-        return SparkExecutor(self._master or "local[*]", self._jobs)
+        return PoolExecutor(self._jobs or default_jobs())
 
     def close(self) -> None:
         """Let go of what was made."""
@@ -212,7 +152,7 @@ class _Choice:
 class _Job:
     """One report's checks."""
 
-    source: Source
+    source: LakeSource
     again: bool
     progress: Callable[[Progress], None]
     known: int = 0
@@ -234,21 +174,16 @@ class _Job:
                 self._round(choice, plan.units)
                 continue
             self.progress(_step("gather", self.kept))
-            gathered = self.source.gather()
-            if not gathered.damaged:
-                return gathered
-            self.known = max(0, self.known - gathered.damaged)  # they are made anew
+            return self.source.gather()
         raise InfrastructureError(
-            f"results below {self.source.results} were still missing or damaged after "
-            f"{ROUNDS_MAX} rounds; remove the folder and try again"
+            f"results below {self.source.results} were still missing after {ROUNDS_MAX} rounds; "
+            "remove the folder and try again"
         )
 
-    def _round(self, choice: _Choice, units: Sequence[AnyUnit]) -> None:
+    def _round(self, choice: _Choice, units: Sequence[LakeUnit]) -> None:
         """Do units; those that do not come to an end are named."""
         executor = choice.executor(units)
-        again = all(unit.budget.level > 1 for unit in units)
-        # What a budget cut short once may do so again: one unit a task, so that nobody waits.
-        bins = pack(units, len(units) if again else executor.slots * BINS_A_CORE)
+        by_cost = sorted(units, key=lambda unit: -unit.cost)
         by_id = {unit.unit_id: unit for unit in units}
         config = self.source.begin(limit_memory=executor.name != "inline")
         left = dict(by_id)
@@ -256,7 +191,7 @@ class _Job:
         memory: dict[str, int] = {}
         self._say(by_id, left, parts, memory)
         try:
-            with contextlib.closing(executor.run(bins, config)) as ended:
+            with contextlib.closing(executor.run(by_cost, config)) as ended:
                 for done in ended:
                     unit = left.get(done.unit)
                     if unit is None:
@@ -273,14 +208,14 @@ class _Job:
                         self.away_ns += done.cpu_ns if executor.name != "inline" else 0
                     self._say(by_id, left, parts, memory)
         finally:
-            self.source.end(units, config)
+            self.source.end()
         for unit in left.values():
             self.source.lose(unit)
 
     def _say(
         self,
-        units: Mapping[str, AnyUnit],
-        left: Mapping[str, AnyUnit],
+        units: Mapping[str, LakeUnit],
+        left: Mapping[str, LakeUnit],
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
@@ -304,7 +239,7 @@ def _step(stage: str, kept: int) -> Progress:
     return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
 
 
-def _in_words(unit: AnyUnit, memory_bytes: int) -> str:
+def _in_words(unit: LakeUnit, memory_bytes: int) -> str:
     """A unit, its checkers, its retry and the memory of its worker."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from results.facts.schema import COLUMNS, FACT_TABLES
-from results.judging.result_lake import FACTS_KEPT
+from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
 from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
 from results.questions.engines import quoted
@@ -66,9 +65,9 @@ def write_tables(
     counting: dict[str, str] = {}
     chosen = found is not None and ledger.number("SELECT count(*) FROM chosen")
     where = _counting(ledger, found, folder / "beyond.parquet") if found and chosen else ""
-    for name in ("verdicts", *FACT_TABLES):
+    for name in COLUMNS:
         own = folder / f"{name}.parquet"
-        kept = name == "verdicts" or (facts and name in FACTS_KEPT)
+        kept = name == "verdicts" or (facts and name in FACT_TABLES)
         if found and chosen and kept and (files := found.files(name)):
             paths[name] = tuple(Path(file.uri) for file in files)
             counting[name] = where
@@ -77,7 +76,7 @@ def write_tables(
             paths[name] = (*paths.get(name, ()), own)
             if name in counting:
                 counting[name] = f"(here.result_id = '' OR ({where}))"
-        elif facts and name in {"runs", "traits"}:
+        elif facts and name in OF_RUNS:
             text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
             source = source_of(ledger.connection, lake, MAIN, columns)
             _copy(ledger, text.format(source=source), own)  # chosen are runs of the range alone

@@ -1,35 +1,23 @@
-"""Which results the runs of a lake are to have, by what their cases name, and the ids of these.
+"""The results that runs are to have: the verdicts of the checkers that their cases name, and facts.
 
-An id is a hash of code, checker and budget, of which there are as many as checkers and levels: a
-run is named by its key and by the batch that brought it, and these stand for history and case.
+Runs of one `Kind` are to have results of the same ids: there are as many ids as checkers and levels
+of budget, however many runs. A run over independent keys has a result of a checker for each range
+of its keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from harness.case import Case
 from harness.errors import HarnessError
-from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
-from results.judging.manifest import FACTS_MODULES, VERDICT_MODULES, Registry, hash_of, package_hash
+from results.judging.result_ids import Registry, facts_id, range_id, verdict_id
 
-__all__ = ["Kind", "Wants", "facts_id", "verdict_id", "wants_of"]
-
-LAKE_MODULES: Final = (
-    "results.lake.log.reading",
-    "results.lake.tables.rebuild",
-    "results.lake.tables.schema",
-    "results.lake.tables.value_codecs",
-    "results.lake.tables.values",
-    "results.judging.staged_results",
-    "results.judging.lake_work",
-)
-"""Whatever stands between the rows of a lake and what is said of them."""
-_ID_DIGITS: Final = 32
+__all__ = ["Kind", "Wants", "wants_of"]
 
 
 class Kind(NamedTuple):
@@ -37,6 +25,7 @@ class Kind(NamedTuple):
 
     workload: str
     others: str  # checkers of the case, a JSON list
+    key_ranges: int = 0  # of a run over independent keys
 
 
 class Wants(NamedTuple):
@@ -69,7 +58,11 @@ def wants_of(
             gone.append((name, text))
             continue
         version = registry.version(name)
-        checks.append((name, tuple(verdict_id(name, version, each) for each in budgets)))
+        ids = tuple(verdict_id(name, version, each) for each in budgets)
+        ranges = range(kind.key_ranges)
+        checks += [(name, tuple(range_id(one, number) for one in ids)) for number in ranges]
+        if not ranges:
+            checks.append((name, ids))
     return Wants(tuple(checks), facts_id() if facts else None, tuple(gone), trouble)
 
 
@@ -77,23 +70,3 @@ def _like(kind: Kind) -> Case:
     """A case that names the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(kind.others, type=tuple[str, ...])
     return Case(seed=0, workload=kind.workload, checkers=named)
-
-
-def verdict_id(checker: str, version: str, budget: Budget) -> str:
-    """The id of what a checker of this version finds within a budget."""
-    return hash_of(
-        "verdicts of a lake's run",
-        [package_hash(module) for module in (*VERDICT_MODULES, *LAKE_MODULES)],
-        checker,
-        version,
-        msgspec.structs.asdict(budget),
-    )[:_ID_DIGITS]
-
-
-def facts_id() -> str:
-    """The id of a run's facts."""
-    return hash_of(
-        "facts of a lake's run",
-        FACTS_VERSION,
-        [package_hash(module) for module in (*FACTS_MODULES, *LAKE_MODULES)],
-    )[:_ID_DIGITS]

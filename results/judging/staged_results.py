@@ -29,7 +29,7 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     record: RunRecord | None
     label: str | None
-    buckets: int
+    key_ranges: tuple[int, ...]  # operations in each; of a run over independent keys
     batch: str
     partition: tuple[Any, ...]
 
@@ -112,7 +112,7 @@ def run_of(row: Mapping[str, Any]) -> RunOfLake:
         case=case_of(row),
         record=record_of(row),
         label=row["label"],
-        buckets=row["buckets"] or 0,
+        key_ranges=tuple(row["key_ranges"]),
         batch=row[BATCH],
         partition=tuple(row[name] for name in PARTITION),
     )

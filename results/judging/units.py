@@ -1,87 +1,45 @@
-"""The work of a report, the same in every executor: `check_units`.
+"""Rows of the table `verdicts`: one checker over one history, within a budget.
 
-Every unit's history is read once; each of its checkers judges it within the budget,
-`results.facts.extraction` makes its tables, and each result is stored where it was made
-(`results.judging.markers`), so that a task that is lost keeps what it finished and one that is
-repeated does no harm. Back comes one small `Done` a unit: what it cost, and what could not be done.
 Nothing that a history or a checker does escapes: a checker that raises is `unknown` with its
 traceback, one that spends its budget `unknown` with the bound, one that killed its worker twice
 `unknown: checker crashed`.
-
-Functions here are module-level and take all they need as arguments, since Spark and the pool ship
-them by name.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.case import Case, load_case
-from harness.checking import checked_result
-from harness.errors import CheckerLimitError, HarnessError
-from harness.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
+from harness.case import Case
+from harness.checking import judge_one, load_checker, traceback_of, was_limited
 from harness.ops import CheckResult, History, Verdict
-from harness.overruled import temper
 from harness.permits import permitted_in
-from harness.plugins import Checker
-from harness.registry import load_plugin
-from harness.signatures import begun_until, rule_of, signature
-from harness.situation import explained
-from harness.store import read_log, read_parquet
-from harness.store.keyed import read_buckets
+from harness.signatures import SIGNATURE, begun_until, rule_of, signature
 from results.facts.schema import schema
-from results.judging.budgets import Budget, SpentError, cpu_limit, memory_limit
-from results.judging.contents import digest_of, read_contents
-from results.judging.manifest import Check, Unit
-from results.judging.markers import BROKEN, LIMITED, Marker, result_exists, write_result
-from results.judging.problems import (
-    SOURCE_BUCKETS,
-    SOURCE_LOG,
-    Problem,
-    Problems,
-    RunInfo,
-    scan_run,
-)
+from results.judging.budgets import Budget
+from results.judging.markers import BROKEN, LIMITED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
     "Checkers",
-    "Config",
-    "Done",
     "Row",
-    "check_units",
     "crashed",
     "judge_history",
     "mark_of",
     "no_verdict",
-    "read_history",
     "table_of",
     "worst_mark",
 ]
 
-TRACEBACK_LINES_MAX: Final = 30
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
-CHANGED: Final = "the run disappeared, or was changed, while it was judged; try again"
 CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
-
-
-class Config(msgspec.Struct, frozen=True, tag="store"):
-    """What all units of one round share, of a store."""
-
-    results: str  # the folder of stored results
-    round: str  # counts attempts, see `Marker`
-    limit_memory: bool  # whether this process may lower its own limit
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -104,192 +62,11 @@ class Row(msgspec.Struct, kw_only=True):
     limited: bool = False
 
 
-class Done(msgspec.Struct, frozen=True):
-    """One unit that came to an end, well or not: its cost, and what could not be done.
-
-    Units of many runs say in between how far they are: a `part` below 1 is no end.
-    """
-
-    unit: str
-    cpu_ns: int
-    problems: tuple[Problem, ...]
-    part: float = 1.0
-    limited: bool = False  # of a lake: whether a budget may have cut something short
-    memory_bytes: int = 0  # of its worker, while it is under way
-
-
-def check_units(units: Iterable[Unit], *, config: Config) -> Iterator[Done]:
-    """Do them, one after another."""
-    checkers = Checkers()
-    for unit in units:
-        begin_ns = time.process_time_ns()
-        problems = _do(unit, config, checkers)
-        yield Done(unit.unit_id, time.process_time_ns() - begin_ns, problems)
-
-
 class Checkers:
     """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
 
     def __init__(self) -> None:
-        self.load = functools.cache(functools.partial(load_plugin, "checkers"))
-
-    def bounded(self, name: str, budget: Budget) -> Checker:
-        """The checker with the budget's bounds, where it has such; raises `UsageError`."""
-        checker: Checker = self.load(name)  # raises `UsageError`
-        bounded: Callable[..., Checker] | None = getattr(checker, "bounded", None)
-        if bounded is None:
-            return checker
-        return bounded(steps=budget.steps, configurations=budget.configurations)
-
-
-def _do(unit: Unit, config: Config, checkers: Checkers) -> tuple[Problem, ...]:
-    """Everything about one unit; returns what could not be done."""
-    work = _Work(unit, config, checkers)
-    try:
-        work.run()
-    except Exception:  # noqa: BLE001 - one unit must not end the others
-        work.problem("lost", traceback.format_exc().splitlines()[-1])
-    return work.problems.kept
-
-
-class _Work:
-    """One unit while it is done."""
-
-    def __init__(self, unit: Unit, config: Config, checkers: Checkers) -> None:
-        self.unit = unit
-        self.checkers = checkers
-        self.config = config
-        self.results = Path(config.results)
-        self.problems = Problems()
-
-    def problem(self, kind: str, text: str) -> None:
-        """Name what could not be done."""
-        self.problems.add(Problem(self.unit.key, kind, text))
-
-    def run(self) -> None:
-        """Read, judge, extract."""
-        checks = [c for c in self.unit.checks if not result_exists(self.results, c.result_id)]
-        facts_id = self.unit.facts_id
-        if facts_id is not None and result_exists(self.results, facts_id):
-            facts_id = None
-        checks = self._loadable(checks)
-        if not checks and facts_id is None:
-            return
-        if self.unit.groups is not None:
-            self._by_key(checks, self.unit.groups)
-            return
-        info = scan_run(Path(self.unit.folder), self.unit.name, self.unit.run, Problems())
-        if info is None or info.digest != self.unit.digest:
-            self.problem("history", CHANGED)
-            return
-        by_bucket = info.source == SOURCE_BUCKETS  # facts need no history as objects
-        history = self._read(info) if checks or not by_bucket else None
-        for check in checks:
-            if history is None:
-                break
-            self._store(check, self._judge(history, info.case, check))
-        if facts_id is not None and by_bucket:
-            del history
-            self._facts(info, None, facts_id)
-        elif facts_id is not None and history is not None:
-            self._facts(info, history, facts_id)
-
-    def _read(self, info: RunInfo) -> History | None:
-        """The history; `None` and a problem where it cannot be had."""
-        reading = self._marker("read")
-        if reading.spent:
-            self.problem("history", "reading it killed the worker twice")
-            return None
-        try:
-            with reading, self._memory():
-                return read_history(info)
-        except (HarnessError, OSError, MemoryError) as error:
-            self.problem("history", str(error) or type(error).__name__)
-            return None
-
-    def _by_key(self, checks: list[Check], groups: tuple[int, int]) -> None:
-        """Judge the keys of some row groups, checker by checker."""
-        from results.judging.by_key import Part, judge_groups
-
-        folder = Path(self.unit.folder)
-        path = folder / self.unit.files[0]
-        try:
-            part = Part(path, groups, load_case(folder / "case.json"), self.unit)
-            changed = digest_of(*read_contents(path, groups)) != self.unit.digest
-        except (HarnessError, OSError) as error:
-            self.problem("history", str(error))
-            return
-        if changed:
-            self.problem("history", CHANGED)
-            return
-        for check in checks:
-            marker = self._marker(check.result_id)
-            if marker.spent:
-                self._store(check, crashed(check.checker, self.unit.n_ops))
-                continue
-            try:
-                with marker, self._memory():
-                    table, mark = judge_groups(check, part, self.checkers, self.problem)
-            except (HarnessError, OSError, MemoryError) as error:
-                self.problem("history", str(error) or type(error).__name__)
-                return
-            write_result(self.results, check.result_id, {"verdicts": table}, mark=mark)
-
-    def _loadable(self, checks: list[Check]) -> list[Check]:
-        """Those whose checker this process has: its lack is no result, and not kept."""
-        found = []
-        for check in checks:
-            try:
-                self.checkers.load(check.checker)
-            except HarnessError as error:
-                self.problem("checker", f"a worker cannot load {check.checker}: {error}")
-            else:
-                found.append(check)
-        return found
-
-    def _marker(self, stage: str) -> Marker:
-        """Counts this unit's attempts: runs with equal histories share results, not deaths."""
-        return Marker(self.results, self.config.round, f"{self.unit.unit_id}-{stage}")
-
-    def _memory(self) -> contextlib.AbstractContextManager[None]:
-        if not self.config.limit_memory:
-            return contextlib.nullcontext()
-        return memory_limit(self.unit.budget.memory_mib)
-
-    def _judge(self, history: History, case: Case, check: Check) -> Row:
-        """The row of one checker, whatever it does."""
-        marker = self._marker(check.result_id)
-        if marker.spent:
-            return crashed(check.checker, len(history.pairs))
-        with marker, self._memory():
-            return judge_history(check.checker, history, case, self.unit.budget, self.checkers)
-
-    def _store(self, check: Check, row: Row) -> None:
-        table = table_of([row], self.unit.key, check.result_id)
-        write_result(self.results, check.result_id, {"verdicts": table}, mark=mark_of([row]))
-
-    def _facts(self, info: RunInfo, history: History | None, facts_id: str) -> None:
-        """Of a history, or straight from its buckets."""
-        from results.facts.extraction import extract, extract_buckets
-
-        marker = self._marker(facts_id)
-        if marker.spent:
-            self.problem("facts", "extracting its facts killed the worker twice")
-            return
-        try:
-            with marker, self._memory(), cpu_limit(self.unit.budget.cpu_s):
-                if history is None:
-                    tables = extract_buckets(info, info.folder / SOURCE_BUCKETS)
-                else:
-                    tables = extract(info, history)
-        except HarnessError as error:
-            self.problem("history", str(error))
-        except SpentError:
-            self.problem("facts", f"its facts took longer than {self.unit.budget.cpu_s:g} s of CPU")
-        except Exception as error:  # noqa: BLE001 - named, and the other runs go on
-            self.problem("facts", f"its facts cannot be extracted: {error!r}")
-        else:
-            write_result(self.results, facts_id, tables)
+        self.load = functools.cache(load_checker)
 
 
 def mark_of(rows: Iterable[Row]) -> str:
@@ -315,16 +92,6 @@ def no_verdict(checker: str) -> Row:
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
-def read_history(info: RunInfo) -> History:
-    """The whole history of a run; raises `HistoryError`."""
-    if info.source == SOURCE_LOG:
-        ops, _ = read_log(info.folder / SOURCE_LOG)
-        return History(ops)
-    if info.source == SOURCE_BUCKETS:
-        return read_buckets(info.folder / SOURCE_BUCKETS)
-    return read_parquet(info.folder / info.source)
-
-
 def judge_history(
     name: str,
     history: History,
@@ -335,61 +102,38 @@ def judge_history(
     key: str | None = None,
 ) -> Row:
     """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
-    row = Row(checker=name, key=key, n_ops=len(history.pairs))
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
-    try:
-        with telling_interrupts(), cpu_limit(budget.cpu_s):
-            checker = checkers.bounded(name, budget)
-
-            def check(part: History) -> CheckResult:
-                found = checker.check(part, case, time_limit_s=budget.cpu_s)
-                return checked_result(name, found, whole=key is None)
-
-            (told,) = explained(history, [temper(history, check(history), check)])
-            _fill(row, told, history)
-    except UserInterrupt:
-        raise
-    except SpentError:
-        row.limited = True
-        row.reason = (
-            f"hit a limit: stopped after {budget.cpu_s:g} s of CPU, with {row.n_ops} operations "
-            "to judge"
-        )
-    except CheckerLimitError as error:
-        row.limited = True
-        row.reason = f"hit a limit: {error}"
-    except MemoryError:
-        row.limited = True
-        row.reason = (
-            f"hit a limit: more than {budget.memory_mib} MiB of memory for {row.n_ops} operations"
-        )
-    except PLUGIN_FAILURES as error:  # a crash of a checker becomes a recorded verdict
-        row.reason = f"the checker crashed: {error!r}"[:REASON_CHARS_MAX]
-        row.error = "\n".join(traceback.format_exc().splitlines()[-TRACEBACK_LINES_MAX:])
-    if Verdict(row.verdict).holds and (row.error is not None or row.limited):
-        row.verdict = Verdict.UNKNOWN.value  # it said so, and then broke off
+    result = judge_one(checkers.load(name), history, case, budget, whole=key is None)
+    row = _row_of(name, result, history, key)
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns
     return row
 
 
-def _fill(row: Row, result: CheckResult, history: History) -> None:
-    """Take over what the checker says."""
+def _row_of(name: str, result: CheckResult, history: History, key: str | None) -> Row:
+    """The row of what a checker returned."""
     details = result.details
-    row.verdict = result.verdict.value
-    row.reason = result.reason[:REASON_CHARS_MAX]
-    row.limited = result.verdict is Verdict.UNKNOWN and bool(details.get("limited"))
-    found = details.get("configurations")
-    row.configurations = found if isinstance(found, int) else None
+    configurations = details.get("configurations")
+    row = Row(
+        checker=name,
+        key=key,
+        verdict=result.verdict.value,
+        reason=result.reason[:REASON_CHARS_MAX],
+        n_ops=len(history.pairs),
+        configurations=configurations if isinstance(configurations, int) else None,
+        limited=was_limited(result),
+        error=traceback_of(result),
+    )
     if result.verdict is Verdict.PERMITTED:
         row.rule = rule_of(result)
         row.permitted = sum(permitted_in(result).values())
     if not result.verdict.holds:
-        row.rule, row.signature = rule_of(result), signature(result, history)
+        row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if row.key is None:  # the history of one key does not know how many others there were
+        if key is None:  # the history of one key does not know how many others there were
             row.failed_ops = begun_until(result, history)
+    return row
 
 
 def _counterexample(result: CheckResult) -> str:

@@ -13,7 +13,8 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from results.judging.result_lake import FACTS_KEPT, ResultLake
+from results.facts.schema import FACT_TABLES
+from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.snapshot import Snapshot
 from results.notebook.choice import Choice
@@ -46,7 +47,7 @@ class ReportedTables:
         """Their names; none where no report was made."""
         if self._results is None or not self._results.files(MAIN):
             return ()
-        return tuple(f"{REPORT}{name}" for name in (VERDICTS, *FACTS_KEPT))
+        return tuple(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES))
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """The rows that count, of some runs."""

@@ -16,9 +16,10 @@ import msgspec
 
 from harness.errors import HarnessError, UsageError, counted, listed
 from results.facts.schema import ddl
-from results.judging.problems import Problems, run_folders
+from results.judging.problems import Problems
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import TABLES, schema
+from results.lake.transfer.run_folders import run_folders
 from results.lake.transfer.source import About, Source, read_about, read_source, run_key
 from results.notebook.choice import Choice, require
 from results.notebook.result_tables import REPORT

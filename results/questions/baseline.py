@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import UsageError
-from results.statistics.distributions import student_quantile
 from results.statistics.estimates import (
     ALPHA,
     fisher_exact,
@@ -37,6 +36,7 @@ from results.statistics.estimates import (
     median_interval,
     nearest_rank,
     rank_sum,
+    student_quantile,
     wilson,
 )
 

@@ -1,12 +1,10 @@
-"""Where the SQL of a report runs: DuckDB on one machine, Spark on any number, the same files.
+"""The questions of a report as SQL files, and DuckDB, which answers them.
 
 An engine answers queries by name, with what it has registered and kept before: bases first, in the
-order of `query_names`.
-
-`results/questions/sql/*.sql` keep to what both understand alike: integer arithmetic (`<<`, never
-`/`; exact decimals where a product may not fit into 64 bits), no implicit order of nulls, every
-question ordered to the last row. `Engine.sql` gives a table whose integers are int64 in either
-engine, so that results compare equal, cell by cell.
+order of `query_names`. On Spark, tasks ask a DuckDB of their own
+(`results.spark.range_answers`), and sums of their answers have to be exact: so
+`results/questions/sql/*.sql` calculate with integers or exact decimals, and every question is
+ordered to the last row. Whole numbers leave as int64.
 
 | `kind_of`   | what                                                                      |
 |-------------|---------------------------------------------------------------------------|
@@ -20,7 +18,6 @@ engine, so that results compare equal, cell by cell.
 
 from __future__ import annotations
 
-import abc
 import functools
 import re
 from collections.abc import Sequence
@@ -29,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from harness.errors import UsageError
-from results.facts.schema import ddl, schema
+from results.facts.schema import schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,12 +37,9 @@ __all__ = [
     "DuckEngine",
     "Engine",
     "Extent",
-    "SparkEngine",
-    "SqlEngine",
     "in_any_order",
     "in_order",
     "kind_of",
-    "open_engine",
     "query",
     "query_names",
     "quoted",
@@ -88,52 +82,9 @@ class Extent(NamedTuple):
 class Engine(Protocol):
     """Answers the queries of a report that are not of cells."""
 
-    name: str
-
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
         """The answer, with whole numbers as int64; `None` where it is only kept for others."""
         ...
-
-    def close(self) -> None:
-        """Let go of everything."""
-        ...
-
-
-class SqlEngine(abc.ABC):
-    """Answers them by SQL over Parquet files."""
-
-    name: str
-
-    @abc.abstractmethod
-    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
-        """Make files of one schema a table, of the rows `here` that a condition is true of."""
-
-    @abc.abstractmethod
-    def sql(self, text: str) -> pa.Table:
-        """The answer of a query, with whole numbers as int64."""
-
-    @abc.abstractmethod
-    def keep(self, table: str, text: str) -> None:
-        """Make the answer of a query a table."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Let go of everything."""
-
-    def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """See `Engine`."""
-        if name in BASES:
-            self.keep_base(name, extent)
-        if name == "slowest":
-            return None
-        if kind_of(name) == "cells":
-            return in_any_order(self.sql(query(name)))
-        return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
-
-    def keep_base(self, name: str, extent: Extent) -> None:
-        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
-        limit = extent.limit(name) if name == "slowest" else ""
-        self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
 
 def query_names() -> list[str]:
@@ -200,10 +151,8 @@ def _normal(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-class DuckEngine(SqlEngine):
+class DuckEngine:
     """DuckDB, in memory, in this process."""
-
-    name = "duckdb"
 
     def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
         """With `scratch`, memory is bounded, and what does not fit goes there.
@@ -224,18 +173,23 @@ class DuckEngine(SqlEngine):
             config["threads"] = threads
         self.connection = duckdb.connect(config=config)
 
-    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
-        """A view over the files; columns that an older file lacks are null."""
+    def register(
+        self, table: str, paths: Sequence[Path], where: str = "true", run: str = "run"
+    ) -> None:
+        """A view over the files; columns that an older file lacks are null.
+
+        `run` says in SQL what the view calls a run.
+        """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
             return
         files = ", ".join(quoted(str(path)) for path in paths)
         empty = f"no_{table}"
         self.connection.register(empty, schema(table).empty_table())
-        own = ", ".join(f'"{name}"' for name in schema(table).names)
+        own = ", ".join(f'"{name}"' for name in schema(table).names if name != "run")
         self.connection.execute(
             f"""
-            CREATE OR REPLACE VIEW "{table}" AS SELECT {own} FROM (
+            CREATE OR REPLACE VIEW "{table}" AS SELECT {run} AS run, {own} FROM (
                 SELECT * FROM read_parquet(
                     [{files}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM "{empty}"
@@ -255,9 +209,28 @@ class DuckEngine(SqlEngine):
         """Do a statement."""
         self.connection.execute(text)
 
+    def write(self, table: str, path: Path) -> None:
+        """Write a table into a Parquet file."""
+        self.run(f'COPY "{table}" TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)')
+
     def keep(self, table: str, text: str) -> None:
         """A table in memory."""
         self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
+
+    def answer(self, name: str, extent: Extent) -> pa.Table | None:
+        """See `Engine`."""
+        if name in BASES:
+            self.keep_base(name, extent)
+        if name == "slowest":
+            return None
+        if kind_of(name) == "cells":
+            return in_any_order(self.sql(query(name)))
+        return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
+
+    def keep_base(self, name: str, extent: Extent) -> None:
+        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
+        limit = extent.limit(name) if name == "slowest" else ""
+        self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
     def close(self) -> None:
         """Close the connection."""
@@ -268,55 +241,3 @@ def quoted(text: str) -> str:
     """A text, in SQL."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
-
-
-class SparkEngine(SqlEngine):
-    """Spark, wherever its session runs; the files must be visible there."""
-
-    name = "spark"
-
-    def __init__(self, session: Any) -> None:
-        """The session stays its owner's to stop."""
-        self._session = session
-        self._views: list[str] = []
-        self._cached: list[Any] = []
-
-    def register(self, table: str, paths: Sequence[Path], where: str = "true") -> None:
-        """A temporary view over the files."""
-        columns = ddl(schema(table))
-        if paths:
-            frame = self._session.read.schema(columns).parquet(*(str(path) for path in paths))
-        else:
-            frame = self._session.createDataFrame([], columns)
-        self._view(table, frame.alias("here").where(where))
-
-    def sql(self, text: str) -> pa.Table:
-        """The answer of a query."""
-        return _normal(self._session.sql(text).toArrow())
-
-    def keep(self, table: str, text: str) -> None:
-        """A temporary view, computed once."""
-        frame = self._session.sql(text).cache()
-        self._cached.append(frame)
-        self._view(table, frame)
-
-    def _view(self, table: str, frame: Any) -> None:
-        frame.createOrReplaceTempView(table)
-        self._views.append(table)
-
-    def close(self) -> None:
-        """Forget our views; the session goes on."""
-        for frame in self._cached:
-            frame.unpersist()
-        for table in dict.fromkeys(reversed(self._views)):
-            self._session.sql(f"DROP VIEW IF EXISTS `{table}`")
-
-
-def open_engine(name: str, *, spark_session: Any = None) -> SqlEngine:
-    """The engine of that name; Spark needs its session. Raises `UsageError`."""
-    if name == "duckdb":
-        return DuckEngine()
-    if name == "spark":
-        assert spark_session is not None
-        return SparkEngine(spark_session)
-    raise UsageError(f"--engine is {name!r}; it is one of: {', '.join(ENGINES)}")

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from results.questions.aggregate import OUTCOMES, Answers, Rows
+from results.report.addresses import Addresses
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
 from results.report.plots import Forest, latencies, rates, ratios, shares, stacked
-from results.report.populations import Addresses, Populations
+from results.report.populations import Populations
 from results.report.section import PLOTS_MAX, VERDICTS, Section, counts_of, linked, ranged
 from results.report.tables import Table, make_table
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,20 +49,19 @@ def accept_output(output: Path) -> None:
 def write_report(
     output: Path,
     *,
-    tables: Mapping[str, Sequence[Path]],
+    tables: Mapping[str, Callable[[Path], object]],
     answers: Mapping[str, pa.Table],
     page: str,
 ) -> Path:
     """Write everything below `output`, the page last, and return where that is; raises `OSError`.
 
-    `tables` are Parquet files by the table's name, of which each has one at most.
+    `tables` are functions that write a Parquet file, by the table's name.
     """
     import pyarrow.parquet as pq
 
     writers: dict[str, Callable[[Path], object]] = {}
-    for name, paths in tables.items():
-        for path in paths:
-            writers[f"tables/{name}.parquet"] = functools.partial(shutil.copyfile, path)
+    for name, write_table in tables.items():
+        writers[f"tables/{name}.parquet"] = write_table
     for name in query_names():
         writers[f"sql/{name}.sql"] = functools.partial(_write_text, query(name))
     for name, table in answers.items():

@@ -1,4 +1,4 @@
-"""Of which runs a number is: populations in words, and where each run lies.
+"""Populations of runs, in words: which runs a number is about.
 
 A population is the runs of one label whose cases differ in nothing but the seed. What all
 populations of a store share is said once; the words of each are what it does not share.
@@ -6,21 +6,14 @@ populations of a store share is said once; the words of each are what it does no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode
+from typing import Any, Final
 
-from harness.case import replay_command
-from results.report import REPORT_FOLDER
-
-__all__ = ["Addresses", "Places", "Populations", "served_runs"]
+__all__ = ["Populations"]
 
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _SEPARATOR: Final = " · "
 _ALL: Final = "all runs"
-_PAGE: Final = "report.html"
 _EMPTY: Final = {"label": "no label", "bugs": "no bug", "environment": "cut short"}
 
 Row = Mapping[str, Any]
@@ -76,47 +69,3 @@ def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
         if len(settings[tuple(said)]) > 1:
             words[row["population"]] = [*said, f"options {row['setting'][:6]}"]
     return {number: _SEPARATOR.join(said) for number, said in words.items()}
-
-
-def served_runs(fields: Mapping[str, str | None]) -> str:
-    """The runs that have these fields, as `harness serve` lists them beside the page."""
-    return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"
-
-
-class Addresses(Protocol):
-    """Where runs lie, seen from a report, and how to run them again."""
-
-    def link(self, run: str) -> str:
-        """The address of a run's page or folder; empty where it has none."""
-        ...
-
-    def runs(self, **fields: str | None) -> str:
-        """The address of a list of runs in `harness serve`; empty where it cannot have one."""
-        ...
-
-    def replay(self, run: str, environment: str | None) -> str:
-        """A command that runs the case again, or one that gets the run first."""
-        ...
-
-
-class Places:
-    """Those of a store."""
-
-    def __init__(self, store: Path, output: Path) -> None:
-        """`output` is the folder of the report."""
-        self._store = store
-        self._way = os.path.relpath(store, output)
-        self._served = output.resolve() == (store / REPORT_FOLDER).resolve()
-
-    def link(self, run: str) -> str:
-        """The address of the page of a run, or of its folder where it has none yet."""
-        page = _PAGE if (self._store / run / _PAGE).is_file() else ""
-        return quote(f"{self._way}/{run}/{page}")
-
-    def runs(self, **fields: str | None) -> str:
-        """See `Addresses`."""
-        return served_runs(fields) if self._served else ""
-
-    def replay(self, run: str, environment: str | None) -> str:
-        """A command that runs the case again, or makes the page of a run that was cut short."""
-        return replay_command(self._store / run / "case.json", environment)

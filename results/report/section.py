@@ -9,9 +9,10 @@ import msgspec
 
 from harness.ops import Verdict
 from results.questions.aggregate import Answers, Rows
+from results.report.addresses import Addresses
 from results.report.number_words import interval
 from results.report.plots import Chart, Plot
-from results.report.populations import Addresses, Populations
+from results.report.populations import Populations
 from results.report.tables import Table
 
 __all__ = [

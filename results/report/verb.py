@@ -1,27 +1,25 @@
 """`harness report`: judge and aggregate a store or a lake, or make the page of one run.
 
-The work is `results.judging.pipeline`'s (judging, facts) and `results.questions.aggregate`'s (SQL,
-statistics); here are the command line and what is written where:
+The command line; `results.report.report` does the work. The files of a report:
 
-| below `STORE/.report/` | what                                        |
-|------------------------|---------------------------------------------|
-| report.html            | the page                                    |
-| tables/NAME.parquet    | verdicts, and the facts of every run        |
-| sql/NAME.sql           | the questions, as they were asked           |
-| answers/NAME.parquet   | the answers, and the statistics about them  |
+| below `STORE/.report/` | content                                                    |
+|------------------------|------------------------------------------------------------|
+| report.html            | the page                                                   |
+| tables/NAME.parquet    | verdicts and facts of every run (of a store, by DuckDB)    |
+| sql/NAME.sql           | the questions, as they were asked                          |
+| answers/NAME.parquet   | the answers, and the statistics about them                 |
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from harness.checking import CHECK_TIME_LIMIT_S, EXIT_CODES
+from harness.checking import EXIT_CODES
 from harness.cli.check_limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
@@ -33,22 +31,18 @@ from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
 from results.judging.pace import Pace
-from results.judging.problems import SEED_WITHOUT_RUN, is_seen
 from results.questions.engines import ENGINES
-from results.report import REPORT_FOLDER
 from results.report.files import accept_output
-from results.report.lake_report import default_output, is_lake, report_lake
-from results.report.making import Asked, make_report
+from results.report.report import is_lake, report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from results.judging.pipeline import Checked, Progress
-    from results.judging.problems import Problem, RunInfo
+    from results.judging.pipeline import Progress
     from results.questions.aggregate import Answers
     from results.report.summary import Summary
 
-__all__ = ["main", "report_store"]
+__all__ = ["main"]
 
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000
@@ -68,21 +62,30 @@ exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 cras
 def main(arguments: Sequence[str]) -> int:
     """Report on a store, a lake or a run; the exit code is that of the worst verdict."""
     parsed = _parse(arguments)
-    lake = is_lake(parsed.path)
-    place, parsed.path = parsed.path, Path(parsed.path)
-    if not lake and (parsed.path / "case.json").exists():
+    if (Path(parsed.path) / "case.json").exists():
         return _report_run(parsed)
-    _validate(parsed, lake=lake)
+    _validate(parsed)
     progress = _Progress()
     try:
-        report = _report_lake(place, parsed, progress) if lake else _report_store(parsed, progress)
+        summary, answers, page = report(
+            parsed.path,
+            output=parsed.output,
+            engine=parsed.engine,
+            executor=parsed.executor,
+            jobs=parsed.jobs,
+            spark_master=parsed.spark_master,
+            baseline=parsed.baseline,
+            label=parsed.label,
+            check_time_limit_s=parsed.check_time_limit,
+            again=parsed.again,
+            progress=progress,
+        )
     except KeyboardInterrupt:
         progress.finish()
         note(f"harness: interrupted; {progress.kept}, and the same command continues from there")
         return EXIT_INTERRUPTED
     finally:
         progress.finish()
-    summary, answers, page = report
     if parsed.json:
         say(_json(summary, answers, page))
     else:
@@ -91,53 +94,7 @@ def main(arguments: Sequence[str]) -> int:
         *lines, verdict = text_of(summary, answers, str(page))
         hanging = (indented(line.lstrip(), len(line) - len(line.lstrip())) for line in lines)
         say(*hanging, styled(verdict, HEADLINE_STYLES[summary.verdict]))
-    if "spark" in (summary.engine, summary.executor):
-        _archive_classes()
     return summary.exit_code
-
-
-def _archive_classes() -> None:
-    """Have the next Spark on this machine start sooner, now that the answer is there."""
-    from results.spark.classes_making import make_soon
-    from results.spark.session import java_without_classes
-
-    java = java_without_classes()
-    if java:
-        make_soon(java)
-
-
-def _report_lake(
-    uri: str, parsed: argparse.Namespace, progress: _Progress
-) -> tuple[Summary, Answers, Path]:
-    return report_lake(
-        uri,
-        output=parsed.output or default_output(uri),
-        engine=parsed.engine,
-        executor=parsed.executor,
-        jobs=parsed.jobs,
-        spark_master=parsed.spark_master,
-        baseline=parsed.baseline,
-        label=parsed.label,
-        check_time_limit_s=parsed.check_time_limit,
-        again=parsed.again,
-        progress=progress,
-    )
-
-
-def _report_store(parsed: argparse.Namespace, progress: _Progress) -> tuple[Summary, Answers, Path]:
-    return report_store(
-        parsed.path,
-        output=parsed.output or parsed.path / REPORT_FOLDER,
-        engine=parsed.engine or ("spark" if parsed.spark_master is not None else "duckdb"),
-        executor=parsed.executor,
-        jobs=parsed.jobs,
-        spark_master=parsed.spark_master,
-        baseline=parsed.baseline,
-        label=parsed.label,
-        check_time_limit_s=parsed.check_time_limit,
-        again=parsed.again,
-        progress=progress,
-    )
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -193,14 +150,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
-    parsed.path = parsed.path or project_store()
+    parsed.path = parsed.path or str(project_store())
     return parsed
 
 
-def _validate(parsed: argparse.Namespace, *, lake: bool) -> None:
-    if not lake and not parsed.path.is_dir():
+def _validate(parsed: argparse.Namespace) -> None:
+    if not is_lake(parsed.path) and not Path(parsed.path).is_dir():
         raise UsageError(
-            f"{str(parsed.path)!r} is not a folder; give a store (--store of `harness run`), "
+            f"{parsed.path!r} is not a folder; give a store (--store of `harness run`), "
             "a run's folder below it, or a lake"
         )
     if parsed.jobs is not None and not 1 <= parsed.jobs <= JOBS_MAX:
@@ -230,97 +187,14 @@ def _report_run(parsed: argparse.Namespace) -> int:
         flag = given[0].replace("_", "-")
         raise UsageError(f"--{flag} means nothing to one run; leave it out, or give a store")
     reporter: Reporter = load_plugin("reporters", "page")
-    page = reporter.write(parsed.path)
+    page = reporter.write(Path(parsed.path))
     say(f"page    {page}")
-    run = load_run(parsed.path)
+    run = load_run(Path(parsed.path))
     if run.note is not None:
         note(f"harness: {run.note}")
     if run.record is None or run.foreign:
         return EXIT_UNKNOWN
     return EXIT_CODES[run.record.verdict]
-
-
-def report_store(
-    store: Path,
-    *,
-    output: Path,
-    engine: str = "duckdb",
-    executor: str = "auto",
-    jobs: int | None = None,
-    spark_master: str | None = None,
-    baseline: str | None = None,
-    label: str | None = None,
-    check_time_limit_s: float = CHECK_TIME_LIMIT_S,
-    again: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> tuple[Summary, Answers, Path]:
-    """Judge, aggregate and write; returns what was found and where the page is.
-
-    Raises `UsageError` for labels that no run has or an empty store, and `InfrastructureError`.
-    """
-    from results.judging.budgets import Budget
-    from results.judging.pipeline import check_store
-    from results.report.populations import Places
-
-    checked = check_store(
-        store,
-        executor=executor,
-        jobs=jobs,
-        spark_master=spark_master if executor in {"auto", "spark"} else None,
-        budget=Budget(cpu_s=check_time_limit_s),
-        label=label if baseline is None else None,
-        again=again,
-        accept=functools.partial(_accept_runs, baseline=baseline, label=label),
-        progress=progress,
-    )
-    if not checked.runs and not checked.problems:
-        raise UsageError(f"{str(store)!r} holds no run; give the --store of finished runs")
-    asked = Asked(
-        place=str(store),
-        output=output,
-        engine=engine,
-        spark_master=spark_master,
-        baseline=baseline,
-        label=label,
-    )
-    crashed = _crashed(store, checked)
-    unjudged = checked.runs_unjudged - sum(problem.kind == "history" for problem in crashed)
-    return make_report(
-        msgspec.structs.replace(checked, runs_unjudged=unjudged),
-        asked,
-        Places(store, output),
-        crashed=len({problem.run for problem in crashed}),
-        progress=progress,
-    )
-
-
-def _accept_runs(runs: Sequence[RunInfo], *, baseline: str | None, label: str | None) -> None:
-    from results.questions.baseline import accept_labels
-
-    accept_labels({info.label for info in runs}, baseline=baseline, label=label)
-
-
-def _crashed(store: Path, checked: Checked) -> list[Problem]:
-    """The problems of runs that left their case and nothing else."""
-    return [
-        problem
-        for problem in checked.problems
-        if problem.kind == SEED_WITHOUT_RUN
-        or (problem.kind == "history" and _only_a_case(_folder_of(store, problem.run)))
-    ]
-
-
-def _folder_of(store: Path, run: str) -> Path:
-    """The folder of the run `NAME/RUN`; the store may be the folder of one name, too."""
-    beside = store / run.rpartition("/")[2]
-    return beside if is_seen(beside / "case.json") else store / run
-
-
-def _only_a_case(folder: Path) -> bool:
-    """What a crashed seed of a soak leaves: its case, so that it can be run again."""
-    return is_seen(folder / "case.json") and not any(
-        is_seen(folder / name) for name in ("history.parquet", "history", "ops.log")
-    )
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:

@@ -195,7 +195,7 @@ class LakeFolders(Folders):
         made = RunFolder(self._scratch / str(self._made), *names, staged=True)
         try:
             made.write_case(case_of(found[0]))
-            made.seal(history, buckets=found[0]["buckets"] or 0, label=row.label)
+            made.seal(history, label=row.label)
             if record is not None:
                 made.finish(record)
             if found[0]["folder"] is not None:

@@ -30,7 +30,6 @@ from results.lake.log.files import LOG_FOLDER, MAIN, FileRef
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import Patience, troubles
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.ingest import Ingested
 from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
@@ -113,7 +112,7 @@ class Runs:
         self.store = None if _is_lake(place) else Path(place)
         self._problems = Problems()
         uri = place if self.store is None else self._ingest(progress)
-        self.lake = Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+        self.lake = Lake.open(uri)
         self.lake.patience = QUICK
         self.using = threading.Lock()
         """Held while the lake is used, which is for one thread at a time."""
@@ -241,6 +240,6 @@ _ADD_BROKEN: Final = """
 
 
 def _is_lake(place: str) -> bool:
-    from results.report.lake_report import is_lake
+    from results.report.report import is_lake
 
     return is_lake(place)

@@ -102,7 +102,7 @@ def _serve(place: str, bind: str, port: int) -> int:
 def _library(place: str) -> Library:
     """The runs of a store or a lake; raises `UsageError` for what is neither."""
     from results.lake.transfer.ingest_verb import Status
-    from results.report.lake_report import is_lake
+    from results.report.report import is_lake
     from results.serve.library import Library
 
     if not is_lake(place):

@@ -30,7 +30,7 @@ SHARED: Final = (
     "pyarrow.parquet",
     "duckdb",
     "pandas",
-    "results.spark.asking",
+    "results.spark.range_answers",
 )
 """All stand being forked: their threads (OpenBLAS, jemalloc) are made anew in the child. Whoever
 needs one that is missing says so. Arrow imports pandas, where there is any, for the first list."""

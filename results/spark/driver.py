@@ -1,8 +1,8 @@
-"""A report's work on a lake, on Spark: plan, submit, plan again, until nothing is left; then ask.
+"""A report's work on a lake, on Spark: ask what is left, have it done, ask again; then answer.
 
-Whatever is per run is a DataFrame; the driver knows kinds of cases, tasks and sums. A job that is
-lost keeps what its tasks appended: what is missing is planned and submitted again, as long as every
-submission gets somewhere. What could not be made by a job that came to its end is not tried again.
+Tasks have ranges of runs; the driver knows kinds of cases, ranges and sums. A job that is lost
+keeps what its tasks appended: what is missing is submitted again, as long as every submission gets
+somewhere. What could not be made by a job that came to its end is not tried again.
 """
 
 from __future__ import annotations
@@ -20,29 +20,26 @@ import msgspec
 from harness.errors import HarnessError, InfrastructureError
 from results.judging.budgets import Budget
 from results.judging.lake_source import name_lacking
-from results.judging.manifest import Registry
 from results.judging.pipeline import Checked, Progress
 from results.judging.problems import Problem, Problems
 from results.judging.required_results import Kind, Wants, wants_of
+from results.judging.result_ids import Registry
 from results.judging.result_lake import ResultLake
 from results.judging.work import LakeConfig
-from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.refusals import raise_if_refused
-from results.lake.tables.rebuild import HISTORY_TABLES
 from results.questions.engines import Extent
-from results.spark.asking import RunsOfKind, Told, ToldEngine, kinds, rows_of, tell
 from results.spark.job_progress import Watch
-from results.spark.planning import Todo, plan_tasks
-from results.spark.ranges import Asking, Files, given_options
+from results.spark.range_answers import RunsOfKind, Told, ToldEngine, kinds, tell
+from results.spark.range_checks import DONE_DDL, TaskDone, judge_ranges
+from results.spark.ranges import Asking, Files, given_options, numbers
 from results.spark.session import (
     cause_of,
     cores_here,
-    in_tasks,
     prepare_workers,
     raise_if_interrupted,
 )
-from results.spark.tasks import DONE_DDL, Job, TaskDone, judge_rows
+from results.spark.task_plan import Todo, todo_of
 
 if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
@@ -151,40 +148,35 @@ class SparkLake:
     def check(self, progress: Callable[[Progress], None] | None = None) -> Checked:
         """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
-        tasks = away_ns = left = above = 0
+        tasks = away_ns = before = above = 0
         told = self._tell(self._asking(self._begin)._replace(settled=True))
-        self._begin = None
+        self._begin, stale = None, False
         known = self.makeable - told.account.left
-        if not told.account.left:
-            self._told = told
-        for number in range(SUBMISSIONS_MAX if told.account.left else 0):
-            todo = self._plan(above)
-            try:
-                if not todo.runs:
-                    break
-                try:
-                    ended = self._submit(todo, progress)
-                except Exception as error:  # Spark's errors are of many kinds
-                    raise_if_interrupted(error)
-                    if number and todo.results == left:
-                        raise InfrastructureError(
-                            f"the Spark job failed, and so did it before without any new result: "
-                            f"{cause_of(error)}; can every executor reach {self._lake.place.uri}?"
-                        ) from error
-                    left = todo.results
-                    continue
-            finally:
-                todo.close()
-            tasks += len(ended)
-            away_ns += sum(done.cpu_ns for done in ended)
-            found = [problem for done in ended for problem in done.problems]
-            raise_if_refused(found)
-            for problem in found:
-                self.problems.add(problem)
-            # What is missing still could not be made; what was limited is tried once more.
-            above += 1
-            if above == len(self._budgets) or not any(done.limited for done in ended):
+        for _ in range(SUBMISSIONS_MAX):
+            if not told.account.lacking:
                 break
+            todo = todo_of(told.account.lacking, self._at_once())
+            try:
+                ended = self._submit(todo, above, progress)
+            except Exception as error:  # Spark's errors are of many kinds
+                raise_if_interrupted(error)
+                if todo.results == before:
+                    raise InfrastructureError(
+                        f"the Spark job failed, and so did it before without any new result: "
+                        f"{cause_of(error)}; can every executor reach {self._lake.place.uri}?"
+                    ) from error
+                before = todo.results
+            else:
+                tasks += len(ended)
+                away_ns += sum(done.cpu_ns for done in ended)
+                self._take([problem for done in ended for problem in done.problems])
+                above += 1
+                stale = above == len(self._budgets) or not any(done.limited for done in ended)
+                if stale:
+                    break
+            # What is missing still could not be made; what was limited is tried once more.
+            told = self._tell(self._asking()._replace(settled=True, above=above))
+        self._told = None if stale or told.account.left else told
         if tasks:
             self._results.tidy(self._label)
         return Checked(
@@ -200,9 +192,11 @@ class SparkLake:
             executor="spark",
         )
 
-    def _plan(self, above: int = 0) -> Todo:
-        with self._reading():
-            return plan_tasks(self._spark, self._asking(), slots=self._at_once(), above=above)
+    def _take(self, problems: Sequence[Problem]) -> None:
+        """Keep what tasks complain of; raises where they were refused."""
+        raise_if_refused(problems)
+        for problem in problems:
+            self.problems.add(problem)
 
     def _at_once(self) -> int:
         """How many tasks run at once; workers start, and are given what they lack, at the first."""
@@ -218,23 +212,23 @@ class SparkLake:
         """The results as they are now, of the runs that are looked at."""
         return self._results.snapshot().of_label(self._label)
 
-    def _submit(self, todo: Todo, progress: Callable[[Progress], None] | None) -> list[TaskDone]:
-        place = self._lake.place
-        job = Job(
-            config=LakeConfig(
-                uri=place.uri,
-                scratch="",  # each executor has its own
-                round=uuid.uuid4().hex,
-                since_s=time.time(),
-                limit_memory=True,
-                elsewhere=True,
-            ),
-            files={name: self._snapshot.files(name) for name in (MAIN, *HISTORY_TABLES)},
-            budgets=self._budgets,
-            options=given_options(place),
+    def _submit(
+        self, todo: Todo, above: int, progress: Callable[[Progress], None] | None
+    ) -> list[TaskDone]:
+        """Have Spark do all tasks."""
+        config = LakeConfig(
+            uri=self._lake.place.uri,
+            scratch="",  # each executor has its own
+            round=uuid.uuid4().hex,
+            since_s=time.time(),
+            limit_memory=True,
+            elsewhere=True,
         )
-        work = functools.partial(judge_rows, job=job)
-        frame = in_tasks(todo.frame, todo.tasks).mapInArrow(work, DONE_DDL)
+        tasks = tuple(task.between for task in todo.tasks)
+        ranges = tuple(between.runs for between in tasks)
+        asking = self._asking()._replace(ranges=ranges, above=above)
+        work = functools.partial(judge_ranges, asking=asking, tasks=tasks, config=config)
+        frame = numbers(self._spark, ranges).mapInArrow(work, DONE_DDL)
         with Watch(self._results, todo, progress, slots=self._at_once()):
             rows = frame.toArrow()
         return [msgspec.json.decode(text, type=TaskDone) for text in rows["done"].to_pylist()]
@@ -257,10 +251,6 @@ class SparkLake:
     def _tell(self, asking: Asking) -> Told:
         with self._reading():
             return tell(self._spark, asking, slots=self._readers())
-
-    def table(self, name: str) -> Any:
-        """A table of the report (`results.facts.schema`) as a DataFrame."""
-        return rows_of(self._spark, self._asking(), name, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
         """The results are those of now, unless they are given."""

@@ -1,13 +1,12 @@
 """The tables of a lake as Spark DataFrames: one snapshot's visible files, with the schema given.
 
-| where the lake lies | how a table is read                                                      |
-|---------------------|--------------------------------------------------------------------------|
-| a folder            | `spark.read.parquet` of its files, on every executor that sees the folder |
-| an object store     | a task a few files, which an executor opens with pyarrow (`mapInArrow`)   |
+| where the lake is | how a table is read                                                         |
+|-------------------|-----------------------------------------------------------------------------|
+| a folder          | `spark.read.parquet` of its files, on executors that all see the folder     |
+| an object store   | few files per task, which an executor opens with pyarrow (`mapInArrow`)     |
 
 Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
-`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings. Where a
-cluster has `hadoop-aws`, `through="hadoop"` lets Spark open the objects itself, as `s3a://`.
+`hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings.
 
 Partition columns stand inside the files, so that all columns are there with their types; those
 that a file of an older schema lacks are null.
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["THROUGH", "lake_frame", "lake_views"]
+__all__ = ["lake_frame"]
 
-THROUGH: Final = ("auto", "hadoop", "pyarrow")
 TASKS_MAX: Final = 64
 BATCH_ROWS: Final = 8_192  # of what a task holds at once: a row group may be a gigabyte
-_GLOB: Final = re.compile(r"([\\*?\[\]{}])")
+_GLOB: Final = re.compile(r"([\\*?\[\]{}])")  # what Hadoop takes for a pattern
+_ITSELF: Final = r"\\\1"
 
 
 def lake_frame(
@@ -46,33 +45,18 @@ def lake_frame(
     table: str,
     *,
     columns: Sequence[str] | None = None,
-    through: str = "auto",
 ) -> Any:
-    """The visible rows of a table as a DataFrame, lazily; `columns` (default: all) prunes early.
-
-    `through` says who opens the files: Spark's own reader ("hadoop"), or "pyarrow" in executors.
-    """
-    if through not in THROUGH:
-        raise UsageError(f"through is {through!r}; it is one of {', '.join(THROUGH)}")
+    """The visible rows of a table as a DataFrame, lazily; `columns` (default: all) prunes early."""
     schema = snapshot.schemas[table]
     if columns is not None:
         schema = _chosen(schema, table, columns)
     files = snapshot.files(table)
     if not files:
         return spark.createDataFrame([], ddl(schema))
-    local = snapshot.place.local
-    if through == "hadoop" or (through == "auto" and local):
-        paths = [_hadoop_path(file, local=local) for file in files]
+    if snapshot.place.local:
+        paths = [f"file://{_GLOB.sub(_ITSELF, file.uri)}" for file in files]  # no patterns
         return spark.read.schema(ddl(schema)).parquet(*paths)
     return _through_pyarrow(spark, snapshot.place, files, schema)
-
-
-def lake_views(
-    spark: Any, snapshot: Snapshot, tables: Iterable[str], *, through: str = "auto"
-) -> None:
-    """Make the tables of a snapshot temporary views of their names."""
-    for table in tables:
-        lake_frame(spark, snapshot, table, through=through).createOrReplaceTempView(table)
 
 
 def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
@@ -85,12 +69,6 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
             "(docs/lake-tables.md)"
         )
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _hadoop_path(file: FileRef, *, local: bool) -> str:
-    """As Hadoop takes it: a pattern, whose own characters stand for themselves."""
-    plain = _GLOB.sub(r"\\\1", file.uri)
-    return f"file://{plain}" if local else re.sub(r"^s3://", "s3a://", plain)
 
 
 def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:

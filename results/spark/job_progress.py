@@ -1,12 +1,13 @@
 """How far a job on Spark is, seen from the lake: executors append what they find, rows are runs.
 
 So it is known on any kind of Spark, Connect as well, and costs one look at a log now and then.
-Which task an append is of, and so what its runs cost, is told by the first and the last of its
-runs: those of a task lie together in the order of keys, and a giant is alone.
+Which task an append is of, and so what its runs cost, is told by the first of its runs: a task has
+a range of keys.
 """
 
 from __future__ import annotations
 
+import bisect
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
@@ -15,13 +16,13 @@ from harness.errors import HarnessError
 from results.judging.pace import Schedule
 from results.judging.pipeline import Progress
 from results.lake.log.delta import Log
-from results.lake.log.files import MAIN, Partition
+from results.lake.log.files import MAIN
 from results.lake.log.storage_errors import AgainError
 
 if TYPE_CHECKING:
     from results.lake.log.files import FileRef
     from results.lake.log.lake import Lake
-    from results.spark.planning import Share, Todo
+    from results.spark.task_plan import Todo
 
 __all__ = ["Watch"]
 
@@ -40,12 +41,8 @@ class Watch:
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo
         self._progress = progress
-        self._shares: dict[Partition, list[Share]] = {}
-        costs = [0] * todo.tasks
-        for share in todo.shares:
-            self._shares.setdefault(share.partition, []).append(share)
-            costs[share.task] += share.cost
-        self._schedule = Schedule(costs, slots)
+        self._tasks = sorted(todo.tasks)  # by their keys
+        self._schedule = Schedule([task.cost for task in todo.tasks], slots)
         self._stage = "again" if todo.is_again else "check"
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -95,12 +92,7 @@ class Watch:
 
     def _cost(self, file: FileRef) -> int:
         """Of the runs of an append: their part of the task that has them."""
-        own = [
-            share
-            for share in self._shares.get(file.partition, ())
-            if share.first_run <= file.first_run and file.last_run <= share.last_run
-        ]
-        if not own:  # somebody else's
-            return 0
-        share = min(own, key=lambda share: share.runs)
-        return share.cost * min(file.rows, share.runs) // share.runs
+        key = file.first_run
+        place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
+        task = self._tasks[max(0, place)]
+        return task.cost * min(file.rows, task.runs) // task.runs

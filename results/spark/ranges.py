@@ -33,6 +33,7 @@ __all__ = [
     "cut",
     "given_options",
     "in_ranges",
+    "numbers",
     "ranges_of",
     "sources",
     "use",
@@ -78,6 +79,8 @@ class Asking(NamedTuple):
     since: str  # unsettled results from before do not count; empty: all do
     extent: Extent
     settled: bool = False  # answers are wanted only if nothing is left to do
+    above: int = 0  # the level of budget over which results are to be made
+    slots: int = 1  # tasks that run at once
     ranges: Sequence[Range] = (("", None),)  # a task has the one of its number
 
 
@@ -124,13 +127,18 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
 
 
 def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
-    """The number of each range, in a task of its own, and what all tasks share from now on.
+    """The numbers of ranges with all runs, and what all tasks share from now on."""
+    largest = asking.results if any(asking.results.tables.values()) else asking.lake
+    ranges = tuple(cut(largest.snapshot(asking.options), slots=slots))
+    return numbers(spark, ranges), asking._replace(ranges=ranges, slots=slots)
+
+
+def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
+    """The number of each range, in a task of its own; tasks start in their order.
 
     Numbers that Spark counts itself cost the driver no table, and no shuffle.
     """
-    largest = asking.results if any(asking.results.tables.values()) else asking.lake
-    ranges = cut(largest.snapshot(asking.options), slots=slots)
-    return spark.range(0, len(ranges), 1, len(ranges)), asking._replace(ranges=tuple(ranges))
+    return spark.range(0, len(ranges), 1, len(ranges))
 
 
 # In executors ------------------------------------------------------------------------------------

@@ -38,8 +38,6 @@ from harness.installed import (
 )
 from harness.java import check_java as check_java_for
 from results.spark.address import check_reachable
-from results.spark.classes import FRUGAL
-from results.spark.classes import options as class_options
 from results.spark.daemon import settings as daemon_settings
 
 if TYPE_CHECKING:
@@ -52,7 +50,6 @@ __all__ = [
     "cores_here",
     "get_spark",
     "in_tasks",
-    "java_without_classes",
     "logging_option",
     "map_tasks",
     "prepare_workers",
@@ -65,8 +62,14 @@ _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
 SILENCE_S: Final = 45.0  # an executor that starts takes about ten
 CHAIN_MAX: Final = 50  # exceptions that led to one another
+FRUGAL: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Java moves file names and small tables here: optimising its code costs more than it saves, and so
+does verifying the bytecode of Spark's 20,000 classes."""
 _started_at: dict[str, str] = {}
-"""Of this process's session: `url`, where it is, and `java`, if that has no archive of classes."""
+"""The `url` of this process's session."""
 
 
 def get_spark(url: str) -> SparkSession:
@@ -89,19 +92,15 @@ def get_spark(url: str) -> SparkSession:
     if before is not None and _started_at.get("url") != master:
         before.stop()
     check_reachable(master)
-    java = ""
     if master.startswith("sc://"):
         builder: Any = SparkSession.builder.remote(master)
     else:
-        found = check_java()
-        java = class_options(found)
-        alone = _LOCAL.fullmatch(master) is not None and "PYSPARK_SUBMIT_ARGS" not in os.environ
-        _started_at["java"] = "" if java or not alone else found
+        check_java()
         builder = SparkSession.builder.master(master)
         for name, value in _settings(master).items():
             builder = builder.config(name, value)
     try:
-        with _quiet_launch(java):
+        with _quiet_launch():
             session: SparkSession = builder.getOrCreate()
         session.conf.set("spark.sql.session.timeZone", "UTC")
     except Exception as error:
@@ -131,14 +130,6 @@ def cores_here() -> int:
 
 def _own_python() -> bool:
     return os.environ.get("PYSPARK_PYTHON") == sys.executable
-
-
-def java_without_classes() -> str:
-    """The `check_java()` of a session of this machine alone that found no archive of classes.
-
-    Empty where there is no such session, or its Java got options of the user's instead of ours.
-    """
-    return _started_at.get("java", "")
 
 
 def _stop() -> None:
@@ -197,14 +188,11 @@ def logging_option() -> str:
 
 
 @contextlib.contextmanager
-def _quiet_launch(java: str) -> Iterator[None]:
-    """Keep what the JVM's launcher prints before any setting holds out of our stderr.
-
-    `java` are more options of it.
-    """
+def _quiet_launch() -> Iterator[None]:
+    """Keep what the JVM's launcher prints before any setting holds out of our stderr."""
     given = {
         "PYSPARK_SUBMIT_ARGS": (
-            f'--driver-java-options "{logging_option()} {FRUGAL}{java}" pyspark-shell'
+            f'--driver-java-options "{logging_option()} {FRUGAL}" pyspark-shell'
         ),
         "SPARK_LAUNCHER_OPTS": FRUGAL,  # of another Java, which only makes the command of the first
     }

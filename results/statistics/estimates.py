@@ -1,4 +1,4 @@
-"""How sure is a number: intervals and tests that SQL cannot compute portably. Pure Python.
+"""How sure is a number: intervals and tests that SQL cannot compute portably.
 
 * Shares of runs (verdicts, detection): Wilson's score interval; of 0 in N the one-sided exact bound
   "rate < x at 95 %" (the "rule of three" without its approximation).
@@ -12,6 +12,8 @@
   median are order statistics, which assume nothing of the distribution.
 * Many comparisons: Holm's step-down procedure, which keeps the chance of any false alarm in the
   whole table below 5 % (Holm 1979).
+
+Quantiles come from `scipy.special`, which only reports import: `scipy.stats` would take a second.
 """
 
 from __future__ import annotations
@@ -21,8 +23,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeVar
-
-from results.statistics.distributions import normal_sf, student_quantile
 
 __all__ = [
     "ALPHA",
@@ -37,6 +37,7 @@ __all__ = [
     "quantiles",
     "rank_sum",
     "risk_ratio",
+    "student_quantile",
     "wilson",
     "zero_bound",
 ]
@@ -87,6 +88,13 @@ def wilson(hits: int, trials: int) -> Interval:
 def zero_bound(trials: int) -> float:
     """What the rate is below, at 95 %, when it happened in none of `trials`."""
     return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
+
+
+def student_quantile(p: float, df: float) -> float:
+    """The `p` quantile of Student's t with `df` degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, p))
 
 
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
@@ -214,7 +222,7 @@ def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
     if variance <= 0:
         return 1.0
     distance = abs(total / 2 - n * (n + m + 1) / 2)
-    return min(1.0, 2 * normal_sf(max(0.0, distance - 0.5) / math.sqrt(variance)))
+    return min(1.0, math.erfc(max(0.0, distance - 0.5) / math.sqrt(2 * variance)))
 
 
 def _doubled_midranks(values: Sequence[float]) -> list[int]:

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from results.statistics.distributions import chi_square_sf, student_quantile
-from results.statistics.estimates import ALPHA, Interval, Sums, risk_ratio
+from results.statistics.estimates import ALPHA, Interval, Sums, risk_ratio, student_quantile
 
 __all__ = ["Pooled", "pooled_ratio"]
 
@@ -107,4 +106,6 @@ def _agreement(strata: Sequence[Sums]) -> float | None:
         return None
     centre = math.fsum(w * x for w, x in zip(weights, logs, strict=True)) / math.fsum(weights)
     q = math.fsum(w * (x - centre) ** 2 for w, x in zip(weights, logs, strict=True))
-    return chi_square_sf(q, len(logs) - 1)
+    from scipy.special import chdtrc
+
+    return float(chdtrc(len(logs) - 1, q))

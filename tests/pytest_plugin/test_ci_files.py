@@ -56,10 +56,10 @@ import harness.soak.seed as seed
 
 run = seed._run_seed
 
-def crash(job, begin_s):
+def crash(job):
     if job.case.seed % 3 == 0:
         raise RuntimeError("boom")
-    return run(job, begin_s)
+    return run(job)
 
 seed._run_seed = crash
 """

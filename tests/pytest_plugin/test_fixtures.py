@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.store import load_run
 from tests.programs import run_program
 
 pytest_plugins = ["pytester"]
@@ -597,7 +598,9 @@ def test_it(cluster, history):
     result.assert_outcomes(passed=1)
     assert "1 run: 1 invalid" in text_of(result)
     (folder,) = runs_in(pytester.path / "kept")
-    assert json.loads((folder / "run.json").read_text())["verdict"] == "invalid"
+    record = json.loads((folder / "run.json").read_text())
+    assert record["verdict"] == "invalid"
+    assert record["simulated_s"] >= load_run(folder).history[-1].time / 1e9
     results = json.loads((folder / "results.json").read_text())
     assert results["verdict"] == "invalid"
     found = {item["checker"]: item["verdict"] for item in results["checkers"]}
@@ -607,11 +610,11 @@ def test_it(cluster, history):
 def test_the_history_of_an_older_run_is_not_that_of_one_that_failed_to_start(by_hand):
     result = by_hand(
         """
-import harness.pytesting.cases as cases
+import harness.run_and_keep as keeping
 
 def test_it(run_case, history, monkeypatch):
     run_case(time_limit=1)
-    monkeypatch.setattr(cases, "conduct", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(keeping, "conduct", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_case(time_limit=1)
     history.check("linearizable-register")

@@ -61,7 +61,7 @@ def test_a_run_says_that_it_was_cut_short_only_where_it_was(phase, monkeypatch, 
     def conducting(plan, _environment, *, listener, **named):
         return conduct(plan, environment, listener=environment.listen, **named)
 
-    monkeypatch.setattr("harness.cli.run_verb.conduct", conducting)
+    monkeypatch.setattr("harness.run_and_keep.conduct", conducting)
     words = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register"]
     words += ["--seed", "8", "--time-limit", "5", "--reporters", "none", "--store", str(tmp_path)]
     cut = phase == "warm-up"

@@ -1,12 +1,19 @@
 """What becomes of what checkers return, raise or cannot say."""
 
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 
 from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.case import Case
-from harness.checking import judge
+from harness.checking import judge, judge_one, traceback_of, was_limited
 from harness.errors import CheckerLimitError
+from harness.limits import Limits
 from harness.ops import CheckResult, History, Op, OpType, Verdict
+from harness.signatures import failure_of
+from results.judging.budgets import Budget
+from results.judging.units import judge_history
 
 CASE = Case(seed=1, target="toy-register", workload="register")
 
@@ -115,3 +122,94 @@ def test_a_conviction_outlives_what_cannot_be_stored_of_it(verdict):
     result = only(says(verdict, details={"found": object()}))
     assert result.verdict == ("invalid" if verdict == "invalid" else "unknown")
     assert "cannot be stored" in result.reason
+
+
+class Searching(Checker):
+    """A checker that takes the limits of a search."""
+
+    given = None
+
+    def bounded(self, **given):
+        self.given = given
+        return self
+
+
+def test_the_limits_of_a_search_are_given_to_the_checker_that_takes_them():
+    checker = Searching("searching", lambda: CheckResult("searching", Verdict.VALID, "found"))
+    judge_one(checker, History(()), CASE, Limits())
+    assert checker.given is None  # it has its own
+    judge_one(checker, History(()), CASE, Limits(steps=5, configurations=7))
+    assert checker.given == {"steps": 5, "configurations": 7}
+
+
+class Alarmed(Limits, frozen=True, kw_only=True):
+    alarm = True
+
+
+def spinning():
+    while True:
+        with contextlib.suppress(Exception):
+            sum(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("does", "limits", "reason"),
+    [
+        (spinning, Alarmed(cpu_s=0.01), "stopped after 0.01 s of CPU, with 1 operations to judge"),
+        (MemoryError, Limits(memory_mib=9), "more than 9 MiB of memory for 1 operations"),
+        (MemoryError, Limits(), "there was not enough memory"),
+        (lambda: CheckerLimitError("too many states"), Limits(), "too many states"),
+    ],
+)
+def test_a_reached_limit_is_unknown_and_marked(monkeypatch, does, limits, reason):
+    def fail():
+        raise does()
+
+    monkeypatch.setattr("harness.limits._GRACE_S", 0.01)
+    result = judge_one(Checker("greedy", fail), History(LIST), CASE, limits)
+    assert (result.verdict, result.reason) == (Verdict.UNKNOWN, f"hit a limit: {reason}")
+    assert was_limited(result)
+    assert traceback_of(result) is None
+
+
+def test_a_crash_has_its_traceback():
+    result = only(raising(ValueError("a defect")))
+    assert "in fail" in traceback_of(result)
+    assert not was_limited(result)
+
+
+def test_what_cannot_be_explained_keeps_its_verdict(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr("harness.checking.explained", broken)
+    assert only(says("invalid")).verdict is Verdict.INVALID
+
+
+def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("strange facts")
+
+    monkeypatch.setattr("harness.checking.temper", broken)
+    result = only(says("invalid"))
+    assert result.verdict is Verdict.UNKNOWN
+    assert "strange facts" in result.reason
+
+
+def test_a_report_has_the_signature_that_the_run_has():
+    """The names that are put beside ids change the words of a reason, but not its signature."""
+    table = "0e7fb6aa" * 4
+    answer = {"table_id": table, "term": 1}
+    ops = [
+        Op(0, 0, 0, OpType.INVOKE, "create", {"name": "t"}),
+        Op(1, 1, 0, OpType.OK, "create", answer),
+    ]
+    checker = Checker(
+        "mine", lambda: CheckResult("mine", Verdict.INVALID, f"table {table} was lost", (), (0,))
+    )
+    judgement = judge(History(ops), CASE, [checker])
+    checkers = SimpleNamespace(load=lambda _: checker)
+    row = judge_history("mine", History(ops), CASE, Budget(), checkers)
+    assert row.reason == judgement.results[0].reason == "table 't' (id 0e7fb6…) was lost"
+    assert row.signature == failure_of(judgement.results).signature
+    assert "table … was lost" in row.signature

@@ -12,8 +12,6 @@ from harness.ops import CheckResult, OpType, Verdict
 from harness.overruled import UNSAFE_CHANGE, temper
 from harness.plugins import NodeRole, Roles
 from harness.recorder import EventScribe, Recorder
-from results.judging.budgets import Budget
-from results.judging.units import judge_history
 from tests.checkers.histories import Writer
 
 FORCED = {
@@ -85,10 +83,7 @@ def test_every_judgement_is_tempered(forced, whole, verdict):
         return found if len(part) >= whole else CheckResult("mine", Verdict.VALID, "fine")
 
     checker = SimpleNamespace(name="mine", check=check)
-    checkers = SimpleNamespace(bounded=lambda *_: checker)
     assert judge(history(forced=forced), Case(seed=1), [checker]).verdict is verdict
-    row = judge_history("mine", history(forced=forced), Case(seed=1), Budget(), checkers)
-    assert row.verdict == verdict
 
 
 def scribe():

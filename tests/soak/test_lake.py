@@ -13,11 +13,10 @@ from harness.cli import main
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_USAGE, EXIT_VALID, InfrastructureError
 from harness.ops import CheckResult, Op, OpType, Verdict
 from harness.ops import History as Ops
+from harness.run_and_keep import versions_of
 from harness.signatures import Failure
 from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpec, identity
 from harness.soak.journal import Journal
-from harness.soak.seed import versions_of
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer import soak_sink as soaked
 from results.lake.transfer.ingest_verb import main as ingest_verb
@@ -62,7 +61,7 @@ def tables(uri):
 
 
 def lake_at(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.open(str(uri))
 
 
 class Killed(BaseException):
@@ -85,7 +84,7 @@ def run_one(campaign, seed, *, verdict=None, day=1):
     keep_run(
         campaign.spec.store, "n", job.run, job.case, made, findings,
         verdict=verdict, label=job.label, failure=FAILURE if failed else None,
-        started=f"2026-01-0{day}T00:00:01+00:00", versions=versions_of(job),
+        started=f"2026-01-0{day}T00:00:01+00:00", versions=versions_of(job.code),
     )  # fmt: skip
     said = tuple(CheckerVerdict("crash", verdict.value, "m1 crashed") for _ in findings)
     return SeedResult(
@@ -366,7 +365,7 @@ def foreign(lake):
     [
         (foreign, "is not a lake"),
         (lambda lake: lake.touch(), "is a file"),
-        ("deltalake", "pip install 'catalog-harness[lake]'"),
+        ("deltalake", "pip install 'catalog-harness[report]'"),
     ],
 )
 def test_what_is_no_place_for_a_lake_is_refused_up_front(tmp_path, capsys, monkeypatch, harm, text):

@@ -19,9 +19,9 @@ WORK = (
 
 INTERRUPTED = """
 import os, signal
-from harness.soak import real
+import harness.run_and_keep as keeping
 
-conduct = real.conduct
+conduct = keeping.conduct
 
 def interrupted(plan, *arguments, listener, **options):
     def hear(op):
@@ -32,7 +32,7 @@ def interrupted(plan, *arguments, listener, **options):
 
     return conduct(plan, *arguments, listener=hear, **options)
 
-real.conduct = interrupted
+keeping.conduct = interrupted
 """
 """From within, since from without nobody surely meets the seconds of one run."""
 
@@ -88,7 +88,7 @@ def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkey
 
     plan = SimpleNamespace(case=Case(seed=0, target="toy-register", workload="register"))
     monkeypatch.setattr(real, "plan_case", lambda *_: plan)
-    monkeypatch.setattr(real, "conduct", conduct)
+    monkeypatch.setattr("harness.run_and_keep.conduct", conduct)
     taken = []
     job = SeedJob(case=plan.case, store=str(tmp_path), name="n", run_prefix="p")
     work = (job.of_seed(seed) for seed in (1, 2))

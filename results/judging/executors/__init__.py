@@ -1,8 +1,8 @@
-"""Three ways to do the same units: in this process, in a pool of processes, on Spark.
+"""Two ways to do units on this machine: in this process, or in a pool of processes.
 
-Each takes bins of units and yields a `Done` for every unit, in any order; the rows that they store
-are equal. Which one to take is a question of size: Spark's start costs seconds, a pool's a tenth of
-that, and units in this process are easiest to debug.
+Each yields a `Done` for every unit, in any order; their results are equal. A pool takes a tenth of
+a second to start; units in this process are easiest to debug. Spark has tasks of its own
+(`results.spark.range_checks`).
 """
 
 from __future__ import annotations
@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Protocol
 
-from results.judging.packing import Bin
-from results.judging.units import Done
-from results.judging.work import AnyConfig
+from results.judging.work import Done, LakeConfig, LakeUnit
 
 __all__ = ["Executor"]
 
 
 class Executor(Protocol):
-    """Does bins of units."""
+    """Does units."""
 
     name: str
-    slots: int  # how many units it does at once
 
-    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
-        """Do all units; a unit that could not be done at all yields nothing."""
+    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
+        """Do units in their order; one that could not be done at all yields nothing."""
         ...
 
     def close(self) -> None:
-        """Let go of processes."""
+        """End its processes."""
         ...

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from results.judging.packing import Bin
-from results.judging.units import Done
-from results.judging.work import AnyConfig, do_units
+from results.judging.lake_work import do_units
+from results.judging.work import Done, LakeConfig, LakeUnit
 
 __all__ = ["InlineExecutor"]
 
@@ -19,12 +18,10 @@ class InlineExecutor:
     """Does units here."""
 
     name = "inline"
-    slots = 1
 
-    def run(self, bins: Sequence[Bin], config: AnyConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
-        for found in bins:
-            yield from do_units(found.units, config=config)
+        yield from do_units(units, config=config)
 
     def close(self) -> None:
         """Nothing was started."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, clipped
-from results.judging.result_lake import RESULTS
+from results.lake.log.files import RESULTS
 from results.lake.log.place import Place
 from results.lake.log.refusals import RefusedError
 from results.lake.log.storage_errors import said_of, troubles
@@ -44,9 +44,8 @@ CODE: Final = """
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
     """Columns of a table's rows in SQL, to be read once, by one statement of the connection `sql`.
 
-    They are read as they are asked for: a table may be larger than the memory. Of files that lie
-    here DuckDB reads what it needs, and their dictionaries stay. Columns that a file of an older
-    version lacks are null.
+    They are read as they are asked for: a table may be larger than the memory. Of local files
+    DuckDB reads what it needs, and their dictionaries stay. A column that a file lacks is null.
     """
     files, name = found.files(table), f"rows_of_{table}"
     if found.place.local and files:

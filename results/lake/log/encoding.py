@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from results.lake.log.files import BATCH, coded_schema, statistics
+from results.lake.log.files import KEY_RANGE, coded_schema, statistics
 from results.lake.log.layout import parquet_options
 
 if TYPE_CHECKING:
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 __all__ = ["GROUP_ROWS", "Encoded", "Encoder"]
 
 GROUP_ROWS: Final = 128 * 1024
+KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
+"""Of runs over independent keys, of which a range is read alone."""
 
 
 class Encoded(NamedTuple):
-    """A file of one table, partition and batch, in memory, which has rows of up to `runs` runs."""
+    """A file of one table, partition and batch, in memory."""
 
     content: Any  # a pyarrow.Buffer
     rows: int
     statistics: str
-    batch: str
-    runs: int
 
     def table(self) -> pa.Table:
-        """Its rows, without their batch."""
+        """The rows as they are stored, with their batch."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        return pq.read_table(pa.BufferReader(self.content)).drop_columns([BATCH])
+        return pq.read_table(pa.BufferReader(self.content))
 
 
 class Encoder:
@@ -55,7 +55,8 @@ class Encoder:
 
     def write(self, rows: pa.Table) -> None:
         """Add rows, as equal row groups where they are too many for one."""
-        groups = max(1, -(-rows.num_rows // GROUP_ROWS))
+        keyed = KEY_RANGE in self._schema.names and rows[KEY_RANGE].null_count < rows.num_rows
+        groups = max(1, -(-rows.num_rows // (KEYED_GROUP_ROWS if keyed else GROUP_ROWS)))
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
 
     def __enter__(self) -> Self:

@@ -28,7 +28,8 @@ LEVEL_NOTES: Final = 9
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
-        *("number", "process", "lines", "asked_partitions", "asked_replicas", "answer_term"),
+        *("number", "process", "lines", "key_range", "asked_partitions"),
+        *("asked_replicas", "answer_term"),
         *("answer_schema_version", "answer_applied_schema_version", "answer_revision"),
         "answer_column_ids.list.element",
     }

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from results.lake.log.files import KEY
+from results.lake.log.files import KEY, KEY_RANGE
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
@@ -33,17 +33,28 @@ def runs_in(
     schemas: Mapping[str, pa.Schema],
     files: Mapping[str, Sequence[str]],
     runs: Sequence[str],
+    *,
+    key_range: int | None = None,
 ) -> Iterator[tuple[str, dict[str, pa.Table]]]:
     """Each of `runs` (sorted, each once) with its rows of every table that `files` names.
 
-    `files` are names of files by table, whose rows are all visible; columns that a file of an older
-    version lacks are null. A run without rows in a table has none there. Raises as the store does.
+    With a `key_range`, tables that have ranges of keys give only its rows. `files` are names of
+    files by table, whose rows are all visible. A run without rows in a table has none there. Raises
+    as the store does.
     """
     tables = {
         table: _Cursor(
             heapq.merge(
                 *(
-                    runs_of_file(place, table, name, schemas[table], runs[0], runs[-1])
+                    runs_of_file(
+                        place,
+                        table,
+                        name,
+                        schemas[table],
+                        runs[0],
+                        runs[-1],
+                        key_range=key_range if KEY_RANGE in schemas[table].names else None,
+                    )
                     for name in names
                 ),
                 key=itemgetter(0),
@@ -76,14 +87,21 @@ class _Cursor:
 
 
 def runs_of_file(
-    place: Place, table: str, name: str, schema: pa.Schema, first: str, last: str
+    place: Place,
+    table: str,
+    name: str,
+    schema: pa.Schema,
+    first: str,
+    last: str,
+    *,
+    key_range: int | None = None,
 ) -> Iterator[Part]:
     """The runs of a file from `first` to `last` in their order, each with all its rows."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
     current: str | None = None
-    for rows in batches_of(place, table, name, schema, first, last):
+    for rows in batches_of(place, table, name, schema, first, last, key_range=key_range):
         for run, begin, end in spans_of(rows[KEY]):
             if run != current:
                 if waiting and current is not None:
@@ -98,30 +116,45 @@ def runs_of_file(
 
 
 def batches_of(
-    place: Place, table: str, name: str, schema: pa.Schema, first: str, last: str
+    place: Place,
+    table: str,
+    name: str,
+    schema: pa.Schema,
+    first: str,
+    last: str,
+    *,
+    key_range: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of a file in their order, in today's columns, some at a time, none of them empty.
+    """The rows of a file in their order, some at a time, none of them empty.
 
-    They are those of the row groups that may have runs from `first` to `last`, and others. Of an
+    They are those of the row groups that may have runs from `first` to `last`, and others; with a
+    `key_range`, only that one's. Of an
     object store a group is asked for as a whole: a request each column takes ten times as long.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=not place.local)
-        for group in _groups(parquet, first, last):  # one by one: what was asked for is held
-            for rows in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
+        groups = _groups(parquet, KEY, first, last)
+        if key_range is not None:
+            groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
+        for group in groups:  # one by one: what was asked for is held
+            for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
+                rows = pa.Table.from_batches([conforming(batch, schema)])
+                if key_range is not None:
+                    rows = rows.filter(pc.equal(rows[KEY_RANGE], key_range))
                 if len(rows):
-                    yield pa.Table.from_batches([conforming(rows, schema)])
+                    yield rows
 
 
-def _groups(parquet: Any, first: str, last: str) -> list[int]:
-    """The row groups that may have runs from `first` to `last`."""
+def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
+    """The row groups in which a column may have values from `first` to `last`."""
     metadata = parquet.metadata
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
-    column = paths.index(KEY)
+    column = paths.index(name)
     found = []
     for group in range(metadata.num_row_groups):
         bounds = metadata.row_group(group).column(column).statistics
@@ -144,7 +177,10 @@ def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in today's columns; those that a file of an older version lacks are null."""
+    """The rows of a file in the columns of their table; a column that the file lacks is null.
+
+    Delta's own writers leave out the columns that a table is partitioned by.
+    """
     import pyarrow as pa
 
     if rows.schema.equals(schema):

@@ -62,7 +62,7 @@ class ConflictError(AgainError):
 
 
 def require(module: str) -> Any:
-    """A library of the extra `lake`; raises `UsageError` where it is not installed."""
+    """A library of the extra `report`; raises `UsageError` where it is not installed."""
     import importlib
 
     try:
@@ -70,7 +70,7 @@ def require(module: str) -> Any:
     except ImportError as error:
         raise UsageError(
             f"a lake needs {module.partition('.')[0]}, which is not installed: "
-            "pip install 'catalog-harness[lake]'"
+            "pip install 'catalog-harness[report]'"
         ) from error
 
 

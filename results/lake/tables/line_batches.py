@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HistoryError
+from harness.imported import independence_of
 from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
 from results.lake.tables.attempt_outcomes import outcome_of
 from results.lake.tables.key_columns import heads_of, with_head
+from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.noted import Noted, noted_of, situations
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 from results.lake.transfer.source import Source
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch"]
 
-_SEALED: Final = (
-    *("index", "time", "process", "type", "f", "value", "error", "node", "attempts", "key"),
-)
+_SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -46,6 +46,9 @@ class Batch:
         import pyarrow.compute as pc
 
         self.sources = sources
+        self._independent = np.array(
+            [independence_of(source.about.case) is True for source in sources], np.bool_
+        )
         self.heads = heads_of(sources)
         self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
         lengths = [len(source.table) for source in sources]
@@ -104,6 +107,8 @@ class Batch:
         at = pa.array(self.invoked)
         value = self._column("value")
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
+        cut = cut_keys(keys, self.run[self.invoked], np.flatnonzero(self._independent).tolist())
+        self._key_range, self._order, self._range_ops = cut
         answer_columns = ANSWERS.shred(answered_with)
         self.answered = self._answered(answer_columns[0], answer_columns[-1])
         phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
@@ -122,55 +127,51 @@ class Batch:
             self._column("node").take(answers),
             self._column("error").take(answers),
             keys,
+            pa.array(self._key_range, mask=self._key_range < 0),
             *ASKS.shred(asked),
             *answer_columns,
             self._odd_operations(unlike),
         ]
         found = with_head("operations", self.heads, self.run[self.invoked], arrays)
         assert np.array_equal(found.column("index").to_numpy(), self.index[self.invoked])
-        return found
+        return found.take(pa.array(self._order)) if self._independent.any() else found
 
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
         """Keys, and values without them; and the answers that have another one.
 
-        Buckets hold keys in a column. In other histories whatever asks [key, value] has one, but
-        for transactions, which may be lists of two.
+        What asks [key, value] has one, but for transactions, which may be lists of two unless keys
+        are known to be independent.
         """
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        keys = self._column("key").take(pa.array(self.invoked))
-        listed = pc.and_(pc.starts_with(asked, "["), pc.is_null(keys))
-        listed = pc.and_(
-            listed, pc.not_equal(self._column("f").take(pa.array(self.invoked)), Txn.f)
-        )
-        rows = np.flatnonzero(listed.to_numpy(zero_copy_only=False)).tolist()
-        unlike: set[int] = set()
-        if not rows:
-            return keys, asked, answers, unlike
-        new_keys, new_asked, new_answers = keys.to_pylist(), asked.to_pylist(), answers.to_pylist()
-        for row in rows:
-            pair = _decode(new_asked[row])
-            if len(pair) != 2:
-                continue
-            new_keys[row], new_asked[row] = _encode(pair[0]).decode(), _encode(pair[1]).decode()
-            if new_answers[row] is None:
-                continue
-            other = _decode(new_answers[row])
-            if type(other) is list and len(other) == 2 and _encode(other[0]) == _encode(pair[0]):
-                new_answers[row] = _encode(other[1]).decode()
-            else:
-                unlike.add(row)
         text = pa.string()
-        return (
-            pa.array(new_keys, text),
-            pa.array(new_asked, text),
-            pa.array(new_answers, text),
-            unlike,
-        )
+        kinds = self._column("f").take(pa.array(self.invoked))
+        listed = pc.not_equal(kinds, Txn.f).to_numpy(zero_copy_only=False)
+        listed = listed | self._independent[self.run[self.invoked]]
+        listed = listed & pc.starts_with(asked, "[").to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(listed)
+        if not len(rows):
+            return pa.nulls(len(asked), text), asked, answers, set()
+        keys: list[bytes | None] = [None] * len(asked)
+        new_asked = asked.cast(pa.binary()).to_pylist()
+        new_answers = answers.cast(pa.binary()).to_pylist()
+        for row, pair in zip(
+            rows.tolist(), pairs_of([new_asked[row] for row in rows]), strict=True
+        ):
+            if pair is not None:
+                keys[row], new_asked[row] = pair
+        unlike = {row for row in rows.tolist() if keys[row] and new_answers[row]}
+        tuples = [row for row in sorted(unlike) if new_answers[row][:1] == b"["]
+        for row, pair in zip(tuples, pairs_of([new_answers[row] for row in tuples]), strict=True):
+            if pair is not None and pair[0] == keys[row]:
+                new_answers[row] = pair[1]
+                unlike.remove(row)
+        columns = (keys, new_asked, new_answers)
+        return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
         """`ok`, or a definite no of the target: an answer with a result."""
@@ -208,10 +209,7 @@ class Batch:
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
-        keys = self._column("key").dictionary_encode().indices.fill_null(-1).to_numpy()
         renamed = self.done & (codes[self.invoked] != codes[self.completed])
-        if (self.done & (keys[self.invoked] != keys[self.completed])).any():
-            raise HistoryError("an operation ends under another key than it began with")
         rows = sorted({*np.flatnonzero(has[self.invoked] | renamed).tolist(), *unlike})
         odd: list[str | None] = [None] * len(self.invoked)
         for row in rows:
@@ -246,11 +244,15 @@ class Batch:
             pa.array(flat.field("start").to_numpy() - self.time[self.invoked[row]]),
             pa.array(self.time[lines_of] - flat.field("end").to_numpy()),
             *_outcomes(flat.field("outcome"), self._column("error").take(pa.array(lines_of))),
+            pa.array(self._key_range[row], mask=self._key_range[row] < 0),
         ]
         self._attempt_runs = self.run[self.invoked[row]]
         self._attempt_nodes = flat.field("node")
         self._attempt_ok = flat.field("outcome")
-        return with_head("attempts", self.heads, self._attempt_runs, arrays)
+        found = with_head("attempts", self.heads, self._attempt_runs, arrays)
+        if not self._independent.any():
+            return found
+        return found.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
         """Of each run: how many attempts went to each node, and how many it answered with ok."""
@@ -269,8 +271,8 @@ class Batch:
             found[cell // len(names)][names[cell % len(names)]] = int(n[cell]), int(ok[cell])
         return found
 
-    def counts(self) -> list[dict[str, int]]:
-        """Of each run: lines, operations, and how many of each outcome."""
+    def counts(self) -> list[dict[str, Any]]:
+        """Of each run: lines, operations, how many of each outcome and in each range of keys."""
         import numpy as np
 
         def each(flags: Flags | None = None) -> Ints:
@@ -285,6 +287,7 @@ class Batch:
         columns |= {name: each(self.kind == number) for number, name in enumerate(TYPES)}
         return [
             {name: int(column[number]) for name, column in columns.items()}
+            | {"key_ranges": self._range_ops.get(number, [])}
             for number in range(len(self.sources))
         ]
 
@@ -330,15 +333,11 @@ class Batch:
 
 
 def _columns(source: Source) -> pa.Table:
-    """The sealed columns of a run in our types; one of version 1 has no keys."""
-    import pyarrow as pa
-
+    """The sealed columns of a run in our types."""
     table, wanted = source.table, _sealed()
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
             raise HistoryError(f"{source.key} holds a row that is not an op: its {name} is null")
-    if "key" not in table.column_names:
-        table = table.append_column("key", pa.nulls(len(table), pa.string()))
     chosen = table.select(wanted.names)
     return chosen if chosen.schema.equals(wanted) else chosen.cast(wanted)
 

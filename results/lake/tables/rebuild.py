@@ -7,7 +7,9 @@ it: `history_of` is what checkers take.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator, Mapping
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,7 +25,7 @@ from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HISTORY_TABLES", "case_of", "history_of", "record_of"]
+__all__ = ["HISTORY_TABLES", "case_of", "histories_by_key", "history_of", "record_of"]
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}
@@ -39,8 +41,11 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
-        for op in (*_of_events(rows["events"]), *_of_clients(rows)):
+        for op in _of_events(rows["events"]):
             ops[op.index] = op
+        for _, pair in _of_clients(rows):
+            for op in pair:
+                ops[op.index] = op
         history = History(ops[index] for index in sorted(ops))
     except _BAD_ROW as error:
         raise HistoryError(f"these rows of a lake make no history: {error!r}") from error
@@ -52,18 +57,36 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
     return history
 
 
+def histories_by_key(rows: Mapping[str, pa.Table]) -> Iterator[tuple[str, list[Op]]]:
+    """Key (JSON) and ops of each key of a run over independent keys, values without their keys.
+
+    `rows` are `operations` sorted by key, as a lake has them, and their `attempts`. Raises
+    `HistoryError` for rows that make no ops.
+    """
+    try:
+        for key, pairs in itertools.groupby(_of_clients(rows, with_keys=False), itemgetter(0)):
+            ops = [op for _, pair in pairs for op in pair]
+            ops.sort(key=attrgetter("index"))
+            yield key, ops
+    except _BAD_ROW as error:
+        raise HistoryError(f"these rows of a lake make no history: {error!r}") from error
+
+
 def _rows(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table.column(name).to_pylist() for name in names), strict=True)
 
 
-def _odd(text: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {} if text is None else _decode(text)
+def _odd(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = _decode(text)
     if "attempts" in found:
         found["attempts"] = msgspec.convert(found["attempts"], tuple[Attempt, ...])
     return found
 
 
-def _of_clients(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
+def _of_clients(
+    rows: Mapping[str, pa.Table], *, with_keys: bool = True
+) -> Iterator[tuple[Any, list[Op]]]:
+    """Key (JSON) and ops of each operation; their values are [key, value], or without the key."""
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(
@@ -77,19 +100,22 @@ def _of_clients(rows: Mapping[str, pa.Table]) -> Iterator[Op]:
     )
     for row, question, reply in zip(plain, ASKS.join(table), ANSWERS.join(table), strict=True):
         index, lines, process, f, kind, begin, latency, node, error, key, odd = row
-        more = _odd(odd)
+        more = {} if odd is None else _odd(odd)
         name, whole = more.pop("f", f), more.pop("whole", False)
-        asked = question if key is None else [_decode(key), question]
-        answer = reply if key is None or whole else [_decode(key), reply]
-        yield Op(index, begin, process, OpType.INVOKE, f, asked, **more)
+        keyed = with_keys and key is not None
+        asked = [_decode(key), question] if keyed else question
+        answer = [_decode(key), reply] if keyed and not whole else reply
+        call = Op(index, begin, process, OpType.INVOKE, f, asked, **more)
         if lines is None:
+            yield key, [call]
             continue
         end = _int64(begin + latency)
         made = tuple(
             Attempt(to, _int64(begin + wait), _int64(end - left), said_of(outcome, text, error))
             for _, to, wait, left, outcome, text in sorted(attempts.get(index, ()))
         )
-        yield Op(index + lines, end, process, OpType(kind), name, answer, error, node, made)
+        done = Op(index + lines, end, process, OpType(kind), name, answer, error, node, made)
+        yield key, [call, done]
 
 
 def _int64(number: int) -> int:
@@ -102,7 +128,7 @@ def _of_events(table: pa.Table) -> Iterator[Op]:
     for row, value in zip(plain, EVENTS.join(table), strict=True):
         index, time, process, kind, f, error, odd = row
         actor = _ACTORS.get(process, process)
-        yield Op(index, time, actor, OpType(kind), f, value, error, **_odd(odd))
+        yield Op(index, time, actor, OpType(kind), f, value, error, **_odd(odd or "{}"))
 
 
 def _of_faults(table: pa.Table) -> Iterator[Op]:

@@ -41,9 +41,10 @@ class Counted(msgspec.Struct, frozen=True):
     elections: int
     faults: int
     interrupted: bool
+    key_ranges: list[int]
 
 
-def counted(noted: Noted, counts: Mapping[str, int]) -> Counted:
+def counted(noted: Noted, counts: Mapping[str, Any]) -> Counted:
     """What the row of `runs` says of a history."""
     return Counted(
         length_ns=noted.end_ns,
@@ -91,7 +92,7 @@ def run_row(source: Source, counts: Counted) -> Row:
         counts.faults,
         counts.interrupted or (record is not None and record.interrupted),
         told is not None,
-        source.buckets,
+        counts.key_ranges,
         None if record is None else _encode(record.versions).decode(),
         [] if record is None else list(record.warnings),
         _encode(case).decode(),

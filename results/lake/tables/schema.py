@@ -18,7 +18,7 @@ pyarrow is imported inside functions: listing plug-ins must stay quick.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ __all__ = [
     "TABLES",
     "Column",
     "arrow_type",
-    "markdown",
     "schema",
     "schemas",
 ]
@@ -160,7 +159,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("faults", "int64", "", "faults injected, including those without a target"),
         Column("interrupted", "bool", "", "whether the user cut the workload short"),
         Column("finished", "bool", "", "whether the state is finished"),
-        Column("buckets", "int32", "", "bucket files of the history; 0: one plain file"),
+        Column("key_ranges", NUMBERS, "", "operations per range of keys; empty: judged as a whole"),
         Column("versions", "string", "", "JSON: versions of harness, Python and target"),
         Column("warnings", TEXTS, "", "warnings of the run"),
         Column("case", "string", "", "JSON: the case, with its fault schedule"),
@@ -182,6 +181,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("node", "string", "", "node that answered last; null: none"),
         Column("error", "string", "", "CODE: text, as the target returned it"),
         Column("key", "string", "", "JSON: key of a value [key, ...]; null: not keyed"),
+        Column("key_range", "int32", "", "range of keys, from 0; null: keys are not independent"),
         *_typed("asked", ASKED),
         Column("asked_rest", "string", "", "JSON: fields without a column; null: none"),
         *_typed("answer", ANSWER),
@@ -196,6 +196,7 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("left_ns", "int64", "ns", "from the end of the RPC to the operation's completion"),
         Column("outcome", "string", "", "ok, or the error code that the client saw"),
         Column("text", "string", "", "error text; null: none, or the operation's error"),
+        Column("key_range", "int32", "", "same as in operations"),
     ),
     "faults": (
         Column("fault", "string", "", "id of the fault in the case"),
@@ -297,20 +298,3 @@ def arrow_type(kind: str) -> pa.DataType:
 def schemas() -> dict[str, pa.Schema]:
     """Those of all tables."""
     return {name: schema(name) for name in TABLES}
-
-
-def markdown(tables: Mapping[str, Sequence[Column]] = TABLES, *, head: int = 0) -> str:
-    """Tables for people, as `docs/lake-tables.md` has them; without the columns of their `head`."""
-    lines: list[str] = []
-    for name, columns in tables.items():
-        lines += [f"### {name}", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
-        lines += [
-            f"| `{column.name}` | {column.type} | {column.unit} | {_cell(column.meaning)} |"
-            for column in columns[head:]
-        ]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

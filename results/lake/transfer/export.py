@@ -109,7 +109,7 @@ def _write(
     folder = RunFolder(store, row["name"], row["id"], staged=True)
     try:
         folder.write_case(case)
-        folder.seal(history, buckets=row["buckets"], label=row["label"])
+        folder.seal(history, label=row["label"])
         if row["folder"] is not None:
             fetch_folder(files, row["folder"], folder.path)
         if record is not None:

@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from harness.store.keyed import bucket_paths
 from results.lake.log.storage_errors import troubles
 from results.lake.upkeep.removal import Pair
 
@@ -86,8 +85,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 def content_of(folder: Path) -> str:
     """Equal for folders whose files hold the same; raises `OSError`."""
     parts = []
-    names = (*FILES, *UNSEALED)
-    for path in (*(folder / name for name in names), *bucket_paths(folder / "history")):
+    for path in (folder / name for name in (*FILES, *UNSEALED)):
         if path.is_file():
             with path.open("rb") as file:
                 parts.append((path.name, hashlib.file_digest(file, "blake2b").hexdigest()))

@@ -14,7 +14,6 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
 from results.judging.problems import problem_lines
 from results.lake.log.lake import Lake
 from results.lake.log.place import Place
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import Ingested, ingest
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
             "are runs; keep them apart"
         )
-    lake = Lake.create_or_open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.create_or_open(parsed.lake)
     status = Status()
     found, problems = ingest(
         parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status

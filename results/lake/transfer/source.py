@@ -1,7 +1,7 @@
 """A run of a store as it goes into a lake: who it is, what it was, and the columns of its history.
 
-The columns are those of `harness.store.parquet`, whichever form the history has in the store: one
-sealed file, buckets, or the log of a run that was cut short.
+The columns are those of `harness.store.parquet`, whichever form the history has in the store: the
+sealed file, or the log of a run that was cut short.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from harness.case import Case, load_case
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History
 from harness.store import RunRecord, read_log
-from harness.store.footer import BY_KEY
-from harness.store.keyed import bucket_paths, checked_buckets
 from harness.store.parquet import read_sealed, table_of
 
 if TYPE_CHECKING:
@@ -96,7 +94,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     about: About
     table: Any  # a pyarrow.Table of the sealed columns
     digest: str
-    buckets: int = 0
     results: tuple[CheckResult, ...] = ()
     folder: str | None = None  # where the lake keeps its files
 
@@ -193,28 +190,17 @@ def read_source(folder: Path, about: About | None = None) -> Source:
     about = about or read_about(folder)
     record = about.record
     sealed = folder / "history.parquet"
-    buckets = 0
     digest: str | None = None if record is None else record.digest
     if sealed.is_file():
         table, footer = read_sealed(sealed)
-        if footer.order == BY_KEY:
-            raise HistoryError(f"{str(sealed)!r} is a bucket of keys, which belongs into history/")
         digest = footer.digest or digest
         if record is None and footer.label is not None:
             about = msgspec.structs.replace(about, label=footer.label)
-    elif paths := bucket_paths(folder / "history"):
-        import pyarrow as pa
-
-        parts = [part for _, part in checked_buckets(folder / "history")]
-        table = pa.concat_tables(parts).sort_by("index")
-        buckets = len(paths)
     elif (folder / "ops.log").is_file():
         history = History(read_log(folder / "ops.log")[0])
         table, digest = table_of(history)[0], history.digest()
     else:
-        raise HistoryError(
-            f"{str(folder)!r} holds neither history.parquet nor history/ nor ops.log"
-        )
+        raise HistoryError(f"{str(folder)!r} holds neither history.parquet nor ops.log")
     if record is not None and digest != record.digest:
         assert digest is not None
         trouble = (
@@ -227,7 +213,6 @@ def read_source(folder: Path, about: About | None = None) -> Source:
         about=about,
         table=table,
         digest=digest or _digest(folder, table),
-        buckets=buckets,
         results=() if foreign else _results(folder / "results.json"),
     )
 

@@ -31,7 +31,7 @@ from results.lake.log.lake import SCHEMA, Lake
 from results.lake.log.place import Place
 from results.lake.log.refusals import RefusedError, failure_of, require_writable
 from results.lake.log.storage_errors import NoSpaceError, Patience, require
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.transfer.folder_memo import (
     Entry,
     content_of,
@@ -134,12 +134,7 @@ def _opened(folder: Path) -> Lake:
     uri = str(folder)
 
     def lake() -> Lake:
-        return Lake.create_or_open(
-            uri,
-            schemas=schemas(),
-            version=SCHEMA_VERSION,
-            patience=Patience(total_s=PATIENCE_S),
-        )
+        return Lake.create_or_open(uri, patience=Patience(total_s=PATIENCE_S))
 
     try:
         return lake()

@@ -1,28 +1,38 @@
-"""Small stores for tests: plain runs, keyed runs, and every kind of poison."""
+"""Small stores for tests, and what a report finds of them."""
 
 import contextlib
 import random
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
-from harness.ops import HARNESS, History, Op, OpType
+from harness.imported import imported_case
+from harness.ops import History, Op, OpType
 from results.facts.schema import schema
+from results.judging.budgets import Budget
+from results.judging.lake_source import LakeSource
+from results.judging.pipeline import Checked, check
+from results.lake import SCHEMA_VERSION, schemas
+from results.lake.log.lake import Lake
+from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
+from results.report.addresses import short
+from results.report.report import NAME_OF_RUN, register
 from tests.run_folders import keep_run
 
+DEFAULT = Budget()
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")
 
 
-def register_ops(seed, *, stale=False, count=12, key=None):
+def register_ops(seed, *, stale=False, count=12):
     """A few clients on one register: valid, or ended by a read of what was never there."""
     ops = []
     state = None
 
     def line(process, kind, f, value):
-        value = value if key is None else [key, value]
         ops.append(Op(len(ops), len(ops) * 1_000, process, kind, f, value))
 
     for n in range(count):
@@ -40,43 +50,35 @@ def register_ops(seed, *, stale=False, count=12, key=None):
     return ops
 
 
-def put_run(store, name, run, history, *, seed=1, buckets=0, label=None, finished=True, **case):
+def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **case):
     """One run in a store, as `harness run` leaves it."""
     return keep_run(
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
-        buckets=buckets, label=label, finished=finished,
+        label=label, finished=finished,
     )  # fmt: skip
 
 
-def keyed_history(keys, *, stale=(), giant=None, giant_ops=0):
-    """Registers by key; those of `stale` are not linearizable, `giant` is hopeless."""
-    ops = []
-    for place, key in enumerate(keys):
-        for op in register_ops(place, stale=key in stale, key=key):
-            ops += [msgspec.structs.replace(op, process=op.process + 10 * place)]
-    if giant is not None:
-        ops += hopeless(giant, giant_ops, process=10_000)
-    note = Op(0, 0, HARNESS, OpType.INFO, "phase", {"phase": "chaos"})
-    return History(
-        msgspec.structs.replace(op, index=n, time=n * 1_000) for n, op in enumerate([note, *ops])
-    )
+def put_keyed(store, name, run, history):
+    """One run over independent keys, as `harness import` leaves it."""
+    case = imported_case("cas-register", independent=True)
+    return keep_run(store, name, run, case, history, environment="imported")
 
 
-def hopeless(key, count, *, process, values=8, seed=2):
+def hopeless(count, *, values=8, seed=2):
     """Compare-and-sets that were all open at once: an order of them is a path over all edges."""
     rng = random.Random(seed)
     ops = []
 
     def line(who, kind, f, value):
-        ops.append(Op(0, 0, who, kind, f, value if key is None else [key, value]))
+        ops.append(Op(0, 0, who, kind, f, value))
 
-    line(process + count, OpType.INVOKE, "write", {"value": 0})
-    line(process + count, OpType.OK, "write", {})
+    line(count, OpType.INVOKE, "write", {"value": 0})
+    line(count, OpType.OK, "write", {})
     for n in range(count):
         edge = {"old": rng.randrange(values), "new": rng.randrange(values)}
-        line(process + n, OpType.INVOKE, "cas", edge)
+        line(n, OpType.INVOKE, "cas", edge)
     for n in range(count):
-        line(process + n, OpType.OK, "cas", {})
+        line(n, OpType.OK, "cas", {})
     return ops
 
 
@@ -90,27 +92,71 @@ def foreign_parquet(path):
     pq.write_table(pa.table({"a": [1, 2, 3]}), path)
 
 
-def rows_of(checked, *, without=("wall_ns", "cpu_ns")):
-    """The sorted rows of all tables, times left out."""
-    found = {}
-    for name in checked.tables:
-        table = table_in(checked, name)
-        names = [column for column in table.column_names if column not in without]
-        found[name] = sorted(map(repr, table.select(names).to_pylist()))
-    return found
+TIMES = ("wall_ns", "cpu_ns")
 
 
-def table_in(checked, name):
-    """One table of what was found: its columns, and the rows that count; files may have more."""
+class Found(NamedTuple):
+    """What a report found of a store: its account, and its tables, with runs by their names."""
+
+    checked: Checked
+    tables: dict[str, pa.Table]
+
+    def rows(self, *, without=TIMES):
+        """The sorted rows of all tables, times left out."""
+        return {
+            name: sorted(
+                map(repr, table.drop_columns({*without} & {*table.column_names}).to_pylist())
+            )
+            for name, table in self.tables.items()
+        }
+
+    def verdict_rows(self):
+        """The rows of the table `verdicts`, by run, checker and key."""
+        rows = self.tables["verdicts"].to_pylist()
+        return {(row["run"], row["checker"], row["key"]): row for row in rows}
+
+    def verdicts(self):
+        """The verdict of each run, checker and key."""
+        return {place: row["verdict"] for place, row in self.verdict_rows().items()}
+
+    def problems(self):
+        """Runs and kinds of problems."""
+        return {(short(problem.run), problem.kind) for problem in self.checked.problems}
+
+
+def judge_store(
+    store, *, budget=DEFAULT, second_pass=True, checkers=None, facts=True, label=None, **options
+):
+    """Bring the lake of a store up to date, and judge what is new; `options` are those of `check`.
+
+    The problems of the ingest are left out.
+    """
+    uri = lake_of_store(store).uri
+    return judge_lake(
+        uri, budget=budget, second_pass=second_pass, checkers=checkers, facts=facts, label=label,
+        **options,
+    )  # fmt: skip
+
+
+def judge_lake(
+    uri, *, budget=DEFAULT, second_pass=True, executor="inline", jobs=None, again=False,
+    progress=None, **given,
+):  # fmt: skip
+    """The same of a lake; `given` is for `LakeSource`."""
+    snapshot = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    budgets = (budget, budget.larger()) if second_pass else (budget,)
+    with contextlib.closing(LakeSource(snapshot, budgets=budgets, slots=2, **given)) as runs:
+        checked = check(runs, executor=executor, jobs=jobs, again=again, progress=progress)
+        return Found(checked, tables_of(checked))
+
+
+def tables_of(checked):
+    """The tables, with the rows that count and runs by their names."""
     with contextlib.closing(DuckEngine()) as engine:
-        engine.register(name, checked.tables[name], checked.counting.get(name, "true"))
-        return engine.sql(f"SELECT * FROM {name}").cast(schema(name))
-
-
-def verdicts(checked):
-    """(run, checker, key) -> verdict."""
-    table = table_in(checked, "verdicts")
-    return {(row["run"], row["checker"], row["key"]): row["verdict"] for row in table.to_pylist()}
+        register(engine, checked, run=NAME_OF_RUN)
+        return {
+            name: engine.sql(f"SELECT * FROM {name}").cast(schema(name)) for name in checked.tables
+        }
 
 
 def store_with_a_killer(folder):

@@ -9,9 +9,9 @@ from harness.errors import InfrastructureError
 from harness.ops import History
 from results.lake.log.place import Place
 from results.lake.transfer.ingest_verb import main as ingest_verb
-from results.report.lake_report import report_lake
+from results.report.report import report
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
-from tests.results.judging.stores import keyed_history, put_run, register_ops
+from tests.results.judging.stores import put_run, register_ops
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
@@ -20,7 +20,6 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
     store = tmp_path / "store"
     for n in range(3):
         put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
-    put_run(store, "n", "keys", keyed_history(["a", "b"], stale=("b",)), buckets=2)
     uri = f"s3://{BUCKET}/team/lake"
     monkeypatch.chdir(tmp_path)
 
@@ -47,7 +46,7 @@ def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch
             with place.files.open_output_stream(f"verdicts/{file.name}") as torn:
                 torn.write(rows[:-400] + b"torn" * 100)
         with pytest.raises(InfrastructureError) as raised:
-            report_lake(uri, output=tmp_path / "torn")
+            report(uri, output=tmp_path / "torn")
         assert uri in str(raised.value)
         assert "\n" not in str(raised.value)
     theirs, _ = told(str(store), "--executor", "inline")

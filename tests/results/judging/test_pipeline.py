@@ -1,40 +1,36 @@
-"""From a store to tables: what is new is judged, what is known is not, nothing is lost."""
+"""From a store to verdicts: what is new is judged, nothing is lost, no verdict is made better."""
 
 import contextlib
-import importlib
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
 from checkers.linearizable import RegisterLinearizable
+from harness import checking
 from harness.case import Case
 from harness.checking import checkers_of, judge
 from harness.errors import UsageError
+from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
-from results.judging import manifest, units
-from results.judging.budgets import Budget, cpu_limit
-from results.judging.markers import RESULTS, index
-from results.judging.pipeline import check_store
+from results.facts import extraction
+from results.judging import result_ids, units
+from results.judging.budgets import Budget
 from tests.results.judging.stores import (
     REGISTER,
-    foreign_parquet,
     hopeless,
-    keyed_history,
+    judge_store,
     numbered,
     put_run,
     register_ops,
-    rows_of,
-    verdicts,
 )
 
+pytestmark = pytest.mark.lake
+
+LINEAR = "linearizable-register"
 SMALL = Budget(cpu_s=60.0, steps=20_000, configurations=1_000)
-
-
-def inline(store, **options):
-    return check_store(store, executor="inline", **options)
+TINY = Budget(cpu_s=300.0, steps=500, configurations=200)
 
 
 def plain_store(store, runs=3):
@@ -44,23 +40,21 @@ def plain_store(store, runs=3):
 
 
 def test_verdicts_are_those_of_the_checkers(tmp_path):
-    checked = inline(plain_store(tmp_path))
+    found = judge_store(plain_store(tmp_path))
 
     expected = {}
-    for info in checked.runs:
-        run = load_run(info.folder)
+    for folder in sorted((tmp_path / "n").glob("r*")):
+        run = load_run(folder)
         for result in judge(run.history, run.case, checkers_of(run.case)).results:
-            expected[info.key, result.checker, None] = result.verdict.value
-    assert verdicts(checked) == expected
-    assert verdicts(checked)["n/r1", "linearizable-register", None] == "invalid"
-    assert checked.problems == ()
-    assert (checked.results_known, checked.results_new) == (0, 3 * (len(REGISTER) + 1))
+            expected[f"n/{folder.name}", result.checker, None] = result.verdict.value
+    assert found.verdicts() == expected
+    assert found.verdicts()["n/r1", LINEAR, None] == "invalid"
+    assert found.checked.problems == ()
+    assert (found.checked.results_known, found.checked.results_new) == (0, 3 * (len(REGISTER) + 1))
 
 
 def test_a_counterexample_comes_with_an_invalid_verdict(tmp_path):
-    checked = inline(plain_store(tmp_path))
-    (path,) = checked.tables["verdicts"]
-    for row in pq.read_table(path).to_pylist():
+    for row in judge_store(plain_store(tmp_path)).tables["verdicts"].to_pylist():
         assert (row["counterexample"] is not None) == (row["verdict"] == "invalid")
         if row["counterexample"] is not None:
             told = msgspec.json.decode(row["counterexample"])
@@ -69,82 +63,10 @@ def test_a_counterexample_comes_with_an_invalid_verdict(tmp_path):
             assert told["left_out"] == 0
 
 
-def test_a_second_report_does_nothing(tmp_path, monkeypatch):
-    first = inline(plain_store(tmp_path))
-
-    def refuse(*_, **__):
-        raise AssertionError("something was done again")
-
-    monkeypatch.setattr(units, "_do", refuse)
-    second = inline(tmp_path)
-    assert rows_of(second) == rows_of(first)
-    assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
-
-
-def test_a_third_report_does_what_is_new(tmp_path):
-    inline(plain_store(tmp_path))
-    put_run(tmp_path, "n", "r9", History(register_ops(9)), seed=9)
-    checked = inline(tmp_path)
-    assert (checked.units, checked.results_known, checked.results_new) == (1, 15, 5)
-    assert {run for run, _, _ in verdicts(checked)} == {"n/r0", "n/r1", "n/r2", "n/r9"}
-
-
-def test_a_removed_run_is_gone_from_the_tables(tmp_path):
-    import shutil
-
-    inline(plain_store(tmp_path))
-    shutil.rmtree(tmp_path / "n" / "r0")
-    assert {run for run, _, _ in verdicts(inline(tmp_path))} == {"n/r1", "n/r2"}
-
-
-def test_equal_histories_share_their_verdicts_under_their_own_names(tmp_path):
-    history = History(register_ops(1))
-    for run in ("a", "b"):
-        put_run(tmp_path, "n", run, history)
-    checked = inline(tmp_path)
-    found = verdicts(checked)
-    for checker in REGISTER:
-        assert found["n/a", checker, None] == found["n/b", checker, None]
-    (path,) = checked.tables["runs"]
-    assert sorted(pq.read_table(path).column("run").to_pylist()) == ["n/a", "n/b"]
-
-
 def test_a_new_checker_version_judges_again_and_only_it(tmp_path, monkeypatch):
-    inline(plain_store(tmp_path))
+    judge_store(plain_store(tmp_path))
     monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
-    assert inline(tmp_path).results_new == 3
-
-
-def test_another_budget_judges_again_but_extracts_no_facts(tmp_path):
-    inline(plain_store(tmp_path))
-    assert inline(tmp_path, budget=SMALL).results_new == 3 * len(REGISTER)
-
-
-def test_a_changed_history_is_judged_anew(tmp_path):
-    plain_store(tmp_path, runs=1)
-    inline(tmp_path)
-    folder = tmp_path / "n" / "r0"
-    from harness.store import write_parquet
-
-    write_parquet(folder / "history.parquet", History(register_ops(0, stale=True)))
-    assert verdicts(inline(tmp_path))["n/r0", "linearizable-register", None] == "invalid"
-
-
-def test_damaged_results_are_made_again(tmp_path):
-    first = inline(plain_store(tmp_path))
-    rows = rows_of(first)
-    import shutil
-
-    shutil.rmtree(tmp_path / RESULTS / "tables")
-    for path in sorted(index(tmp_path / RESULTS).values())[:4]:
-        path.write_bytes(path.read_bytes()[:50])
-    assert rows_of(inline(tmp_path)) == rows
-
-
-def test_only_a_label(tmp_path):
-    put_run(tmp_path, "n", "a", History(register_ops(1)), label="old")
-    put_run(tmp_path, "n", "b", History(register_ops(2)), label="new")
-    assert [info.key for info in inline(tmp_path, label="new").runs] == ["n/b"]
+    assert judge_store(tmp_path).checked.results_new == 3
 
 
 @pytest.mark.parametrize(
@@ -152,26 +74,24 @@ def test_only_a_label(tmp_path):
     [
         ({"executor": "fast"}, "one of auto"),
         ({"executor": "pool", "jobs": 0}, "at least 1"),
-        ({"executor": "inline", "spark_master": "local[2]"}, "means nothing"),
-        ({"spark_master": "somewhere"}, "spark-master is 'somewhere'"),
     ],
 )
 def test_bad_options_are_refused(options, words, tmp_path):
     plain_store(tmp_path, runs=1)
     with pytest.raises(UsageError, match=words):
-        check_store(tmp_path, **options)
+        judge_store(tmp_path, **options)
 
 
 def test_an_empty_store_gives_empty_tables(tmp_path):
-    checked = inline(tmp_path)
-    assert all(rows == [] for rows in rows_of(checked).values())
+    assert all(rows == [] for rows in judge_store(tmp_path).rows().values())
 
 
-def test_progress_reaches_its_end(tmp_path):
+def test_progress_reaches_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
     seen = []
-    inline(plain_store(tmp_path), progress=seen.append)
+    judge_store(plain_store(tmp_path), progress=seen.append)
     steps = [step for step in seen if step.stage == "check"]
-    assert [step.done for step in steps] == [0, 1, 2, 3]
+    assert [step.done for step in steps if step.done == round(step.done)][-1] == 3
     assert steps[-1].cost_done == steps[-1].cost > 0
     assert seen[-1].stage == "gather"
     assert seen[-1].kept > steps[0].kept == 0
@@ -181,7 +101,7 @@ def test_progress_reaches_its_end(tmp_path):
 
 
 class Crashes:
-    """Raises where somebody reads 13, spins where somebody reads 14, takes too much for 15."""
+    """Raises where a client read 113, spins where it read 114, takes too much for 115."""
 
     api_version = 1
     name = "crash"
@@ -208,32 +128,19 @@ def reading(value):
 @pytest.fixture
 def poisoned(tmp_path, monkeypatch):
     """A store with every poison, and a checker that three of its histories kill."""
-    for module in (manifest, units):
-        real = module.load_plugin
+    for module in (result_ids, units):
+        real = module.load_checker
         monkeypatch.setattr(
             module,
-            "load_plugin",
-            lambda group, name, real=real: (
-                Crashes() if (group, name) == ("checkers", "crash") else real(group, name)
-            ),
+            "load_checker",
+            lambda name, real=real: Crashes() if name == "crash" else real(name),
         )
     put_run(tmp_path, "n", "good", History(register_ops(1)))
-    torn = put_run(tmp_path, "n", "torn", History(register_ops(2))) / "history.parquet"
-    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
-    rotten = put_run(tmp_path, "n", "rotten", History(register_ops(3, count=9))) / "history.parquet"
-    chunk = pq.ParquetFile(rotten).metadata.row_group(0).column(1)
-    content = bytearray(rotten.read_bytes())
-    begin = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
-    content[begin + chunk.total_compressed_size - 1] ^= 1
-    rotten.write_bytes(content)
-    foreign_parquet(put_run(tmp_path, "n", "foreign", History(register_ops(4))) / "history.parquet")
     put_run(tmp_path, "n", "raises", reading(113))
     put_run(tmp_path, "n", "spins", reading(114))
     put_run(tmp_path, "n", "eats", reading(115))
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     put_run(tmp_path, "n", "strange", History(register_ops(5)), workload="nonsense")
-    keys = keyed_history(["a", "b", "c"], stale=("b",), giant="g", giant_ops=40)
-    put_run(tmp_path, "n", "keys", keys, buckets=2)
     folder = RunFolder(tmp_path, "n", "cut")
     folder.write_case(Case(seed=1, workload="register"))
     log = OpLog(folder.path / "ops.log")
@@ -248,30 +155,19 @@ def poisoned(tmp_path, monkeypatch):
 @pytest.fixture
 def little_cpu(monkeypatch):
     """What spins is stopped soon; searches end by the steps that they count."""
-    monkeypatch.setattr(units, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
+    monkeypatch.setattr(checking, "cpu_limit", lambda cpu_s: cpu_limit(cpu_s / 600))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("little_cpu")
 def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_again(poisoned):
-    checked = inline(poisoned, budget=SMALL, second_pass=False)
-    found = rows_of(checked)
+    found = judge_store(poisoned, budget=SMALL, second_pass=False)
 
-    named = {(problem.run, problem.kind) for problem in checked.problems}
-    assert named == {
-        ("n/torn", "history"),
-        ("n/rotten", "history"),
-        ("n/foreign", "history"),
-        ("n/strange", "checker"),
-        ("n/cut", "unfinished"),
-    }
-    (path,) = checked.tables["verdicts"]
-    rows = {
-        (row["run"], row["checker"], row["key"]): row for row in pq.read_table(path).to_pylist()
-    }
-    runs = {"n/good", "n/raises", "n/spins", "n/eats", "n/hard", "n/keys", "n/cut"}
+    assert found.problems() == {("n/strange", "checker"), ("n/cut", "unfinished")}
+    rows = found.verdict_rows()
+    runs = {"n/good", "n/raises", "n/spins", "n/eats", "n/hard", "n/cut"}
     assert {run for run, _, _ in rows} == runs
-    for run in runs - {"n/keys"}:
+    for run in runs:
         assert {checker for found, checker, _ in rows if found == run} == set(REGISTER)
 
     def crash(run):
@@ -284,114 +180,171 @@ def test_a_poisoned_store_names_each_and_loses_nothing_else_and_costs_little_aga
     assert "hit a limit: stopped after 60 s of CPU, with 12 operations" in crash("n/spins")[1]
     assert "MiB of memory" in crash("n/eats")[1]
     assert {crash(f"n/{run}")[0] for run in ("raises", "spins", "eats")} == {"unknown"}
-    hard = rows["n/hard", "linearizable-register", None]
+    hard = rows["n/hard", LINEAR, None]
     assert hard["verdict"] == "unknown"
     assert "limit of" in hard["reason"]
-    by_key = {
-        key: row["verdict"]
-        for (run, checker, key), row in rows.items()
-        if run == "n/keys" and checker == "linearizable-register"
-    }
-    assert by_key == {'"a"': "valid", '"b"': "invalid", '"c"': "valid", '"g"': "unknown"}
-    (path,) = checked.tables["runs"]
-    assert set(pq.read_table(path).column("run").to_pylist()) == runs | {"n/strange"}
+    assert {*found.tables["runs"]["run"].to_pylist()} == runs | {"n/strange"}
 
-    second = inline(poisoned, budget=SMALL, second_pass=False)
-    assert rows_of(second) == found
-    assert set(second.problems) == set(checked.problems)
-    assert second.units == 1  # the rotten file: nobody knows what is in it
+    second = judge_store(poisoned, budget=SMALL, second_pass=False)
+    assert second.rows() == found.rows()
+    assert second.problems() == found.problems()
+    assert second.checked.units == 0
+
+
+# --- budgets ----------------------------------------------------------------------------------
 
 
 def test_a_larger_budget_is_tried_once_on_what_a_budget_left_unknown(tmp_path):
     put_run(tmp_path, "n", "easy", History(register_ops(1)))
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     steps = []
-    tiny = Budget(cpu_s=300.0, steps=500, configurations=200)
-    checked = inline(tmp_path, budget=tiny, progress=steps.append)
+    found = judge_store(tmp_path, budget=TINY, progress=steps.append)
     assert list(dict.fromkeys(step.stage for step in steps)) == ["check", "again", "gather"]
     retry = next(step for step in steps if step.stage == "again")
-    assert retry.left == (
-        "n/hard, linearizable-register, retry with a larger budget (1500 s of CPU)",
-    )
-    assert verdicts(checked)["n/hard", "linearizable-register", None] == "unknown"
-    again = inline(tmp_path, budget=tiny)
-    assert again.units == 0
-    assert rows_of(again) == rows_of(checked)
+    (left,) = retry.left
+    assert left.startswith("n/hard@")
+    assert left.endswith(f", {LINEAR}, retry with a larger budget (1500 s of CPU)")
+    assert found.verdicts()["n/hard", LINEAR, None] == "unknown"
+    again = judge_store(tmp_path, budget=TINY)
+    assert again.checked.units == 0
+    assert again.rows() == found.rows()
 
 
 def test_the_larger_budget_decides_what_it_can(tmp_path):
-    put_run(tmp_path, "n", "hard", numbered(hopeless(None, 12, process=0, values=2)))
+    put_run(tmp_path, "n", "hard", numbered(hopeless(12, values=2)))
     tiny = Budget(cpu_s=300.0, steps=100, configurations=30)
-    one = inline(tmp_path, budget=tiny, second_pass=False)
-    assert verdicts(one)["n/hard", "linearizable-register", None] == "unknown"
-    two = inline(tmp_path, budget=tiny)
-    assert verdicts(two)["n/hard", "linearizable-register", None] == "valid"
-
-
-def linear(checked):
-    """What the search for an order said, of every run and key."""
-    found = verdicts(checked)
-    return {found[row] for row in found if row[1] == "linearizable-register"}
+    one = judge_store(tmp_path, budget=tiny, second_pass=False)
+    assert one.verdicts()["n/hard", LINEAR, None] == "unknown"
+    two = judge_store(tmp_path, budget=tiny)
+    assert two.verdicts()["n/hard", LINEAR, None] == "valid"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mishap", [MemoryError(), RuntimeError("no room on the disk")])
-@pytest.mark.parametrize("buckets", [0, 2])
 def test_what_a_machine_left_unknown_stays_until_it_is_asked_for_again(
-    tmp_path, monkeypatch, mishap, buckets
+    tmp_path, monkeypatch, mishap
 ):
-    history = keyed_history("abc") if buckets else History(register_ops(1))
-    put_run(tmp_path, "n", "r", history, buckets=buckets)
-    names = {"checkers": ("linearizable-register", "stats")}
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    names = {"checkers": (LINEAR, "stats")}
 
     def trip(*_, **__):
         raise mishap
 
+    def linear(found):
+        return {verdict for (_, name, _), verdict in found.verdicts().items() if name == LINEAR}
+
     with monkeypatch.context() as poor:
         poor.setattr(RegisterLinearizable, "check", trip)
-        poor.setattr(RegisterLinearizable, "check_columns", trip)
-        first = inline(tmp_path, **names)
+        first = judge_store(tmp_path, **names)
     assert linear(first) == {"unknown"}
-    assert first.results_unsettled == (2 if buckets else 1)
+    assert first.checked.results_unsettled == 1
 
-    second = inline(tmp_path, **names)  # costs nothing, and changes nothing
-    assert (second.units, verdicts(second)) == (0, verdicts(first))
-    third = inline(tmp_path, again=True, **names)
+    second = judge_store(tmp_path, **names)  # costs nothing, and changes nothing
+    assert (second.checked.units, second.verdicts()) == (0, first.verdicts())
+    third = judge_store(tmp_path, again=True, **names)
     assert linear(third) == {"valid"}
-    assert (third.results_new, third.results_unsettled) == (first.results_unsettled, 0)
-    fourth = inline(tmp_path, again=True, **names)  # what is settled stays
-    assert (fourth.units, rows_of(fourth)) == (0, rows_of(third))
+    assert (third.checked.results_new, third.checked.results_unsettled) == (1, 0)
+    fourth = judge_store(tmp_path, again=True, **names)  # what is settled stays
+    assert (fourth.checked.units, fourth.rows()) == (0, third.rows())
 
 
 def test_again_leaves_the_runs_of_other_labels_alone(tmp_path):
-    hard = numbered(hopeless(None, 40, process=0))
+    hard = numbered(hopeless(40))
     for run, label in (("a", "old"), ("b", "new")):
         put_run(tmp_path, "n", run, hard, label=label, seed=len(label) + ord(run))
-    tiny = Budget(cpu_s=300.0, steps=500, configurations=200)
-    names = ("linearizable-register",)
-    inline(tmp_path, budget=tiny, checkers=names)
-    one = inline(tmp_path, budget=tiny, checkers=names, label="new", again=True)
+    given = {"budget": TINY, "checkers": (LINEAR,)}
+    judge_store(tmp_path, **given)
+    one = judge_store(tmp_path, label="new", again=True, **given).checked
     assert (one.results_known, one.results_new, one.results_unsettled) == (1, 1, 1)
-    both = inline(tmp_path, budget=tiny, checkers=names)
+    both = judge_store(tmp_path, **given).checked
     assert (both.units, both.results_unsettled) == (0, 2)
 
 
-def test_facts_that_cannot_be_had_are_named(tmp_path, monkeypatch):
-    def fail(run, history):
-        raise RuntimeError("no facts of r1") if run.run == "r1" else AssertionError
+# --- what is lacking --------------------------------------------------------------------------
 
-    real = importlib.import_module("results.facts.extraction").extract
+
+def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
+    def fail(run, history):
+        raise RuntimeError(f"no facts of {run.run}")
+
+    real = extraction.extract
     monkeypatch.setattr(
-        "results.facts.extraction.extract",
+        "results.judging.lake_work.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),
     )
-    checked = inline(plain_store(tmp_path))
-    (problem,) = checked.problems
-    assert (problem.run, problem.kind) == ("n/r1", "facts")
+    found = judge_store(plain_store(tmp_path))
+    (problem,) = found.checked.problems
+    assert found.problems() == {("n/r1", "facts")}
     assert "no facts of r1" in problem.text
-    (path,) = checked.tables["runs"]
-    rows = {row["run"]: row for row in pq.read_table(path).to_pylist()}
+    rows = {row["run"]: row for row in found.tables["runs"].to_pylist()}
     assert set(rows) == {"n/r0", "n/r1", "n/r2"}  # its verdict needs a place
-    assert (rows["n/r1"]["ops"], rows["n/r1"]["length_ns"]) == (0, 0)
-    assert rows["n/r0"]["ops"] > 0
-    assert ("n/r1", "stats", None) in verdicts(checked)
+    assert {row["run"] for row in found.tables["ops"].to_pylist()} == {"n/r0", "n/r2"}
+
+
+@pytest.mark.parametrize("lost", [LINEAR, "crash"])
+def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeypatch, lost):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    names = (LINEAR, "crash")
+    real = units.table_of
+
+    def table_of(rows, run, result_id):
+        if rows and rows[0].checker == lost:
+            raise OSError("no room on the disk")
+        return real(rows, run, result_id)
+
+    with monkeypatch.context() as broken:
+        broken.setattr("results.judging.lake_work.table_of", table_of)
+        found = judge_store(tmp_path, checkers=names, facts=False)
+    assert found.verdicts().get(("n/r", lost, None)) != "valid"
+    assert {kind for _, kind in found.problems()} == {"lost"}
+    again = judge_store(tmp_path, checkers=names, facts=False)
+    assert {*again.verdicts().values()} == {"valid"}
+
+
+def test_a_checker_that_cannot_be_loaded_costs_its_verdicts_only(tmp_path):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    found = judge_store(tmp_path, checkers=(LINEAR, "gone"))
+    assert found.problems() == {("n/r", "checker")}
+    verdicts = found.verdicts()
+    assert verdicts.pop(("n/r", "gone", None)) == "unknown"
+    assert {*verdicts.values()} == {"valid"}
+    assert len(verdicts) == 1
+
+
+def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
+    """An id says nothing of the machine: with the package installed there, the next one judges."""
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+
+    def load(name):
+        raise UsageError(f"{name} is not installed here")
+
+    with monkeypatch.context() as worker:
+        worker.setattr(units, "load_checker", load)
+        found = judge_store(tmp_path, checkers=(LINEAR,))
+    assert {*found.verdicts().values()} == {"unknown"}
+    assert {kind for _, kind in found.problems()} == {"checker"}
+    again = judge_store(tmp_path, checkers=(LINEAR,))
+    assert {*again.verdicts().values()} == {"valid"}
+    assert again.checked.problems == ()
+
+
+class Talks:
+    """A checker whose result cannot be taken over to the end."""
+
+    name = "talks"
+    api_version = 1
+
+    def __init__(self, verdict):
+        self.verdict = verdict
+
+    def check(self, history, case, *, time_limit_s):
+        return CheckResult("talks", self.verdict, None)
+
+
+@pytest.mark.parametrize("said", Verdict)
+def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
+    put_run(tmp_path, "n", "r", History(register_ops(1)))
+    monkeypatch.setattr(units, "load_checker", lambda _: Talks(said))
+    expected = "invalid" if said is Verdict.INVALID else "unknown"
+    found = judge_store(tmp_path, checkers=(LINEAR,), facts=False)
+    assert {*found.verdicts().values()} == {expected}

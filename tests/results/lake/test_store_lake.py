@@ -26,6 +26,7 @@ from results.lake.transfer.folder_memo import MEMO
 from results.lake.transfer.store_lake import LAKE_FOLDER, lake_of_store
 from results.lake.upkeep import removal
 from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
 from tests.results.lake.test_ingest import FAILURE, FINDING, history
 from tests.run_folders import keep_run
 from tests.unprivileged import refusing
@@ -59,7 +60,7 @@ def read_fixture(monkeypatch):
 
 
 def lake_at(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.open(str(uri))
 
 
 def rows_of(uri):
@@ -74,7 +75,7 @@ def states_of(uri):
 def assert_whole(uri):
     """No run is there twice or in part, and none has rows that `runs` does not know of."""
     lake = lake_at(uri)
-    assert not [finding for finding in lake.check() if finding.damaged]
+    assert not [finding for finding in check(lake) if finding.damaged]
     runs = lake.dataset("runs").to_table().to_pylist()
     assert len({row["run"] for row in runs}) == len(runs)
     tables = {name: lake.dataset(name).to_table() for name in HISTORY_TABLES}

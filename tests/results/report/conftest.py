@@ -5,7 +5,7 @@ They are of the group of those that need Spark, which share a worker: half of th
 
 import pytest
 
-from results.report.verb import report_store
+from results.report.report import report
 from tests.results.report.oracle import Oracle
 from tests.results.report.stores import make_store
 
@@ -18,9 +18,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def reported(store):
     """Summary, answers and page."""
-    return report_store(
-        store, output=store / ".report", executor="inline", baseline="old", label="new"
-    )
+    return report(str(store), executor="inline", baseline="old", label="new")
 
 
 @pytest.fixture(scope="session")

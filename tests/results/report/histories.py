@@ -53,7 +53,7 @@ class Script:
 def run_of(**changes):
     """A run as `extract` wants it."""
     case = Case(**{"seed": 1, "nemeses": ("kill",), **changes})
-    return SimpleNamespace(name="n", run="r", case=case, record=None, label=None)
+    return SimpleNamespace(name="n", run="r", case=case)
 
 
 def ordered(events):

@@ -282,6 +282,7 @@ class AtScale:
             for nemesis in sorted(set(run.case.nemeses)):
                 groups["nemesis", nemesis].append(run)
         whole = sum(run.record.wall_s for run in self.runs)
+        size = self._sizes()
         return [
             {
                 "by": by,
@@ -294,13 +295,27 @@ class AtScale:
                 "length_ns": sum(run.end for run in runs),
                 "ops": sum(len(run.ops) for run in runs),
                 "lines": sum(len(run.history) for run in runs),
-                "bytes": None,
-                "run_bytes": None,
+                "bytes": round(sum(size[run.key] for run in runs)),
+                "run_bytes": round(sum(size[run.key] for run in runs) / len(runs)),
                 "run_wall_ns": int(sum(run.record.wall_s for run in runs) * 1e9 / len(runs)),
                 "share": sum(run.record.wall_s for run in runs) / whole,
             }
             for (by, value), runs in groups.items()
         ]
+
+    def _sizes(self):
+        """The bytes of each run: a share of its partition, by the lines of its history."""
+        stored, lines = defaultdict(int), defaultdict(int)
+        for path in (self.store / ".lake").glob("*/*.parquet"):
+            (row,) = pq.read_table(path, columns=["label", "day"]).slice(0, 1).to_pylist()
+            stored[row["label"], str(row["day"])] += path.stat().st_size
+        partitions = {run.key: (run.label, run.record.started[:10]) for run in self.runs}
+        for run in self.runs:
+            lines[partitions[run.key]] += len(run.history)
+        return {
+            run.key: stored[partitions[run.key]] * len(run.history) / lines[partitions[run.key]]
+            for run in self.runs
+        }
 
     # --- faults ------------------------------------------------------------------------------
 

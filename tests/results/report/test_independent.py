@@ -14,7 +14,7 @@ from results.questions.engines import kind_of, query_names
 from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, TIMES
 from results.report.populations import Populations
-from results.statistics.distributions import student_quantile
+from results.statistics.estimates import student_quantile
 from tests.results.report.oracle import middle, rank
 from tests.results.report.stores import COMPARED
 
@@ -148,7 +148,19 @@ class Page(html.parser.HTMLParser):
             self._title = None
 
 
-UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10, "h": 3.6e12, "%": 0.01, TIMES: 1}
+UNITS = {
+    "ns": 1,
+    "µs": 1e3,
+    "ms": 1e6,
+    "s": 1e9,
+    "min": 6e10,
+    "h": 3.6e12,
+    "%": 0.01,
+    TIMES: 1,
+    "B": 1,
+    "kB": 1024,
+    "MB": 1024**2,
+}
 
 
 def read_back(text):

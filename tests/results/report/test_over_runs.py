@@ -12,7 +12,6 @@ from results.facts.extraction import extract
 from results.questions.engines import DuckEngine, query
 from results.questions.failures import changes, detection, signatures
 from results.questions.trends import costs, trends
-from results.statistics.distributions import chi_square_sf
 from results.statistics.estimates import Sums, risk_ratio, wilson
 from results.statistics.strata import pooled_ratio
 from results.statistics.survival import found_within, kaplan_meier, seeds_for
@@ -199,28 +198,6 @@ def test_intervals_of_pooled_ratios_cover_the_truth():
         low, high = pooled_ratio(strata).interval
         inside += low <= 2 <= high
     assert 0.90 <= inside / 200 <= 0.99
-
-
-@pytest.mark.parametrize(
-    ("x", "df", "expected"),
-    [
-        (3.841459, 1, 0.05),
-        (11.0705, 5, 0.05),
-        (0.710723, 4, 0.95),
-        (29.5883, 10, 0.001),
-        (0, 3, 1.0),
-    ],
-)
-def test_chi_square_is_that_of_the_tables(x, df, expected):
-    assert chi_square_sf(x, df) == pytest.approx(expected, rel=2e-5)
-
-
-@given(st.floats(0.01, 60), st.integers(1, 15))
-def test_chi_square_of_even_degrees_is_a_sum_of_poisson(x, half):
-    poisson = math.fsum(
-        math.exp(-x / 2 + k * math.log(x / 2) - math.lgamma(k + 1)) for k in range(half)
-    )
-    assert chi_square_sf(x, 2 * half) == pytest.approx(poisson, abs=1e-12)
 
 
 # --- failures ------------------------------------------------------------------------------------

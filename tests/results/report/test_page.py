@@ -9,7 +9,7 @@ import pytest
 from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
-from results.report.verb import report_store
+from results.report.report import report
 from tests.browser_support import BROWSER_MARKS
 from tests.results.report.histories import Script
 from tests.run_folders import keep_run
@@ -58,7 +58,7 @@ def browser_test(test):
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
     store = evil_store(tmp_path_factory.mktemp("evil"))
-    return report_store(store, output=store / ".report", executor="inline", baseline="b")
+    return report(str(store), executor="inline", baseline="b")
 
 
 @pytest.mark.xdist_group("spark")

@@ -4,6 +4,7 @@ import contextlib
 import random
 import re
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -91,7 +92,13 @@ def test_a_report_of_parts_says_the_same(tables, tmp_path, reported):
     )
     assert found.tables.keys() == whole.tables.keys()
     for name, table in whole.tables.items():
-        assert found.tables[name].equals(table), name
+        expected = table
+        if name == "costs":  # parts know nothing of files
+            nothing = pa.nulls(len(table), pa.int64())
+            for column in ("bytes", "run_bytes"):
+                at = table.column_names.index(column)
+                expected = expected.set_column(at, column, nothing)
+        assert found.tables[name].equals(expected), name
 
 
 def test_what_reads_facts_is_added_up_or_listed():

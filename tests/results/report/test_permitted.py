@@ -7,7 +7,7 @@ import pytest
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import CheckResult, History, Verdict
 from results.facts.schema import schema
-from results.judging.units import Row, _fill, table_of
+from results.judging.units import _row_of, table_of
 from results.questions.engines import DuckEngine, query
 from results.report.summary import exit_code
 
@@ -15,9 +15,8 @@ from results.report.summary import exit_code
 def row(verdict, **permitted):
     """What a checker said, as the table has it."""
     details = {"permitted": permitted, "rule": "+".join(sorted(permitted))}
-    made = Row(checker="c")
-    _fill(made, CheckResult("c", Verdict(verdict), "why", details=details), History(()))
-    return made
+    result = CheckResult("c", Verdict(verdict), "why", details=details)
+    return _row_of("c", result, History(()), None)
 
 
 @pytest.fixture

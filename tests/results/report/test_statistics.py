@@ -3,14 +3,12 @@
 import itertools
 import math
 import random
-import statistics as stdlib
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.statistics.distributions import beta_cdf, student_cdf, student_quantile
 from results.statistics.estimates import (
     Sums,
     fisher_exact,
@@ -19,6 +17,7 @@ from results.statistics.estimates import (
     nearest_rank,
     rank_sum,
     risk_ratio,
+    student_quantile,
     wilson,
     zero_bound,
 )
@@ -43,18 +42,6 @@ def binomial_tail(n, p, least):
 )
 def test_quantiles_of_student_are_those_of_the_tables(p, df, expected):
     assert student_quantile(p, df) == pytest.approx(expected, abs=1e-7)
-
-
-@given(st.integers(1, 40), st.floats(0.01, 0.99), st.data())
-def test_the_beta_function_is_the_binomial_tail(n, p, data):
-    least = data.draw(st.integers(1, n))
-
-    assert beta_cdf(p, least, n - least + 1) == pytest.approx(binomial_tail(n, p, least), abs=1e-10)
-
-
-def test_student_is_symmetric_and_becomes_normal():
-    assert student_cdf(1.3, 4) + student_cdf(-1.3, 4) == pytest.approx(1)
-    assert student_cdf(1.96, 1e6) == pytest.approx(stdlib.NormalDist().cdf(1.96), abs=1e-6)
 
 
 @pytest.mark.parametrize(

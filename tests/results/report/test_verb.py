@@ -15,9 +15,9 @@ from harness.cli import main
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 from results.facts.schema import COLUMNS
-from results.judging.pipeline import check_store
 from results.questions.engines import query_names
 from results.report import REPORT_FOLDER
+from tests.results.judging.stores import judge_store
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
 from tests.run_folders import keep_run
@@ -73,7 +73,7 @@ def made_small(tmp_path_factory):
 def judged_small(made_small, tmp_path_factory):
     """The same, judged already."""
     store = shutil.copytree(made_small, tmp_path_factory.mktemp("judged") / "store", symlinks=True)
-    assert check_store(store, executor="inline").results_new == 25
+    assert judge_store(store).checked.results_new == 25
     return store
 
 
@@ -202,7 +202,7 @@ def test_a_folder_of_somebody_elses_is_refused_before_any_work(small, tmp_path, 
     assert code == 254
     assert f"holds {there.split('/')[0]!r}, which no report wrote there" in err
     assert own.read_text() == "mine"
-    assert not (small / ".results").exists()
+    assert not (small / ".lake").exists()
 
     assert report(capsys, small, "--output", own)[0] == 254  # a file, no folder
 
@@ -263,7 +263,7 @@ def test_bad_use_is_one_clear_line(small, capsys, arguments, message):
     assert out == ""
     assert message in err
     assert len(err.strip().splitlines()) == 1
-    assert not (small / ".results").exists()  # refused before any work
+    assert not (small / ".lake" / "results").exists()  # refused before any work
 
 
 def test_a_label_that_no_run_has_is_refused_also_in_a_poisoned_store(small, capsys):
@@ -273,7 +273,7 @@ def test_a_label_that_no_run_has_is_refused_also_in_a_poisoned_store(small, caps
 
     assert code == 254
     assert "the labels here: 'a', 'b'" in err
-    assert not (small / ".results").exists()
+    assert not (small / ".lake" / "results").exists()
 
 
 def test_no_store_and_an_empty_one(tmp_path, capsys):

@@ -16,7 +16,6 @@ import pytest
 from harness.cli import main
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.folders import folder_of
 from results.lake.upkeep.verb import main as lake_verb
 from results.serve import run_folders
@@ -303,7 +302,7 @@ def test_a_lake_that_vanishes_is_said_and_the_list_stays(tmp_path, open_lake, ea
 
 
 def empty_lake(path):
-    Lake.create_or_open(str(path), schemas=schemas(), version=SCHEMA_VERSION)
+    Lake.create_or_open(str(path))
     return path
 
 

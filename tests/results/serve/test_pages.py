@@ -397,7 +397,7 @@ def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path
     both = "compare?run=n/a&run=n/b"
     with serving(tmp_path) as served:
         assert served.api(both)["verdicts"] == []
-        assert main(["report", str(tmp_path / ".lake"), "--executor", "inline"]) in {0, 1, 2}
+        assert main(["report", str(tmp_path), "--executor", "inline"]) in {0, 1, 2}
         found = served.api(both)["verdicts"]
     assert {one["checker"] for one in found} >= {"linearizable-register", "stats"}
     assert all(None not in one["verdicts"] for one in found)

@@ -1,7 +1,6 @@
 """What is done more than once on Spark: larger budgets, `--again`, lost jobs; and giants alone."""
 
 import contextlib
-import dataclasses
 
 import pytest
 
@@ -9,12 +8,12 @@ from harness.ops import History
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
-from results.spark import driver, planning
+from results.questions.engines import DuckEngine
+from results.report.report import register
+from results.spark import driver, range_answers, task_plan
 from results.spark.driver import SparkLake
-from tests.results.judging.stores import hopeless, numbered, put_run, register_ops, rows_of
-from tests.results.lake.test_check_results import lose_rows
+from tests.results.judging.stores import hopeless, numbered, put_run, register_ops
 from tests.results.spark.test_report import results_in
 from tests.spark_support import spark_test
 
@@ -34,7 +33,7 @@ def uri(tmp_path):
 
     for n in range(EASY):
         put_run(tmp_path / "store", "n", f"r{n}", History(register_ops(n)), seed=n)
-    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
     assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
     return tmp_path / "lake"
 
@@ -42,7 +41,7 @@ def uri(tmp_path):
 def opened(uri, **asked):
     from results.spark.session import get_spark
 
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     return SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
 
 
@@ -51,14 +50,10 @@ def unsettled(work, checked):
     return told.results_unsettled
 
 
-def todo_of(work):
-    """The next plan: what it says, and task and level of each run."""
-    todo = work._plan()
-    try:
-        rows = todo.frame.toArrow().to_pylist() if todo.tasks else []
-        return todo, {row["run"].partition("@")[0]: row for row in rows}
-    finally:
-        todo.close()
+def lacking(work):
+    """What the runs lack: first place, results and how many of them are tried again."""
+    told = work._tell(work._asking()._replace(settled=True))
+    return [(one.run.partition("@")[0], one.results, one.again) for one in told.account.lacking]
 
 
 @spark_test
@@ -71,83 +66,97 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
     second = work.check()
     assert (second.results_new, second.units, unsettled(work, second)) == (0, 0, 1)
     work = opened(uri, again=True)
-    todo, rows = todo_of(work)
-    assert (todo.runs, todo.results, set(rows)) == (1, 1, {"n/hard"})
+    assert lacking(work) == [("n/hard", 1, 0)]
     third = work.check()
     assert (third.results_new, unsettled(work, third)) == (1, 1)
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
         found = check(source, executor="inline")
         assert (found.results_new, found.results_unsettled) == (0, 1)
-        verdicts = rows_of(found)["verdicts"]
-        assert len(verdicts) == len(set(verdicts)) == (EASY + 1) * (WANTED - 1)
+        with contextlib.closing(DuckEngine()) as engine:
+            register(engine, found)
+            rows = engine.sql("SELECT run, checker FROM verdicts").to_pylist()
+        verdicts = {(row["run"], row["checker"]) for row in rows}
+        assert len(rows) == len(verdicts) == (EASY + 1) * (WANTED - 1)
+
+
+def have_tasks_of_one_run(monkeypatch):
+    """However little a run costs, here and in workers."""
+
+    def tell_whole(batches, *, asking):
+        from results.spark import range_answers, task_plan
+
+        before = task_plan.COST_MIN, task_plan.COST_MAX
+        task_plan.COST_MIN, task_plan.COST_MAX = 4, 1
+        try:
+            parts = range_answers.tell_parts(batches, asking=asking)
+            yield from range_answers.add_up(parts, asking=asking)
+        finally:
+            task_plan.COST_MIN, task_plan.COST_MAX = before
+
+    monkeypatch.setattr(range_answers, "tell_whole", tell_whole)
+    monkeypatch.setattr(task_plan, "COST_MIN", 4)
+    monkeypatch.setattr(task_plan, "COST_MAX", 1)
+
+
+def submissions(monkeypatch, submit=driver.SparkLake._submit):
+    """Which tasks are submitted, as first run and number of runs."""
+    seen = []
+
+    def noting(self, todo, above, progress):
+        seen.append([(task.between.first[0].partition("@")[0], task.runs) for task in todo.tasks])
+        return submit(self, todo, above, progress)
+
+    monkeypatch.setattr(driver.SparkLake, "_submit", noting)
+    return seen
 
 
 @spark_test
 def test_giants_and_what_was_cut_short_have_tasks_of_their_own(uri, monkeypatch):
-    """The longest first, and every run in one task of the shares that are told."""
-    monkeypatch.setattr(planning, "task_cost", lambda total, slots: total // 3)
-    work = opened(uri)
-    todo, rows = todo_of(work)
-    alone = rows["n/hard"]
-    assert alone["task"] == 0
-    assert [row["run"] for row in rows.values() if row["task"] == 0] == [alone["run"]]
-    assert len(rows) == todo.runs == sum(share.runs for share in todo.shares) == EASY + 1
-    assert sum(share.cost for share in todo.shares) == todo.cost
-    assert {share.task for share in todo.shares} == {*range(todo.tasks)}
-    told = []
+    """The longest first, and every run in one task."""
+    have_tasks_of_one_run(monkeypatch)
+    submitted, told = submissions(monkeypatch), []
     monkeypatch.setattr("results.spark.job_progress.EVERY_S", 0.05)
-    work.check(told.append)
+    opened(uri).check(told.append)
+    assert submitted[0][0] == ("n/hard", 1)
+    assert sorted(submitted[0]) == [("n/hard", 1), *((f"n/r{n}", 1) for n in range(EASY))]
+    assert submitted[1:] == [[("n/hard", 1)]]
     shown = [one.time_part for one in told if one.stage == "check"]
     assert shown == sorted(shown)
     assert all(0 <= one.cost_done <= one.cost for one in told)
-    work = opened(uri)
-    with monkeypatch.context() as patch:
-        patch.setattr(work, "_since", "2999-01-01 00:00:00")  # all that is unsettled is too old
-        todo, rows = todo_of(work)
-        assert (set(rows), todo.tasks) == ({"n/hard"}, 1)
 
 
 @spark_test
-def test_a_job_that_is_lost_is_planned_again_from_what_its_tasks_appended(uri, monkeypatch):
+def test_a_job_that_is_lost_is_submitted_again_without_what_its_tasks_appended(uri, monkeypatch):
     """The first submission judges one run and is lost; the second does the others alone."""
-    monkeypatch.setattr(planning, "task_cost", lambda total, slots: 1)
-    submit, submitted = driver.SparkLake._submit, []
+    have_tasks_of_one_run(monkeypatch)
+    submit = driver.SparkLake._submit
 
-    def losing(self, todo, progress):
-        submitted.append((todo.runs, todo.is_again))
+    def losing(self, todo, above, progress):
         if len(submitted) > 1:
-            return submit(self, todo, progress)
-        only = todo.frame.orderBy("run", ascending=False).limit(1)  # an easy one
-        submit(self, dataclasses.replace(todo, frame=only), progress)
+            return submit(self, todo, above, progress)
+        submit(self, todo._replace(tasks=todo.tasks[-1:]), above, progress)  # an easy one
         raise RuntimeError("the executors are gone")
 
-    monkeypatch.setattr(driver.SparkLake, "_submit", losing)
+    submitted = submissions(monkeypatch, losing)
     work = opened(uri)
     checked = work.check()
     assert not work.problems.total
-    assert submitted[:2] == [(EASY + 1, False), (EASY, False)]
+    assert [len(tasks) for tasks in submitted] == [EASY + 1, EASY, 1]
     found = results_in(uri)
     assert len(found) == len(set(found)) == (EASY + 1) * WANTED + 1
     assert checked.results_new == (EASY + 1) * WANTED
 
 
 @spark_test
-def test_what_no_budget_cut_short_is_not_planned_again(tmp_path, monkeypatch):
+def test_what_no_budget_cut_short_is_not_submitted_again(tmp_path, monkeypatch):
     from results.lake.transfer.ingest_verb import main as ingest
 
     put_run(tmp_path / "store", "n", "r0", History(register_ops(0)))
     assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
-    plan, planned = driver.SparkLake._plan, []
-
-    def planning_told(self, above=0):
-        planned.append(above)
-        return plan(self, above)
-
-    monkeypatch.setattr(driver.SparkLake, "_plan", planning_told)
-    work = opened(tmp_path / "lake")
-    assert work.check().results_new == WANTED
-    assert planned == [0]
+    submitted = submissions(monkeypatch)
+    assert opened(tmp_path / "lake").check().results_new == WANTED
+    assert submitted == [[("n/r0", 1)]]
 
 
 @spark_test
@@ -166,6 +175,7 @@ def test_a_job_that_is_lost_twice_without_a_result_ends_the_report(uri, monkeypa
 @spark_test
 def test_a_report_stops_where_verdicts_lost_their_rows(uri):
     from harness.errors import InfrastructureError
+    from tests.results.lake.test_check_results import lose_rows
 
     opened(uri).check()
     lose_rows(uri, "verdicts", lambda row: row["run"].startswith("n/r1@"))
@@ -180,7 +190,7 @@ def test_a_run_that_came_to_no_result_is_counted(uri):
     deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
     work = opened(uri)
     told, _ = work.ask(work.check())
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
         local = check(source, executor="inline")
     assert told.runs_unjudged == local.runs_unjudged == 1

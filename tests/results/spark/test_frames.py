@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import UsageError
-from results.spark.frames import lake_frame, lake_views
+from results.spark.frames import lake_frame
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.lake.toy import SCHEMAS, lake_at, rows
 from tests.spark_support import spark_test
@@ -44,24 +44,22 @@ def filled(uri, **options):
 
 
 @spark_test
-@pytest.mark.parametrize("through", ["auto", "hadoop", "pyarrow"])
-def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path, through):
+def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path):
     """In a folder whose name is a pattern; of the dead writer's batch nothing is seen."""
     lake = filled(tmp_path / "a [lake] {of} * x?")
     snapshot = lake.snapshot()
     lake.append(rows(["later"]))
 
     for table in SCHEMAS:
-        frame = lake_frame(spark, snapshot, table, through=through)
+        frame = lake_frame(spark, snapshot, table)
         assert found(frame) == expected(snapshot, table)
-    runs = lake_frame(spark, snapshot, "runs", columns=["run", "day"], through=through)
+    runs = lake_frame(spark, snapshot, "runs", columns=["run", "day"])
     assert found(runs) == found(lake_frame(spark, snapshot, "runs").select("run", "day"))
     assert sorted(row["run"] for row in runs.toArrow().to_pylist()) == ["a1", "a2", "a3", "b1"]
 
 
 @spark_test
-@pytest.mark.parametrize("through", ["hadoop", "pyarrow"])
-def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path, through):
+def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path):
     lake_at(tmp_path / "lake").append(rows(["old"]))
     lake = lake_at(tmp_path / "lake", schemas=MORE, version=2)
     new = rows(["new"])
@@ -69,7 +67,7 @@ def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path, through):
     lake.append(new)
     snapshot = lake.snapshot()
 
-    frame = lake_frame(spark, snapshot, "runs", columns=["run", "more"], through=through)
+    frame = lake_frame(spark, snapshot, "runs", columns=["run", "more"])
     assert sorted((row["run"], row["more"]) for row in frame.toArrow().to_pylist()) == [
         ("new", 0.5),
         ("old", None),
@@ -77,14 +75,12 @@ def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path, through):
 
 
 @spark_test
-def test_views_of_an_empty_lake_have_its_columns(spark, tmp_path):
-    lake_views(spark, lake_at(tmp_path / "lake").snapshot(), SCHEMAS)
-
-    answer = spark.sql("SELECT f.*, o.texts FROM faults f JOIN operations o ON o.run = f.run")
-    assert answer.columns == [*SCHEMAS["faults"].names, "batch", "texts"]
-    assert answer.toArrow().num_rows == 0
+def test_frames_of_an_empty_lake_have_its_columns(spark, tmp_path):
+    snapshot = lake_at(tmp_path / "lake").snapshot()
     for table in SCHEMAS:
-        spark.catalog.dropTempView(table)
+        frame = lake_frame(spark, snapshot, table)
+        assert frame.columns == snapshot.schemas[table].names
+        assert found(frame) == []
 
 
 @spark_test
@@ -101,9 +97,7 @@ def test_executors_read_an_object_store_with_no_jar(spark):
 # --- without Spark --------------------------------------------------------------------------------
 
 
-def test_unknown_columns_and_ways_are_refused(tmp_path):
+def test_unknown_columns_are_refused(tmp_path):
     snapshot = lake_at(tmp_path / "lake").snapshot()
     with pytest.raises(UsageError, match="runs has no column 'nose'; it has target"):
         lake_frame(None, snapshot, "runs", columns=["nose"])
-    with pytest.raises(UsageError, match="through is 'jar'; it is one of auto, hadoop, pyarrow"):
-        lake_frame(None, snapshot, "runs", through="jar")

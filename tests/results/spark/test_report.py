@@ -1,4 +1,4 @@
-"""A report on a lake is the same from the store's files, from DuckDB and from Spark."""
+"""A report on a lake is the same from DuckDB and from Spark."""
 
 import contextlib
 import os
@@ -6,28 +6,26 @@ import shutil
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import InfrastructureError
 from results.facts.schema import COLUMNS
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
-from results.judging.pipeline import check, check_store
+from results.judging.pipeline import check
 from results.judging.result_lake import ResultLake
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
-from results.report.making import register
+from results.report.report import register
 from results.spark import driver
 from results.spark.driver import SparkLake
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.programs import run_program
-from tests.results.judging.test_spark import CLUSTER, ROOT
+from tests.results.spark.test_session import CLUSTER, ROOT
 from tests.spark_programs import FRUGAL
 from tests.spark_support import spark_test
 
@@ -45,7 +43,7 @@ GONE = 1
 
 
 def opened(uri, options=None):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+    return Lake.open(str(uri), storage_options=options)
 
 
 def spark_lake(uri, master="local[2]", options=None, **asked):
@@ -57,16 +55,15 @@ def spark_lake(uri, master="local[2]", options=None, **asked):
     return SparkLake(spark, lake, lake.snapshot(), budgets=BUDGETS, **asked)
 
 
-def on_spark(uri):
-    """What a report on Spark says, its tables, and the answers to all questions."""
-    work = spark_lake(uri, extent=Extent(MOST))
+def on_spark(uri, master="local[2]"):
+    """What a report on Spark says, and the answers to all questions."""
+    work = spark_lake(uri, master, extent=Extent(MOST))
     checked, engine = work.ask(work.check())
-    answers = aggregate(engine, baseline=None, label=None, most=MOST)
-    return checked, tables_of(work), answers.tables
+    return checked, aggregate(engine, baseline=None, label=None, most=MOST).tables
 
 
 def on_duckdb(uri):
-    """The same from a lake, by local workers and DuckDB."""
+    """What local workers say of a lake, its tables, and the answers of DuckDB."""
     lake = opened(uri)
     source = LakeSource(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
@@ -76,49 +73,14 @@ def on_duckdb(uri):
         return checked, tables_of(engine), answers.tables
 
 
-def tables_of(there):
-    """All rows of each table, in an order of their own, without what times them.
-
-    They are of a `SparkLake`, or of an engine.
-    """
+def tables_of(engine):
+    """All rows of each table, in an order of their own, without what times them."""
     found = {}
     for name in COLUMNS:
-        table = (
-            there.table(name).toArrow()
-            if isinstance(there, SparkLake)
-            else there.sql(f"SELECT * FROM {name}")
-        )
+        table = engine.sql(f"SELECT * FROM {name}")
         kept = table.drop_columns([column for column in TIMES if column in table.column_names])
         found[name] = sorted(kept.to_pylist(), key=repr)
     return found
-
-
-def of_store(store, folder):
-    """The tables that the store itself gives."""
-    copy = shutil.copytree(store, folder / "store", symlinks=True)
-    checked = check_store(copy, executor="inline")
-    return {
-        name: sorted((row for path in paths for row in pq.read_table(path).to_pylist()), key=repr)
-        for name, paths in checked.tables.items()
-    }
-
-
-def alike(tables):
-    """What a store and a lake say alike of a run: all but how they name it and its results."""
-    return {
-        name: sorted(
-            (
-                {
-                    column: value.partition("@")[0] if column == "run" else value
-                    for column, value in row.items()
-                    if column not in {*TIMES, "result_id"}
-                }
-                for row in rows
-            ),
-            key=repr,
-        )
-        for name, rows in tables.items()
-    }
 
 
 def results_in(uri):
@@ -143,22 +105,16 @@ def problems_of(checked):
     return sorted(map(str, checked.problems)), checked.problems_total
 
 
-def test_the_lake_says_what_the_store_says(store, local, tables, tmp_path):
-    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
-    assert {problem.kind for problem in local[0].problems} == {"checker", "unfinished"}
-    assert alike(tables) == alike(of_store(store, tmp_path))
-
-
 @spark_test
 def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     there = shutil.copytree(lake, tmp_path / "there")
-    checked, same_tables, answers = on_spark(there)
+    checked, answers = on_spark(there)
 
+    assert {row["verdict"] for row in tables["verdicts"]} > {"valid", "invalid"}
     assert problems_of(checked) == problems_of(local[0])
     assert (checked.results_known, checked.results_unsettled) == (0, 0)
     assert checked.results_new == local[0].results_new == len(results_in(there)) + GONE
     assert len(results_in(there)) == len(set(results_in(there)))
-    assert same_tables == tables
     # What one of them judged is known to the other, and is all that their answers depend on.
     checked, same_tables, same_answers = on_duckdb(there)
     assert checked.results_new == GONE
@@ -168,8 +124,7 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     other = LakeSource(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
     with contextlib.closing(other):
         assert check(other, executor="inline").results_new > GONE
-    _, same_tables, same_answers = on_spark(there)
-    assert (same_tables, same_answers) == (tables, answers)
+    assert on_spark(there)[1] == answers
     work = spark_lake(there, label="new")
     assert work.runs == sum(row["label"] == "new" for row in tables["runs"]) > 0
     assert work.check().results_new == 0
@@ -178,10 +133,10 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
 def dying_after(appends, flag):
     """What a task does whose worker is killed once, after so many appends of a run each."""
 
-    def work(batches, *, job):
+    def work(batches, **given):
         from results.judging import lake_work
         from results.judging import result_lake as judged
-        from results.spark.tasks import judge_rows
+        from results.spark.range_checks import judge_ranges
 
         put = judged.ResultLake.append
         count = 0
@@ -197,7 +152,7 @@ def dying_after(appends, flag):
 
         judged.ResultLake.append, lake_work.APPEND_EVERY_S = append, 0.0
         try:
-            yield from judge_rows(batches, job=job)
+            yield from judge_ranges(batches, **given)
         finally:
             judged.ResultLake.append = put
 
@@ -243,7 +198,7 @@ def test_a_task_that_is_killed_midway_is_repeated_without_doubled_rows(
 ):
     """All runs are in one task; two are judged and there when its worker dies."""
     there = shutil.copytree(lake, tmp_path / "there")
-    monkeypatch.setattr(driver, "judge_rows", dying_after(2, str(tmp_path / "died")))
+    monkeypatch.setattr(driver, "judge_ranges", dying_after(2, str(tmp_path / "died")))
     told = []
     work = spark_lake(there)
     checked = work.check(told.append)
@@ -267,18 +222,15 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
     uri = f"s3://{BUCKET}/lake"
     with s3_server() as endpoint:
         options = options_for(endpoint)
-        made = Lake.create_or_open(
-            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
-        )
+        made = Lake.create_or_open(uri, storage_options=options)
         ingest(store, made, writer_to(made), unfinished=True)
         work = spark_lake(uri, options=options)
         checked, _ = work.ask(work.check())
-        same_tables = tables_of(work)
         assert problems_of(checked) == problems_of(local[0])
-        assert same_tables == tables
         for name, value in options.items():
             monkeypatch.setenv(name, value)
-        assert on_duckdb(uri)[0].results_new == GONE
+        checked, same_tables, _ = on_duckdb(uri)
+        assert (checked.results_new, same_tables) == (GONE, tables)
 
 
 SCRIPT = """

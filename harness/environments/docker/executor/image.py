@@ -2,7 +2,7 @@
 
 Executors share nothing with the driver, so all that they run is in their image: this package and
 every other one that brings plug-ins, file by file as they are here, with what the three need of the
-extras `lake`, `spark` and `report` (so that the image is good for drivers as well). What is pinned
+extras `spark` and `report` (so that the image is good for drivers as well). What is pinned
 is pinned to the versions of this machine.
 
 There are two images, since one takes minutes and the other seconds: what others made, whose tag is
@@ -37,7 +37,7 @@ from harness.installed import OWN, package_files, packages_of, plugin_distributi
 __all__ = ["NEWEST_EXECUTOR", "build_executor", "executor_tag"]
 
 PACKAGES: Final = ("ca-certificates", "openjdk-17-jre-headless", "python3", "tini")
-EXTRAS: Final = frozenset({"lake", "spark", "report"})  # of our own package
+EXTRAS: Final = frozenset({"spark", "report"})  # of our own package
 SOURCES: Final = ("pyspark",)  # published as source alone
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"

@@ -4,10 +4,10 @@ import socket
 
 import pyarrow as pa
 import pytest
+from results.judging.packing import Bin
 
 from harness.errors import InfrastructureError, UsageError
 from results.judging.executors import cluster
-from results.judging.packing import Bin
 from results.judging.units import Config
 from results.spark import address as spark_address
 from results.spark import session as spark

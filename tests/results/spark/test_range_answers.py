@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from results.facts.schema import COLUMNS
-from results.judging.manifest import Registry
 from results.judging.required_results import wants_of
+from results.judging.result_ids import Registry
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import FileRef
 from results.questions.aggregate import aggregate
 from results.questions.engines import DuckEngine, Extent
-from results.spark import asking, ranges
+from results.spark import range_answers, ranges
 from results.spark.ranges import Asking, Files
 from tests.results.spark.test_report import BUDGETS, MOST, on_duckdb, opened, problems_of
 from tests.tiers import examples
@@ -63,17 +62,17 @@ def kinds_of(what, *starts):
     rows, what = in_parts(what, *starts)
     texts = [
         text
-        for batch in asking.kinds_of_parts(rows, asking=what)
+        for batch in range_answers.kinds_of_parts(rows, asking=what)
         for text in batch["said"].to_pylist()
     ]
-    return asking.kinds_in(texts)
+    return range_answers.kinds_in(texts)
 
 
 def told(what, *starts):
     """Answers and account of a report in so many ranges."""
     rows, what = in_parts(what, *starts)
-    parts = [*asking.tell_parts(rows, asking=what)]
-    return asking.told_in(pa.Table.from_batches([*asking.add_up(parts, asking=what)]))
+    parts = [*range_answers.tell_parts(rows, asking=what)]
+    return range_answers.told_in(pa.Table.from_batches([*range_answers.add_up(parts, asking=what)]))
 
 
 @pytest.fixture(scope="module")
@@ -105,23 +104,6 @@ def test_ranges_add_up_to_the_whole(judged, runs, cuts):
     assert found.tables == answers
     assert account.unsettled == checked.results_unsettled
     assert account.lost_total == len(account.lost) == 0
-
-
-def test_a_range_has_its_own_runs_of_each_table(judged, runs):
-    uri, (_, tables, _) = judged
-    middle = runs[len(runs) // 2]
-    rows, what = in_parts(asked(uri), middle)
-    for name in COLUMNS:
-        low, high = (
-            [row["run"] for batch in batches for row in batch.to_pylist()]
-            for batches in (
-                asking.read_parts(rows[:1], asking=what, table=name),
-                asking.read_parts(rows[1:], asking=what, table=name),
-            )
-        )
-        assert sorted([*low, *high]) == sorted(row["run"] for row in tables[name])
-        assert all(run < middle for run in low)
-        assert all(run >= middle for run in high)
 
 
 def test_a_label_has_its_runs_only(judged, runs):
@@ -166,7 +148,7 @@ def test_what_could_not_be_had_is_told_of_the_first_few(lake, tmp_path, monkeypa
     assert account.lost_total > 1
     assert [problem.kind for problem in account.lost] == ["lost"] * account.lost_total
     assert "facts" in account.lost[0].text
-    monkeypatch.setattr(asking, "PROBLEMS_MAX", 1)
+    monkeypatch.setattr(range_answers, "PROBLEMS_MAX", 1)
     _, few = told(what._replace(wants=other))
     assert (few.lost, few.lost_total) == (account.lost[:1], account.lost_total)
     assert problems_of(one)[1] > 0

@@ -1,4 +1,4 @@
-"""A lake as a source: judged as the store it came from, nothing twice, nothing lost."""
+"""A lake is judged: nothing twice, nothing lost, whoever else judges it."""
 
 import contextlib
 import gc
@@ -17,23 +17,23 @@ from results.judging import lake_source, lake_work, units
 from results.judging import result_lake as judged
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
-from results.judging.pipeline import check, check_store
+from results.judging.pipeline import check
 from results.judging.result_lake import ResultLake
 from results.judging.units import CRASHED
-from results.judging.work import COLLECTIONS, do_units
-from results.lake import SCHEMA_VERSION, schemas
+from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.ingest_verb import main as ingest_verb
+from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.verb import main as lake_verb
 from tests.results.judging.stores import (
+    TIMES,
+    Found,
     hopeless,
-    keyed_history,
     numbered,
     put_run,
     register_ops,
-    rows_of,
     store_with_a_killer,
-    table_in,
+    tables_of,
 )
 
 pytestmark = pytest.mark.lake
@@ -48,9 +48,7 @@ def mixed_store(store):
         label = "v1" if n % 2 else None
         history = History(register_ops(n, stale=n == 1))
         put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
-    keys = keyed_history(list("abcdef"), stale=("b",), giant="g", giant_ops=40)
-    put_run(store, "n", "ke", keys, buckets=2)
-    put_run(store, "m", "ha", numbered(hopeless(None, 40, process=0)), nemeses=("a", "b"))
+    put_run(store, "m", "ha", numbered(hopeless(40)), nemeses=("a", "b"))
     folder = RunFolder(store, "m", "cu")
     folder.write_case(Case(seed=1, workload="register"))
     log = OpLog(folder.path / "ops.log")
@@ -73,7 +71,7 @@ def plain_lake(tmp_path, runs=3):
 
 @contextlib.contextmanager
 def opened(uri, *, second_pass=False, budget=SMALL, **given):
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     budgets = (budget, budget.larger()) if second_pass else (budget,)
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=budgets, **given)) as source:
         yield source
@@ -83,37 +81,7 @@ def report(uri, *, executor="inline", again=False, jobs=None, **given):
     """What `check` says, and the rows of its tables."""
     with opened(uri, **given) as source:
         checked = check(source, executor=executor, again=again, jobs=jobs)
-        return checked, rows_of(checked)
-
-
-def plain(table):
-    """Rows of a store's or a lake's table that are to be equal: runs by name, no ids of results."""
-    rows = []
-    for row in table.to_pylist():
-        row["run"] = row["run"].partition("@")[0]
-        rows.append({k: v for k, v in row.items() if k not in {"result_id", "wall_ns", "cpu_ns"}})
-    return sorted(map(repr, rows))
-
-
-def plain_tables(checked):
-    return {name: plain(table_in(checked, name)) for name in checked.tables}
-
-
-@pytest.mark.parametrize("runs_in_a_unit", [1, 1_000])
-def test_tables_are_those_of_the_store(tmp_path, monkeypatch, runs_in_a_unit):
-    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", runs_in_a_unit)
-    store = mixed_store(tmp_path / "store")
-    uri = ingested(store, tmp_path / "lake")
-    expected = check_store(store, executor="inline", budget=SMALL, second_pass=False)
-    with opened(uri) as source:
-        found = check(source, executor="inline")
-        assert plain_tables(found) == plain_tables(expected)
-    assert {len(rows) > 0 for name, rows in plain_tables(expected).items()
-            if name in {"verdicts", "runs", "traits", "ops"}} == {True}  # fmt: skip
-    assert found.results_new + found.results_known > 0
-    assert [(item.run.partition("@")[0], item.kind) for item in found.problems] == [
-        ("m/cu", "unfinished")
-    ]
+        return checked, Found(checked, tables_of(checked)).rows()
 
 
 def test_tables_stay_the_same_after_a_compaction(tmp_path):
@@ -126,7 +94,7 @@ def test_tables_stay_the_same_after_a_compaction(tmp_path):
         assert source.runs == 5
     for action in (["compact"], ["vacuum", "--grace-hours", "0"], ["check"]):
         assert lake_verb([*action, str(tmp_path / "lake")]) == 0
-    lake = Lake.open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(tmp_path / "lake"))
     results = ResultLake.beside(lake.place.uri, {})
     assert len(lake.files("operations")) == len(results.files("verdicts")) == 1
     checked, after = report(tmp_path / "lake")
@@ -143,7 +111,7 @@ def test_what_is_known_is_not_judged(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("something was done again")
 
-    monkeypatch.setattr(lake_work, "check_lake_units", refuse)
+    monkeypatch.setattr(lake_work, "do_units", refuse)
     second, same = report(uri)
     assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
     assert same == rows
@@ -175,7 +143,7 @@ def test_a_label_is_looked_at_alone(tmp_path):
 
 
 def test_what_a_budget_cut_short_is_tried_once_with_a_larger_one(tmp_path):
-    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(None, 40, process=0)))
+    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
     uri = ingested(tmp_path / "store", tmp_path / "lake")
     first, rows = report(uri, second_pass=True)
     assert first.units == 2
@@ -208,7 +176,7 @@ def test_two_reports_that_find_the_same_count_once(tmp_path):
         plans = [first.plan(), second.plan()]
         for source, plan in zip((first, second), plans, strict=True):
             config = source.begin(limit_memory=False)
-            done = list(lake_work.check_lake_units(plan.units, config=config))
+            done = list(lake_work.do_units(plan.units, config=config))
             assert [item.problems for item in done if item.part == 1.0] == [()] * len(plan.units)
     results = ResultLake.beside(str(uri), {})
     assert len(results.dataset("runs").to_table()) == 6
@@ -224,7 +192,8 @@ def counted(uri, **given):
     """
     with opened(uri, **given) as source:
         checked = check(source, executor="inline")
-        return plain_tables(checked), {*checked.counting.values()} <= {"true"}
+        rows = Found(checked, tables_of(checked)).rows(without=(*TIMES, "result_id"))
+        return rows, {*checked.counting.values()} <= {"true"}
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -241,9 +210,9 @@ def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(t
     counted(uri, budget=OTHER)
     with opened(uri) as one, opened(uri) as two:
         for source, plan in [(source, source.plan()) for source in (one, two)]:
-            list(lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False)))
+            list(lake_work.do_units(plan.units, config=source.begin(limit_memory=False)))
     if compacted:
-        ResultLake.beside(str(uri), {}).compact()
+        compact(ResultLake.beside(str(uri), {}))
     assert counted(uri) == (alone, False)
     assert counted(uri, label="v1") == (of_label, False)
     assert counted(uri, budget=OTHER)[0] == alone
@@ -271,7 +240,7 @@ def test_a_report_goes_on_where_files_cannot_be_merged(tmp_path, monkeypatch, er
 
     uri = plain_lake(tmp_path)
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 0)
-    monkeypatch.setattr(ResultLake, "compact", refuse)
+    monkeypatch.setattr("results.judging.result_lake.compact", refuse)
     checked, rows = report(uri)
     assert (checked.problems, len(rows["runs"])) == ((), 3)
 
@@ -287,7 +256,7 @@ def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
         def do(later_s=0.0):
             """How many rows there are, and whether a budget may have cut something short."""
             given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
-            done = [one for one in do_units(units, config=given) if one.part == 1.0]
+            done = [one for one in lake_work.do_units(units, config=given) if one.part == 1.0]
             assert [one.problems for one in done] == [()] * len(units)
             return len(results.dataset("runs").to_table()), any(one.limited for one in done)
 
@@ -301,33 +270,23 @@ def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
     uri = plain_lake(tmp_path, runs=1)
     before = gc.get_threshold()
     with opened(uri) as source:
-        work = do_units(source.plan().units, config=source.begin(limit_memory=False))
+        work = lake_work.do_units(source.plan().units, config=source.begin(limit_memory=False))
         next(work)
-        assert gc.get_threshold() == COLLECTIONS != before
+        assert gc.get_threshold() == lake_work.COLLECTIONS != before
         work.close()
     assert gc.get_threshold() == before
 
 
-def test_a_checker_that_is_not_here_leaves_no_run_valid(tmp_path):
-    put_run(tmp_path / "store", "n", "r", History(register_ops(1)), checkers=("nobody",))
-    uri = ingested(tmp_path / "store", tmp_path / "lake")
-    store = check_store(tmp_path / "store", executor="inline", budget=SMALL, second_pass=False)
-    with opened(uri) as source:
-        checked = check(source, executor="inline")
-        assert plain_tables(checked)["verdicts"] == plain_tables(store)["verdicts"]
-    assert [item.kind for item in checked.problems] == ["checker"]
-
-
 def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
     uri = plain_lake(tmp_path, runs=2)
-    real = units.load_plugin
+    real = units.load_checker
 
-    def load(group, name):
+    def load(name):
         if name == "crash":
             raise UsageError("crash is not installed")
-        return real(group, name)
+        return real(name)
 
-    monkeypatch.setattr(units, "load_plugin", load)
+    monkeypatch.setattr(units, "load_checker", load)
     checked, rows = report(uri)
     assert len(rows["verdicts"]) == 2 * 4
     assert sum("could not be judged" in row for row in rows["verdicts"]) == 2
@@ -358,7 +317,7 @@ def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, mo
     with opened(uri) as source:
         plan = source.plan()
         assert len(plan.units) == 3
-        work = lake_work.check_lake_units(plan.units, config=source.begin(limit_memory=False))
+        work = lake_work.do_units(plan.units, config=source.begin(limit_memory=False))
         while next(work).part < 1.0:
             pass
         work.close()  # killed while it is at the second
@@ -377,8 +336,8 @@ def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
     with opened(uri, checkers=names) as source:
         checked = check(source, executor="pool", jobs=2)
-        found = table_in(checked, "verdicts").to_pylist()
-    rows = {(row["run"].partition("@")[0], row["checker"]): row for row in found}
+        found = tables_of(checked)["verdicts"].to_pylist()
+    rows = {(row["run"], row["checker"]): row for row in found}
     assert len(rows) == len(found) == 4 * 3
     for (run, name), row in rows.items():
         crashed = (run, name) == ("n/killer", "deadly")

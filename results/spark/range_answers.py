@@ -25,20 +25,21 @@ from results.lake.log.files import MAIN
 from results.questions.engines import DuckEngine, Extent, quoted
 from results.questions.partial_answers import Whole, part_of
 from results.spark.ranges import Asking, in_ranges, ranges_of, sources
+from results.spark.task_plan import Lacking, range_cost
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.judging.lake_source import LakeSource
-    from results.judging.source import Gathered
+    from results.judging.lake_source import Gathered, LakeSource
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "rows_of", "tell"]
+__all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "tell"]
 
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
 KINDS: Final = f"""
     SELECT workload, COALESCE(CAST("case"->'$.checkers' AS VARCHAR), '[]') AS others,
+           len(key_ranges) AS key_ranges,
            count(*) AS runs, count(*) FILTER (NOT finished) AS unfinished,
            min(run, {PROBLEMS_MAX}) AS first,
            min(run, {PROBLEMS_MAX}) FILTER (NOT finished) AS first_unfinished
@@ -53,10 +54,11 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """What of some runs is left to do, and what could not be had.
 
-    Of the runs that lack something, the first few, and how many there are.
+    Of the runs that lost something, the first few, and how many there are.
     """
 
     left: int  # results
+    lacking: tuple[Lacking, ...]  # the runs that lack them, where their budgets are asked for
     lost: tuple[Problem, ...]
     lost_total: int
     unsettled: int
@@ -83,8 +85,6 @@ class Told(NamedTuple):
 class ToldEngine:
     """Answers that are there."""
 
-    name = "spark"
-
     def __init__(self, answers: Mapping[str, pa.Table]) -> None:
         self._answers = answers
 
@@ -92,9 +92,6 @@ class ToldEngine:
         """See `Engine`; of as much as was asked for."""
         del extent
         return self._answers.get(name)
-
-    def close(self) -> None:
-        """See `Engine`."""
 
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
@@ -130,10 +127,12 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
     before = spark.conf.get(_CELLS)
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
     try:
-        parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
-        if len(asking.ranges) > 1:
-            parts = parts.repartition(1)
-        told = parts.mapInArrow(functools.partial(add_up, asking=asking), DDL).toArrow()
+        if len(asking.ranges) == 1:
+            told = frame.mapInArrow(functools.partial(tell_whole, asking=asking), DDL).toArrow()
+        else:
+            parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
+            whole = functools.partial(add_up, asking=asking)
+            told = parts.repartition(1).mapInArrow(whole, DDL).toArrow()
     finally:
         spark.conf.set(_CELLS, before)
     return told_in(told)
@@ -154,17 +153,12 @@ def told_in(told: pa.Table) -> Told:
     return Told(ToldEngine(whole), _sum(accounts))
 
 
-def rows_of(spark: Any, asking: Asking, table: str, *, slots: int) -> Any:
-    """A table of the report as a DataFrame: what each task has of it."""
-    from results.facts.schema import ddl, schema
-
-    frame, asking = in_ranges(spark, asking, slots=slots)
-    return frame.mapInArrow(
-        functools.partial(read_parts, asking=asking, table=table), ddl(schema(table))
-    )
-
-
 # In executors ------------------------------------------------------------------------------------
+
+
+def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
+    """The answers of the whole where one task has all runs: it adds up by itself."""
+    yield from add_up(tell_parts(batches, asking=asking), asking=asking)
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
@@ -176,7 +170,7 @@ def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.RecordBatch]:
     for part, lake, source in sources(batches, asking):
         left = source.left()
-        account = Account(left, (), 0, 0, 0)
+        account = Account(left, _lacking(source, asking), (), 0, 0, 0)
         if not (asking.settled and left):
             with _gathered(lake, source) as (engine, gathered):
                 account = msgspec.structs.replace(
@@ -188,16 +182,12 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
         yield _batch(part, ACCOUNT, msgspec.json.encode(account))
 
 
-def read_parts(
-    batches: Iterable[pa.RecordBatch], *, asking: Asking, table: str
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a table of the report."""
-    from results.facts.schema import schema
-
-    for _, lake, source in sources(batches, asking):
-        with _gathered(lake, source) as (engine, _):
-            rows = engine.sql(f"SELECT * FROM {table}")  # noqa: S608
-            yield from rows.cast(schema(table)).to_batches()
+def _lacking(source: LakeSource, asking: Asking) -> tuple[Lacking, ...]:
+    """What the runs of a range lack over the level of budget that is asked about."""
+    if not asking.settled:
+        return ()
+    size_of = functools.partial(range_cost, slots=asking.slots)
+    return tuple(Lacking(*row) for row in source.ranges(asking.above, size_of))
 
 
 def kinds_of_parts(
@@ -206,7 +196,7 @@ def kinds_of_parts(
     """What runs the ranges of a task have, as texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
-            columns = ("run", "label", "workload", "finished", "case")
+            columns = ("run", "label", "workload", "finished", "case", "key_ranges")
             source = source_of(engine.connection, lake, MAIN, columns)
             where = lake.within("run")
             if asking.label is not None:
@@ -214,7 +204,8 @@ def kinds_of_parts(
             rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
         found = [
             RunsOfKind(
-                Kind(row["workload"], row["others"]), row["runs"], row["unfinished"],
+                Kind(row["workload"], row["others"], row["key_ranges"]),
+                row["runs"], row["unfinished"],
                 tuple(row["first"]), tuple(row["first_unfinished"] or ()),
             )
             for row in rows
@@ -260,16 +251,17 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    """All together: lists have the first few of all."""
-
-    def summed(name: str) -> Any:
-        own = [getattr(account, name) for account in accounts]
-        if isinstance(own[0], int):
-            return sum(own)
-        problems = sorted((one for some in own for one in some), key=lambda one: one.run)
-        return tuple(problems[:PROBLEMS_MAX])
-
-    return Account(*(summed(name) for name in Account.__struct_fields__))
+    """All together; of the runs that lost something the first few of all."""
+    lost = sorted((one for each in accounts for one in each.lost), key=lambda one: one.run)
+    lacking = sorted((one for each in accounts for one in each.lacking), key=lambda one: one.first)
+    return Account(
+        left=sum(each.left for each in accounts),
+        lacking=tuple(lacking),
+        lost=tuple(lost[:PROBLEMS_MAX]),
+        lost_total=sum(each.lost_total for each in accounts),
+        unsettled=sum(each.unsettled for each in accounts),
+        unjudged=sum(each.unjudged for each in accounts),
+    )
 
 
 # Rows as cells -----------------------------------------------------------------------------------

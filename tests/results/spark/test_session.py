@@ -3,6 +3,7 @@
 One session a process: the tests that need another kind of Spark run in a process of their own.
 """
 
+import json
 import re
 import shutil
 import sys
@@ -14,13 +15,10 @@ import pytest
 
 from harness.errors import InfrastructureError, UsageError
 from harness.installed import plugin_distributions
-from results.judging.markers import RESULTS
-from results.judging.pipeline import check_store
 from results.spark import session as spark
 from results.spark.daemon import without_archives
 from tests.programs import run_program
-from tests.results.judging.stores import rows_of
-from tests.results.judging.test_executors import BUDGET, mixed_store
+from tests.results.judging.test_executors import mixed_store
 from tests.spark_programs import FRUGAL, connect_server, spark_programs, standalone_cluster
 from tests.spark_support import spark_test
 
@@ -29,56 +27,34 @@ CLUSTER = "local-cluster[1,2,1024]"
 
 SCRIPT = """
 import json, sys
-from pathlib import Path
-from results.judging.pipeline import check_store
-from tests.results.judging.stores import rows_of
-from tests.results.judging.test_executors import BUDGET
-checked = check_store(Path(sys.argv[1]), executor="spark", spark_master=sys.argv[2], budget=BUDGET)
-print(json.dumps([checked.executor, list(map(str, checked.problems)), rows_of(checked)]))
+from tests.results.spark.test_report import on_spark, problems_of
+checked, answers = on_spark(*sys.argv[1:])
+rows = {name: table.to_pylist() for name, table in answers.items()}
+print(json.dumps([problems_of(checked), rows], default=str))
 """
 
 
-def in_another_process(store, master, **environment):
-    """The executor, problems and rows of a report on the Spark at `master`."""
-    import json
-
-    shutil.rmtree(store / RESULTS, ignore_errors=True)
+def in_another_process(lake, master, folder, **environment):
+    """Problems and answers of a report on the Spark at `master`, of a lake that is new to it."""
+    there = shutil.copytree(lake, folder / "new")
     # From another folder: nothing of ours is importable by luck.
     variables = {**FRUGAL, "PYTHONPATH": str(ROOT), **environment}
-    done = run_program(sys.executable, "-c", SCRIPT, store, master, cwd=store, **variables)
+    done = run_program(sys.executable, "-c", SCRIPT, there, master, cwd=folder, **variables)
     told = [line for line in done.stderr.splitlines() if not line.startswith("\tat ")]
     assert done.returncode == 0, "\n".join(told)[:4000]
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def assert_same(found, expected):
-    """The same executor, problems and rows; of many rows, those that differ are shown."""
-    assert found[:2] == expected[:2]
-    assert found[2].keys() == expected[2].keys()
-    for name, rows in expected[2].items():
-        assert sorted(set(found[2][name]) ^ set(rows)) == []
-        assert found[2][name] == rows
-
-
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return mixed_store(tmp_path_factory.mktemp("spark") / "store")
+def expected(lake, tmp_path_factory):
+    """What local workers and DuckDB say."""
+    from tests.results.spark.test_report import on_duckdb, problems_of
 
-
-@pytest.fixture(scope="module")
-def expected(store):
-    shutil.rmtree(store / RESULTS, ignore_errors=True)
-    checked = check_store(store, executor="inline", budget=BUDGET)
-    return ["spark", [], rows_of(checked)]
-
-
-@spark_test
-def test_local(store, expected):
-    """In the session that other tests of this process use, too."""
-    shutil.rmtree(store / RESULTS, ignore_errors=True)
-    checked = check_store(store, executor="spark", spark_master="local[2]", budget=BUDGET)
-    found = [checked.executor, list(map(str, checked.problems)), rows_of(checked)]
-    assert_same(found, expected)
+    checked, _, answers = on_duckdb(
+        shutil.copytree(lake, tmp_path_factory.mktemp("expected") / "lake")
+    )
+    rows = {name: table.to_pylist() for name, table in answers.items()}
+    return json.loads(json.dumps([problems_of(checked), rows], default=str))
 
 
 @spark_test
@@ -142,11 +118,12 @@ def daemons(tmp_path):
         yield start
 
 
+@pytest.mark.lake
 @pytest.mark.nightly
 @spark_test
-def test_connect(store, expected, daemons):
+def test_connect(lake, expected, daemons, tmp_path):
     url = connect_server(daemons, "local[2,3]")
-    assert_same(in_another_process(store, url), expected)
+    assert in_another_process(lake, url, tmp_path) == expected
 
 
 def bare_python(folder):
@@ -169,48 +146,53 @@ def bare_python(folder):
 
 def assert_judged_by_bare_workers(found, expected):
     """Pure Python judges alike, but explores keys one by one, and counts that otherwise."""
-    assert found[:2] == expected[:2]
-    assert {name: len(rows) for name, rows in found[2].items()} == {
-        name: len(rows) for name, rows in expected[2].items()
-    }
+    assert found[0] == expected[0]
+    for name, rows in expected[1].items():
+        assert len(found[1][name]) == len(rows)
+    assert found[1]["verdict_cells"] == expected[1]["verdict_cells"]
 
 
+@pytest.mark.lake
 @pytest.mark.nightly
 @spark_test
 @pytest.mark.parametrize("master", ["local[2,3]", CLUSTER])
-def test_connect_to_workers_that_lack_our_packages(master, store, expected, daemons, tmp_path):
+def test_connect_to_workers_that_lack_our_packages(master, lake, expected, daemons, tmp_path):
     """Packages are sent there: to the server's own workers, or to an executor of a cluster.
 
     By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
     """
     bare = str(bare_python(tmp_path / "bare"))
     url = connect_server(daemons, master, bare)
-    assert_judged_by_bare_workers(in_another_process(store, url), expected)
+    assert_judged_by_bare_workers(in_another_process(lake, url, tmp_path), expected)
 
 
+@pytest.mark.lake
 @pytest.mark.nightly
 @spark_test
-def test_executors_that_lack_our_packages(store, expected, tmp_path):
+def test_executors_that_lack_our_packages(lake, expected, tmp_path):
     """Without Connect."""
     found = in_another_process(
-        store,
+        lake,
         CLUSTER,
+        tmp_path,
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
     )
     assert_judged_by_bare_workers(found, expected)
 
 
+@pytest.mark.lake
 @pytest.mark.nightly
 @spark_test
 def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
-    store, expected, daemons, tmp_path
+    lake, expected, daemons, tmp_path
 ):
     """The cluster is from the pip package; our packages are sent there, without native code."""
     url = standalone_cluster(daemons, tmp_path / "work")
     found = in_another_process(
-        store,
+        lake,
         url,
+        tmp_path,
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
         PYSPARK_SUBMIT_ARGS="--conf spark.executor.cores=1 pyspark-shell",
@@ -323,8 +305,9 @@ for path in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_what_is_sent_to_workers_judges_in_a_bare_python(store, tmp_path):
+def test_what_is_sent_to_workers_judges_in_a_bare_python(tmp_path):
     """That it is sent, and that workers of any kind take it, is for a night to show."""
+    store = mixed_store(tmp_path / "store")
     sent = spark.packages_zip(tmp_path, plugin_distributions())
     runs = [store / "n" / f"r{n}" for n in range(3)]
     done = run_program(bare_python(tmp_path / "bare"), "-P", "-c", SENT, sent, *runs)

@@ -1,0 +1,183 @@
+"""Ids of results: hashes of everything that a result depends on, except its run.
+
+That is the code that reads and judges, the checker with its version (`CHECKER_VERSION`, or else the
+hash of the package that it comes from, and of the bundled checkers that it may be built on) and the
+budget. A run is named by its key and by the batch that appended it, which stand for its history and
+its case.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness import __version__
+from harness.case import Case
+from harness.checking import checker_names, load_checker
+from harness.errors import HarnessError
+from harness.imported import ModelChecker
+from harness.plugins import Checker
+from results.facts.extraction import FACTS_VERSION
+from results.judging.budgets import Budget
+
+__all__ = [
+    "FACTS_MODULES",
+    "VERDICT_MODULES",
+    "Check",
+    "Registry",
+    "checker_version",
+    "facts_id",
+    "hash_of",
+    "package_hash",
+    "range_id",
+    "range_of",
+    "verdict_id",
+]
+
+READING_MODULES: Final = (
+    "harness.case",
+    "harness.ops",
+    "results.lake.log.reading",
+    "results.lake.tables.rebuild",
+    "results.lake.tables.schema",
+    "results.lake.tables.value_codecs",
+    "results.lake.tables.values",
+    "results.judging.staged_results",
+    "results.judging.lake_work",
+)
+"""The code between the rows of a lake and its histories."""
+VERDICT_MODULES: Final = (
+    *READING_MODULES,
+    "harness.certificate",
+    "harness.checking",
+    "harness.imported",
+    "harness.limits",
+    "harness.overruled",
+    "harness.signatures",
+    "harness.situation",
+    "harness.timeline",
+    "results.judging.budgets",
+    "results.judging.by_key",
+    "results.judging.units",
+)
+"""The code of verdicts besides checkers: after a change of it all runs are judged again."""
+FACTS_MODULES: Final = (
+    *READING_MODULES,
+    "harness.store.buckets",
+    "harness.timeline",
+    "results.facts.extraction",
+    "results.facts.intervals",
+    "results.facts.operations",
+    "results.facts.fault_roles",
+    "results.facts.timeline",
+    "results.facts.schema",
+    "results.facts.setting",
+)
+"""The code of facts: after a change of it they are extracted again."""
+_ID_DIGITS: Final = 32
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One checker to run, and the id of its result."""
+
+    checker: str
+    result_id: str
+
+    @property
+    def key_range(self) -> int | None:
+        """The range of keys that it is about; `None` for a whole run."""
+        return range_of(self.result_id)
+
+
+class Registry:
+    """What plug-ins say about themselves, asked once a plan."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
+        self.trouble = functools.cache(self._trouble)
+        # The plug-in, and what tells its versions apart, however it was installed.
+        self.checker: Callable[[str], Checker] = functools.cache(load_checker)  # or `UsageError`
+        self.version = functools.cache(lambda name: checker_version(self.checker(name)))
+
+    def checkers_of(self, case: Case) -> tuple[str, ...]:
+        """The checkers that judge a run of this case."""
+        key = (case.workload, case.checkers)
+        if key not in self._names:
+            self._names[key] = checker_names(case)
+        return self._names[key]
+
+    def _trouble(self, name: str) -> str:
+        """Why the checker cannot be had; empty if it can."""
+        try:
+            self.version(name)
+        except HarnessError as error:
+            return str(error)
+        return ""
+
+
+def verdict_id(checker: str, version: str, budget: Budget) -> str:
+    """The id of what a checker of this version finds within a budget."""
+    return hash_of(
+        "verdicts",
+        [package_hash(module) for module in VERDICT_MODULES],
+        checker,
+        version,
+        msgspec.structs.asdict(budget),
+    )[:_ID_DIGITS]
+
+
+def range_id(result_id: str, number: int) -> str:
+    """The id of a result about one range of the keys of a run."""
+    return f"{result_id}.{number}"
+
+
+def range_of(result_id: str) -> int | None:
+    """The range of keys that a result is about; `None` for a whole run."""
+    number = result_id.partition(".")[2]
+    return int(number) if number else None
+
+
+def facts_id() -> str:
+    """The id of a run's facts."""
+    return hash_of(
+        "facts",
+        FACTS_VERSION,
+        [package_hash(module) for module in FACTS_MODULES],
+    )[:_ID_DIGITS]
+
+
+def hash_of(*parts: Any) -> str:
+    """SHA-256 over values, in hex."""
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+
+
+def checker_version(checker: Checker) -> str:
+    """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
+    plugin = checker.model if isinstance(checker, ModelChecker) else checker
+    stated = getattr(plugin, "CHECKER_VERSION", None)
+    if stated is not None:
+        return f"{__version__} {stated}"
+    package = type(plugin).__module__.partition(".")[0]
+    return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
+
+
+@functools.lru_cache(maxsize=256)
+def package_hash(module: str) -> str:
+    """SHA-256 over the sources (and compiled parts) of a package, or of a single module."""
+    total = hashlib.sha256()
+    spec = importlib.util.find_spec(module)
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    if spec is not None and not roots and spec.origin is not None:
+        total.update(Path(spec.origin).read_bytes())
+    for root in roots:
+        for path in sorted(root.rglob("*")):
+            if path.suffix in {".py", ".so", ".pyd", ".sql"} and path.is_file():
+                total.update(str(path.relative_to(root)).encode())
+                total.update(path.read_bytes())
+    return total.hexdigest()

@@ -1,0 +1,106 @@
+"""Addresses of runs, seen from a report: pages, lists in `harness serve`, commands."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from harness.case import replay_command
+from results.lake.transfer.folders import FOLDERS
+from results.report import REPORT_FOLDER
+
+if TYPE_CHECKING:
+    from results.lake.log.snapshot import Snapshot
+
+__all__ = ["Addresses", "default_output", "folder_in", "short"]
+
+REMOTE_OUTPUT: Final = Path("lake-report")
+_PAGE: Final = "report.html"
+_CASE: Final = "case.json"
+
+
+def default_output(place: str) -> Path:
+    """The folder of a report: in the store or lake, or here for a lake in an object store."""
+    return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
+
+
+def short(run: str) -> str:
+    """`NAME/ID` of a run's key: in a store no other run has it."""
+    return run.rpartition("@")[0] or run
+
+
+def folder_in(store: Path, run: str) -> Path:
+    """The folder of the run `NAME/ID`; the store may be the folder of one name, too."""
+    beside = store / run.rpartition("/")[2]
+    return beside if (beside / _CASE).exists() else store / run
+
+
+class Addresses:
+    """Where the runs of a store or a lake are: in the store, or in the folders of the lake."""
+
+    def __init__(
+        self, place: str, snapshot: Snapshot, output: Path, *, store: Path | None = None
+    ) -> None:
+        """`place` is the store or lake, as the user named it.
+
+        Runs of a store are called `NAME/ID`, those of a lake by their keys.
+        """
+        self._place = place.rstrip("/")
+        self._snapshot = snapshot
+        self._store = store
+        self._output = output
+        self._remote = "://" in place
+        self._served = not self._remote and output.resolve() == default_output(place).resolve()
+        self._kept: dict[str, bool] | None = None
+
+    def link(self, run: str) -> str:
+        """The address of a run's page, or of its folder without one; empty where it has none."""
+        if self._store is not None:
+            folder = folder_in(self._store, run)
+            page = _PAGE if (folder / _PAGE).is_file() else ""
+            return quote(f"{os.path.relpath(folder, self._output)}/{page}")
+        has_page = self._keeps(run)
+        if has_page is None:
+            return ""
+        way = self._place if self._remote else os.path.relpath(self._place, self._output)
+        return quote(f"{way}/{FOLDERS}/{run}/{_PAGE if has_page else ''}", safe=":/@")
+
+    def runs(self, **fields: str | None) -> str:
+        """The address of a list of runs in `harness serve`; empty for a report elsewhere."""
+        return served_runs(fields) if self._served else ""
+
+    def replay(self, run: str, environment: str | None) -> str:
+        """A command that runs the case again, or one that fetches a run's folder first."""
+        if self._store is not None:
+            return replay_command(folder_in(self._store, run) / _CASE, environment)
+        if self._keeps(run) is not None and not self._remote:
+            return replay_command(Path(self._place) / FOLDERS / run / _CASE, environment)
+        lake, key = shlex.quote(self._place), shlex.quote(run)
+        return f"harness lake export {lake} --store again --run {key}"
+
+    def _keeps(self, run: str) -> bool | None:
+        """Whether the folder that the lake keeps of a run has its page; `None`: it keeps none."""
+        if self._kept is None:
+            self._kept = self._look()
+        return self._kept.get(run)
+
+    def _look(self) -> dict[str, bool]:
+        """The runs with a folder in the lake: those that are not valid, which are few."""
+        import pyarrow.compute as pc
+
+        kept = self._snapshot.dataset("runs").to_table(
+            ["run"], filter=~pc.field("folder").is_null()
+        )
+        return {
+            run: self._remote or (Path(self._place) / FOLDERS / run / _PAGE).is_file()
+            for run in kept["run"].to_pylist()
+        }
+
+
+def served_runs(fields: Mapping[str, str | None]) -> str:
+    """The runs that have these fields, as `harness serve` lists them beside the page."""
+    return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"

@@ -1,0 +1,118 @@
+"""Which ranges of runs are a task each: those that lack results, with about equal costs.
+
+Each task that reads what is known (`results.spark.range_answers`) cuts what its runs lack into
+small ranges. The driver joins neighbours until tasks are as large as the whole work asks for: it
+sees a few numbers of each range, and nothing of a run. A run that costs more than a task should, or
+that a budget cut short before, is a task of its own. Tasks are in descending order of cost, so that
+the longest start first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from results.judging.ledger import Place
+from results.spark.ranges import Range
+
+__all__ = ["Between", "Lacking", "Task", "Todo", "range_cost", "task_cost", "todo_of"]
+
+TASKS_A_SLOT: Final = 12
+"""Many more than slots: a lost task costs little, and progress shows early how long it takes."""
+COST_MIN: Final = 8_000_000_000
+"""Of a task: a smaller one costs more to start, and to commit, than it gains. Where there is no
+more than that for each slot, it is a quarter of it."""
+COST_MAX: Final = 60_000_000_000
+"""Of a task, unless a single run costs more."""
+TASKS_MAX: Final = 100_000
+
+
+class Lacking(msgspec.Struct, frozen=True, array_like=True):
+    """Neighbours that lack results: the first place, and how much there is to do."""
+
+    run: str
+    keys: int  # of the run, a range of its keys; -1: what is of the whole run
+    runs: int
+    results: int
+    again: int  # of these results, those with a larger budget than before
+    cost: int  # estimated CPU ns
+
+    @property
+    def first(self) -> Place:
+        """Where it begins."""
+        return self.run, self.keys
+
+
+class Between(NamedTuple):
+    """What a task does: from one place to before another; `None`: to the end."""
+
+    first: Place
+    end: Place | None
+
+    @property
+    def runs(self) -> Range:
+        """The range of keys of runs in which it is."""
+        if self.end is None or self.end[1] < 0:
+            return self.first[0], self.end and self.end[0]
+        return self.first[0], f"{self.end[0]} "  # with a part of that run; no key is between these
+
+
+class Task(NamedTuple):
+    """A range, the runs in it that lack something, and their cost."""
+
+    between: Between
+    runs: int
+    cost: int
+
+
+class Todo(NamedTuple):
+    """What has to be done."""
+
+    tasks: tuple[Task, ...]
+    runs: int
+    results: int
+    cost: int
+    is_again: bool  # whether all of it is tried once more
+
+
+def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
+    """Tasks for all ranges, which are in the order of keys; `slots` tasks run at once."""
+    cost = sum(one.cost for one in ranges)
+    size = task_cost(cost, slots)
+    joined: list[Lacking] = []
+    for one in ranges:
+        before = joined[-1] if joined else None
+        if before is None or before.again or one.again or before.cost + one.cost > size:
+            joined.append(one)
+        else:
+            joined[-1] = Lacking(
+                *before.first, before.runs + one.runs, before.results + one.results, 0,
+                before.cost + one.cost,
+            )  # fmt: skip
+    ends = [*(one.first for one in joined[1:]), None]
+    tasks = [
+        Task(Between(one.first, end), one.runs, one.cost)
+        for one, end in zip(joined, ends, strict=True)
+    ]
+    results = sum(one.results for one in ranges)
+    return Todo(
+        tasks=tuple(sorted(tasks, key=lambda task: -task.cost)),
+        runs=sum(one.runs for one in ranges),
+        results=results,
+        cost=cost,
+        is_again=sum(one.again for one in ranges) == results,
+    )
+
+
+def range_cost(total: int, slots: int) -> int:
+    """How much a range should cost, of those into which the runs of one task are cut."""
+    return max(COST_MIN // 4, min(COST_MAX, total // (TASKS_A_SLOT * slots)))
+
+
+def task_cost(total: int, slots: int) -> int:
+    """How much a task should cost, so that all slots get equally many."""
+    waves = max(1, min(TASKS_A_SLOT, total // (slots * COST_MIN)))
+    even = -(-total // (slots * waves))
+    return max(COST_MIN // 4, 1, min(COST_MAX, even), -(-total // TASKS_MAX))
