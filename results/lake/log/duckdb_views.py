@@ -38,7 +38,8 @@ CODE: Final = """
         NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
         'harness ' || NULLIF(r.versions->>'$.harness', '')) END
 """
-"""The version of the code that ran, as `results.facts.setting.code_of` has it."""
+"""The version of the code that ran: the commit if recorded, otherwise the digest that a soak goes
+by, otherwise the version of the harness."""
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
