@@ -132,7 +132,6 @@ $(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs $(DISK)/Carg
 lock: $(STAMP) ## bring uv.lock in step with pyproject.toml
 	$(UV) lock
 
-# All but `report_masters`, which wants a store to report on.
 BENCHES := checkers edn elle fuzz generator kudu_simulation page raft_schedules report serve simulation soak
 
 bench: $(DEV_STAMP) $(NATIVE_STAMP) ## run the benchmarks

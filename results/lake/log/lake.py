@@ -27,6 +27,9 @@ visible. If that is newer than the state of `runs` that was read, all is read ag
 **Compaction** (`results.lake.upkeep.compaction`) merges visible files of a partition, whole ones
 only, so that no run is cut in two; its exact commit needs all its inputs to be still there.
 
+**Removal** (`results.lake.upkeep.removal`) rewrites the files that hold some runs without them,
+those of `runs` first. From then on, rows of these runs in other tables join with no row of `runs`.
+
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a time of grace. A writer
 may sleep longer than that; so it first *fences* them, with an exact commit to `runs` on a state in
 which they are invisible: a fenced batch never becomes visible, since the writer's own exact commit

@@ -23,7 +23,9 @@ __all__ = ["Entry", "Memo", "content_of", "read_memo", "stamp_of", "write_memo"]
 
 MEMO: Final = "folders.json"
 FORM: Final = 1
-FILES: Final = ("case.json", "run.json", "results.json", "history.parquet", "ops.log", "history")
+FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
+LOG: Final = "ops.log"
+"""What holds the history of a run without history.parquet."""
 _HEX_BYTES: Final = 8
 
 
@@ -65,21 +67,25 @@ def write_memo(lake: Path, memo: Memo) -> None:
 
 def stamp_of(folder: Path) -> str:
     """Equal as long as no file of a run was written again, as far as times and sizes tell."""
-    stamps: list[tuple[int, int] | None] = []
-    for name in FILES:
-        try:
-            found = os.lstat(f"{folder}/{name}")
-        except OSError:
-            stamps.append(None)
-        else:
-            stamps.append((found.st_mtime_ns, found.st_size))
+    place = str(folder)
+    stamps = [_stamp(f"{place}/{name}") for name in FILES]
+    if stamps[-1] is None:
+        stamps.append(_stamp(f"{place}/{LOG}"))
     return _hash(repr(stamps).encode())
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def content_of(folder: Path) -> str:
     """Equal for folders whose files hold the same; raises `OSError`."""
     parts = []
-    for path in (folder / name for name in FILES):
+    for path in (folder / name for name in (*FILES, LOG)):
         if path.is_file():
             with path.open("rb") as file:
                 parts.append((path.name, hashlib.file_digest(file, "blake2b").hexdigest()))

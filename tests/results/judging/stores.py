@@ -15,7 +15,6 @@ from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.lake_source import LakeSource
 from results.judging.pipeline import Checked, check
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
@@ -143,7 +142,7 @@ def judge_lake(
     progress=None, **given,
 ):  # fmt: skip
     """The same of a lake; `given` is for `LakeSource`."""
-    snapshot = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    snapshot = Lake.open(str(uri)).snapshot()
     budgets = (budget, budget.larger()) if second_pass else (budget,)
     with contextlib.closing(LakeSource(snapshot, budgets=budgets, slots=2, **given)) as runs:
         checked = check(runs, executor=executor, jobs=jobs, again=again, progress=progress)

@@ -21,7 +21,7 @@ from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
 from results.judging.staged_results import run_of
 from results.judging.units import Checkers
-from results.lake import SCHEMA_VERSION, rows_of, schemas
+from results.lake import rows_of
 from results.lake.log.lake import Lake
 from results.lake.log.reading import runs_in
 from results.lake.log.writing import stored_schema
@@ -101,7 +101,7 @@ def plain_loop(history):
 
 @contextlib.contextmanager
 def source(uri):
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     with contextlib.closing(LakeSource(lake.snapshot(), budgets=(Budget(),))) as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""Questions are SQL that DuckDB answers, of the tables of a report or of cells of them."""
+"""Questions are SQL that DuckDB answers, of a report's tables or of cells gathered from them."""
 
 import contextlib
 import re
