@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from harness.workers import Busy, WorkerPool
-from results.judging.work import STAGES_BESIDE_CHECKS, Done, LakeConfig, LakeUnit, stages_of
+from results.judging.work_units import STAGES_BESIDE_CHECKS, Done, RoundConfig, Unit, stages_of
 
 __all__ = ["PoolExecutor"]
 
@@ -31,9 +31,9 @@ class PoolExecutor:
         """Start nothing yet."""
         self.slots = jobs
 
-    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[Unit], config: RoundConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
-        pool: WorkerPool[LakeUnit, Done] = WorkerPool(
+        pool: WorkerPool[Unit, Done] = WorkerPool(
             module="results.judging.executors.worker",
             arguments=[msgspec.json.encode(config).decode()],
             answer=Done,
@@ -55,12 +55,12 @@ class PoolExecutor:
         """Nothing outlives `run`."""
 
 
-def _deaths_max(unit: LakeUnit) -> int:
+def _deaths_max(unit: Unit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
-def _silence_max_s(unit: LakeUnit) -> float:
+def _silence_max_s(unit: Unit) -> float:
     """How long one run of a unit may take."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

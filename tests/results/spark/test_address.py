@@ -8,7 +8,7 @@ from results.judging.packing import Bin
 
 from harness.errors import InfrastructureError, UsageError
 from results.judging.executors import cluster
-from results.judging.units import Config
+from results.judging.verdict_rows import Config
 from results.spark import address as spark_address
 from results.spark import session as spark
 from results.spark import soak as soak_spark
