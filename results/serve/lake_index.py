@@ -24,7 +24,7 @@ from results.facts.setting import code_of
 from results.lake.log.delta import State
 from results.lake.log.files import KEY, LOG_FOLDER, MAIN, FileRef
 from results.lake.log.lake import Lake
-from results.lake.log.reading import conforming
+from results.lake.log.run_streams import conforming
 from results.lake.log.storage_errors import Patience, troubles
 from results.lake.tables.schema import schema
 from results.serve.run_index import UNFINISHED, cut, versions_text
