@@ -4,9 +4,8 @@ Writes a history of registers in EDN as `jepsen.independent` makes it (100 opera
 the keys not linearizable), imports it, brings it into the store's lake, and judges every key
 
 * by a plain loop over the sealed history: the same checker, one key after another;
-* by `harness report` in a pool of two, and on Spark `local[2]`, each from no results. What a report
-  of known results costs (its facts, questions and page, and the start of Spark) is measured apart
-  by the same report once more.
+* by a report in a pool of two, and on Spark `local[2]`, whose start is timed apart; each from no
+  results. The same report once more says what its questions and its page cost.
 
 CPU seconds are those of the whole process tree, Java's with it, from /proc. All verdicts are
 compared, key by key, with those of the loop.
@@ -38,6 +37,8 @@ from harness.environments import procfs  # noqa: E402
 from harness.imported import without_independence  # noqa: E402
 from harness.independent import split  # noqa: E402
 from harness.store import load_run  # noqa: E402
+from results.judging.result_lake import ResultLake  # noqa: E402
+from results.report.report import report  # noqa: E402
 
 OPERATIONS_A_KEY = 100
 PROCESSES_A_KEY = 5
@@ -135,8 +136,6 @@ def timed(what: str, work: Callable[[], Any], base: float | None = None) -> tupl
 
 def verdicts_of(lake: Path) -> dict[str, str]:
     """Key -> verdict, from the results of a lake."""
-    from results.judging.result_lake import ResultLake
-
     results = ResultLake.beside(str(lake), {})
     assert results is not None
     rows = results.dataset("verdicts").to_table(["key", "verdict"]).to_pylist()
@@ -169,17 +168,22 @@ def measure(folder: Path, keys: int, executors: list[str]) -> None:
     expected, base = timed("plain loop", lambda: plain_loop(run))
     print(f"{'':4}{dict(Counter(expected.values()))}")
     for name in executors:
-        where = ["--spark-master", "local[2]"] if name == "spark" else ["--executor", name]
-        if name == "pool":
-            where += ["--jobs", "2"]
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(lake / "results")
-        command = ["report", str(lake), *where, "--output", str(folder / "page")]
-        first, cpu = timed(f"report, {name}", lambda c=command: harness(*c), base)
+        asked: dict[str, Any] = {"executor": "pool", "jobs": 2}
+        if name == "spark":
+            from results.spark.session import get_spark
+
+            asked = {"spark_master": "local[2]"}
+            timed("start of Spark", lambda: get_spark("local[2]"))
+
+        def again(asked: dict[str, Any] = asked) -> None:
+            report(str(lake), output=folder / "page", **asked)
+
+        _, cpu = timed(f"report, {name}", again, base)
         assert verdicts_of(lake) == expected, "other verdicts than the plain loop's"
-        _, known = timed(f"report, {name}, all known", lambda c=command: harness(*c))
+        _, known = timed(f"report, {name}, all known", again)
         print(f"{'':4}{'judging':40}{'':9}{cpu - known:9.1f}{(cpu - known) / base:7.2f}")
-        del first
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import gc
 import hashlib
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -65,8 +65,8 @@ CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Iterator[Done]:
-    """Do units, one after another."""
+def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Generator[Done, None, None]:
+    """Do units in this process, one after another; a checker that kills it kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 

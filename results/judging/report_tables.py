@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
-from results.lake.log.duckdb_views import source_of
+from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
 from results.questions.engines import quoted
 
@@ -20,23 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["write_tables"]
 
-_RUNS: Final = """
+_RUNS: Final = f"""
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
-           strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S')
-               || CASE WHEN epoch_us(r.started) % 1000000 = 0 THEN ''
-                       ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
-               || '+00:00' AS started,
+           {STARTED} AS started,
            CASE WHEN r.wall_s >= 0 AND r.wall_s < 1e9
                 THEN CAST(trunc(r.wall_s * 1e9) AS BIGINT) END AS wall_ns,
            r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
            r.refused, r.elections, r.faults, r.interrupted,
-           COALESCE(
-               NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
-               'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
-    FROM {source} r
+           {CODE} AS code
+    FROM {{source}} r
     WHERE r.run IN (SELECT run FROM chosen)
-"""
+"""  # noqa: S608
 _OF_RUNS: Final = (
     *("run", "name", "label", "environment", "target", "profile", "workload", "nemeses", "asked"),
     *("bugs", "checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict"),

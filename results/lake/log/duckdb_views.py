@@ -21,11 +21,25 @@ if TYPE_CHECKING:
     from results.lake.log.files import FileRef
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["at_hand", "readable", "source_of"]
+__all__ = ["CODE", "STARTED", "at_hand", "readable", "source_of"]
 
 BATCH_ROWS: Final = 1 << 14
 CHUNK: Final = 1 << 20
 AT_ONCE: Final = 8
+STARTED: Final = """
+    strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S')
+        || CASE WHEN epoch_us(r.started) % 1000000 = 0 THEN ''
+                ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
+        || '+00:00'
+"""
+"""The start of a row `r` of `runs` as text: ISO 8601, in UTC."""
+CODE: Final = """
+    CASE WHEN json_valid(r.versions) THEN COALESCE(
+        NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
+        'harness ' || NULLIF(r.versions->>'$.harness', '')) END
+"""
+"""The version of the code that ran: the commit if recorded, otherwise the digest that a soak goes
+by, otherwise the version of the harness."""
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from results.lake.log.location import Place
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import Ingested, ingest
 
-__all__ = ["main"]
+__all__ = ["Status", "main"]
 
 PIPE_INTERVAL_S: Final = 5.0
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
             "are runs; keep them apart"
         )
     lake = Lake.create_or_open(parsed.lake)
-    status = _Status()
+    status = Status()
     found, problems = ingest(
         parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status
     )
@@ -73,14 +73,15 @@ def _summary(found: Ingested, failed: int) -> str:
     return ", ".join(parts)
 
 
-class _Status:
-    """A line now and then."""
+class Status:
+    """A line now and then on how far an ingest is."""
 
     def __init__(self) -> None:
         self._line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
         self._begin_s = time.monotonic()
 
     def __call__(self, found: Ingested) -> None:
+        """Show it when that is due."""
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
@@ -89,4 +90,5 @@ class _Status:
             )
 
     def finish(self) -> None:
+        """Remove the line."""
         self._line.finish()

@@ -6,9 +6,11 @@ sealed file, or the log of a run that was cut short.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import hashlib
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,6 +143,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
 
     Raises `HistoryError` or `UsageError`.
     """
+    _require_plain(folder)
     case = load_case(folder / "case.json")
     record: RunRecord | None = None
     state, trouble = FINISHED, ""
@@ -169,6 +172,14 @@ def read_about(folder: Path, name: str | None = None) -> About:
                 "case.json and run.json"
             )
     return about
+
+
+def _require_plain(folder: Path) -> None:
+    """Refuse a run with a link, which may lead anywhere, or a pipe, which may block for ever."""
+    for name in ("case.json", "run.json", "results.json", "history.parquet", "ops.log"):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG((folder / name).lstat().st_mode):
+                raise HistoryError(f"{name} is a link, or not a plain file, and is not read")
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:

@@ -14,7 +14,7 @@ from results.lake.log.lake import Lake
 from results.lake.log.row_files import ParquetFile
 from results.lake.upkeep.verb import main as lake_verb
 from tests.results.judging.stores import put_run
-from tests.results.judging.test_lake_source import ingested, plain_lake, report
+from tests.results.judging.test_judging_lakes import ingested, plain_lake, report
 
 pytestmark = pytest.mark.lake
 

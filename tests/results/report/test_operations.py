@@ -1,20 +1,21 @@
 """Operations as columns: a history and the rows of a lake give the same facts."""
 
 import random
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.case import Case
+from harness.imported import imported_case
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
 from results.facts.extraction import extract, extract_rows
-from results.facts.operations import counted
+from results.facts.operations import counted, of_history
 from results.judging.by_key import notes_of
-from results.judging.staged_results import run_of
-from results.lake import rows_of
-from results.lake.transfer.source import About
+from results.lake.tables.row_tables import tables_of
+from results.lake.transfer.source import About, source_of
 
 KINDS = ("read", "write", "cas", "get")
 ERRORS = (None, "TIMED_OUT: no answer", "NOT_THE_LEADER", "TIMED_OUT", ": odd")
@@ -64,25 +65,37 @@ def chaotic(seed, *, lines=400):
     return History(ops)
 
 
-def facts(tables):
+def told(tables):
     return {name: table.to_pylist() for name, table in tables.items()}
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_a_lake_give_the_facts_of_their_history(seed):
+    """Of a run over independent keys, whose history is never held as a whole."""
     history = chaotic(seed)
-    tables = rows_of(history, About(name="n", id="r", case=Case(seed=1), record=None))
-    row = {**tables["runs"].to_pylist()[0], "batch": "b"}
-    run, operations = run_of(row), tables["operations"]
-    lines, end_ns = row["lines"], row["length_ns"]
-    found = facts(extract_rows(run, operations, notes_of(tables), lines=lines, end_ns=end_ns))
+    case = msgspec.structs.replace(
+        imported_case("cas-register", independent=True), nemeses=("kill",)
+    )
+    run = SimpleNamespace(name="n", run="r", case=case)
+    about = About(name="n", id="r", case=case, record=None)
+    rows = tables_of([source_of(history, about)])
+    (row,) = rows["runs"].to_pylist()
+    expected = told(extract(run, history))
 
-    assert found == facts(extract(run, history))
-    assert found["ops"]
-    assert found["recoveries"] or seed
-    total = {name: sum(row["n"] for row in found[name]) for name in ("ops", "infos")}
+    found = extract_rows(
+        run, rows["operations"], notes_of(rows), lines=row["lines"], end_ns=row["length_ns"]
+    )
+    assert told(found) == expected
+    assert expected["ops"]
+    assert expected["recoveries"] or seed
+    total = {name: sum(row["n"] for row in expected[name]) for name in ("ops", "infos")}
     assert total["ops"] == len(history.pairs)
     assert total["infos"] >= sum(pair.type is OpType.INFO for pair in history.pairs)
+
+
+def test_an_empty_history():
+    assert len(of_history(History(()))[0]) == 0
 
 
 CELLS = st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 2**20), st.booleans()), max_size=30)
