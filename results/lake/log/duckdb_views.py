@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, clipped
 from results.lake.log.files import RESULTS
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError
 from results.lake.log.storage_errors import said_of, troubles
 from results.questions.engines import quoted
