@@ -35,7 +35,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
 from results.judging.problems import Problems  # noqa: E402
-from results.lake import SCHEMA_VERSION, history_of, schemas  # noqa: E402
+from results.lake import history_of, schemas  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
 from results.lake.tables.rebuild import HISTORY_TABLES  # noqa: E402
 from results.lake.transfer.folders import writer_to  # noqa: E402
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
 
 
 def opened(uri: str) -> Lake:
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def fill() -> None:

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from harness.checking import CHECK_TIME_LIMIT_S
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import ARCHIVE, FOLDERS
 from results.questions.engines import DuckEngine
 from results.report.report import register
@@ -77,7 +77,7 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
 
 
 def opened(uri: str, options: Mapping[str, str]) -> Lake:
-    return Lake.open(uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+    return Lake.open(uri, storage_options=options)
 
 
 def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
@@ -90,7 +90,7 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
     lake = opened(uri, options)
     budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
-    source = LakeSource(lake.snapshot(), budgets=(budget, budget.larger()))
+    source = ReportRuns(lake.snapshot(), budgets=(budget, budget.larger()))
     with contextlib.closing(source):
         checked = check(source, executor="inline")
         with contextlib.closing(DuckEngine()) as engine:

@@ -96,7 +96,7 @@ def plain_loop(uri: str) -> None:
     from results.judging.budgets import Budget
     from results.judging.result_ids import Registry
     from results.judging.staged_results import run_of
-    from results.judging.units import Checkers, judge_history
+    from results.judging.verdict_rows import Checkers, judge_history
     from results.lake.log.files import MAIN
     from results.lake.log.reading import runs_in
     from results.lake.tables.rebuild import HISTORY_TABLES, history_of
@@ -118,8 +118,8 @@ def plain_loop(uri: str) -> None:
 def checks(uri: str, executor: str) -> None:
     """Judge what is new of a lake, and store it."""
     from results.judging.budgets import Budget
-    from results.judging.lake_source import LakeSource
     from results.judging.pipeline import check
+    from results.judging.report_runs import ReportRuns
     from results.spark.driver import SparkLake
     from results.spark.session import get_spark
 
@@ -129,7 +129,7 @@ def checks(uri: str, executor: str) -> None:
         work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
         found = work.check()
     else:
-        source = LakeSource(snapshot, budgets=budgets, slots=2)
+        source = ReportRuns(snapshot, budgets=budgets, slots=2)
         found = check(source, executor=executor, jobs=2)
         source.close()
     assert found.results_new, found
@@ -149,21 +149,21 @@ def report(uri: str, engine: str, output: str) -> None:
 
 
 def opened(uri: str) -> Any:
-    from results.lake import SCHEMA_VERSION, schemas
     from results.lake.log.lake import Lake
 
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
     """A lake of so many runs, which are those of `source` again; "yes": with their results."""
     from results.judging.result_lake import ResultLake
+    from results.lake.upkeep.compaction import compact
 
     with_results = results == "yes"
     lake, origin = opened(uri), opened(source).snapshot()
     names = ["runs"] if with_results else [*origin.tables]
     append(lake, {name: origin.dataset(name).to_table() for name in names}, int(count), {})
-    lake.compact()
+    compact(lake)
     if not with_results:
         return
     found = ResultLake.beside(source, {})
@@ -175,7 +175,7 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
     assert beside is not None
     append(beside, whole({name: known.dataset(name).to_table() for name in known.tables}),
            int(count), batches)  # fmt: skip
-    beside.compact()
+    compact(beside)
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:

@@ -45,10 +45,12 @@ from results.judging.problems import Problems
 from results.lake.log.files import LOG_FOLDER, merge_of
 from results.lake.log.lake import Lake
 from results.lake.tables.row_tables import tables_of
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
+from results.lake.tables.schema import schemas
 from results.lake.transfer.run_folders import run_folders
 from results.lake.transfer.source import read_source
 from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import vacuum
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 
 Tables = dict[str, pa.Table]
@@ -113,7 +115,7 @@ def plan(writer: int, writers: int, runs: int) -> list[list[str]]:
 
 
 def opened(uri: str) -> Lake:
-    return Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.create_or_open(uri)
 
 
 def write(parsed: argparse.Namespace) -> None:
@@ -133,7 +135,7 @@ def look_after(parsed: argparse.Namespace) -> None:
         if parsed.role == "compact":
             compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
         else:
-            lake.vacuum(grace_hours=0)
+            vacuum(lake, grace_hours=0)
         print("done", flush=True)
         time.sleep(PAUSES[parsed.role] * (time.monotonic() - begin_s))
 
@@ -205,7 +207,7 @@ def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
     """Compare every run that the lake has with its original; what is damaged is not read."""
     found, snapshot = Found(), lake.snapshot()
     found.acknowledged = len(acknowledged)
-    findings = lake.check()
+    findings = check(lake)
     found.damage = sum(finding.damaged for finding in findings)
     found.left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
     if found.damage:
@@ -250,7 +252,7 @@ def tidy(lake: Lake) -> None:
     """
     compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
     for _ in range(2):
-        lake.vacuum(grace_hours=0)
+        vacuum(lake, grace_hours=0)
 
 
 @contextlib.contextmanager

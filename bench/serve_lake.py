@@ -41,7 +41,6 @@ import pyarrow as pa  # noqa: E402
 from bench.lake import lakes  # noqa: E402
 from bench.measure import ROOT, machine  # noqa: E402
 from results.judging.problems import Problems  # noqa: E402
-from results.lake import SCHEMA_VERSION, schemas  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
 from results.lake.tables.row_tables import tables_of  # noqa: E402
 from results.lake.transfer.run_folders import run_folders  # noqa: E402
@@ -72,7 +71,7 @@ def filled(uri: str, store: Path, runs: int, histories: int) -> None:
     """Make the lake; an append a day and label."""
     folders = [folder for _, _, folder in run_folders(store, Problems())]
     tables = tables_of([read_source(folder) for folder in folders])
-    lake = Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.create_or_open(uri)
     appends = [(day, label) for day in range(DAYS) for label in LABELS]
     ends = [runs * (number + 1) // len(appends) for number in range(len(appends))]
     for (day, label), first, last in zip(appends, [0, *ends], ends, strict=False):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -23,7 +23,10 @@ from harness.errors import HistoryError, clipped
 from harness.exact import exact, is_scalar
 from harness.ops import History, Op, OpType, Pair
 
-__all__ = ["Shape", "shape_of", "split", "without_keys"]
+__all__ = ["VACUOUS", "Shape", "shape_of", "split", "without_keys"]
+
+VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
+"""Rules of verdicts on histories without any answer to look at; one such key spoils no other."""
 
 
 class Shape(enum.Enum):

@@ -17,7 +17,15 @@ from typing import Final, NoReturn
 
 from harness.errors import HarnessError, TargetError, described
 
-__all__ = ["PLUGIN_FAILURES", "UserInterrupt", "blaming", "raise_interrupt", "telling_interrupts"]
+__all__ = [
+    "PLUGIN_FAILURES",
+    "UserInterrupt",
+    "blaming",
+    "holding_interrupts",
+    "raise_interrupt",
+    "sigterm_interrupts",
+    "telling_interrupts",
+]
 
 
 PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
@@ -66,3 +74,40 @@ def telling_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """While the block lasts, SIGTERM is taken like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def holding_interrupts() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM until the block ends; only a second one interrupts it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise_interrupt(number, frame)
+        asked = True
+
+    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        raise UserInterrupt

@@ -16,15 +16,13 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from harness.errors import HistoryError, counted
-from harness.independent import Shape, shape_of, split
+from harness.independent import VACUOUS, Shape, shape_of, split
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
 
 __all__ = ["EitherCheck", "KeyedCheck", "OneCheck", "by_key"]
 
 KEYS_LISTED_MAX: Final = 100
 KEYS_EXPLAINED_MAX: Final = 4
-VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules of verdicts on histories without any answer to look at; one such key spoils no other."""
 SUMS: Final = ("operations", "configurations", "steps", "unknown", "returns", "returns_passed")
 TAKEN: Final = "values are taken for [key value] tuples (jepsen.independent)"
 UNDECIDED_SHAPE: Final = "tuples-or-values"

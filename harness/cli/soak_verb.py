@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import functools
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -29,13 +26,14 @@ from harness.errors import (
     InfrastructureError,
     counted,
 )
+from harness.interrupts import sigterm_interrupts
 from harness.planning import plan_case
 from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
 from harness.registry import load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
 from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one
-from harness.soak.result import SeedJob, SeedResult
+from harness.soak.result import SeedResult
 
 __all__ = ["main", "parse_seeds"]
 
@@ -189,22 +187,8 @@ def _work(
         listen = None if progress is None else progress.listen
         return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
     watched = jobs if progress is None else progress.watched(jobs)
-    return asyncio.run(_in_workers(watched, parsed.jobs, take))
-
-
-async def _in_workers(jobs: Iterator[SeedJob], workers: int, take: TakeResult) -> bool:
-    """The local pool; SIGTERM, which CI systems send first, is taken like Ctrl-C."""
-    work = asyncio.ensure_future(soak(jobs, jobs=workers, on_result=take))
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread
-        loop.add_signal_handler(signal.SIGTERM, work.cancel)
-    try:
-        await work
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # Ctrl-C, which asyncio turns into a KeyboardInterrupt
-        return True
+    with sigterm_interrupts():  # which CI systems send first
+        soak(watched, jobs=parsed.jobs, on_result=take)
     return False
 
 

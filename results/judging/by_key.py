@@ -1,7 +1,7 @@
 """Runs over independent keys, judged key by key, a range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.line_batches`). Each range is a result of its own, whose id ends in its
+(`results.lake.tables.key_ranges`). Each range is a result of its own, whose id ends in its
 number: so ranges are planned, judged, repeated and looked up like runs, and a worker holds one.
 What nemesis and harness noted is about all keys. It has no part in a verdict, but in the
 explanation of a key that is invalid.
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from harness.errors import HistoryError
 from harness.imported import without_independence
+from harness.independent import VACUOUS
 from harness.ops import History, Verdict
-from results.judging.units import Checkers, Row, judge_history
+from results.judging.verdict_rows import Checkers, Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:
@@ -41,8 +42,16 @@ def judge_range(
     budget: Budget,
     checkers: Checkers,
 ) -> list[Row]:
-    """The verdict on each key of a range; raises `HistoryError` where operations are missing."""
-    return [*_judged(checker, run, number, rows, budget, checkers)]
+    """The verdict on each key of a range; raises `HistoryError` where operations are missing.
+
+    A key without any answer to look at is valid, unless no key of the range has one.
+    """
+    judged = [*_judged(checker, run, number, rows, budget, checkers)]
+    if not all(row.rule in VACUOUS for row in judged):
+        for row in judged:
+            if row.rule in VACUOUS and row.verdict == Verdict.UNKNOWN.value:
+                row.verdict, row.rule, row.signature = Verdict.VALID.value, None, None
+    return judged
 
 
 def _judged(

@@ -20,9 +20,9 @@ import msgspec
 from harness.errors import InfrastructureError, UsageError
 from results.judging.executors import Executor
 from results.judging.executors.inline import InlineExecutor
-from results.judging.lake_source import Gathered, LakeSource
 from results.judging.problems import Problem
-from results.judging.work import LakeUnit
+from results.judging.report_runs import Gathered, ReportRuns
+from results.judging.work_units import Unit
 from results.lake.log.refusals import failure_of, raise_if_refused
 
 __all__ = ["Checked", "Progress", "check"]
@@ -70,7 +70,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(
-    source: LakeSource,
+    source: ReportRuns,
     *,
     executor: str = "auto",
     jobs: int | None = None,
@@ -124,7 +124,7 @@ class _Choice:
         self._jobs = jobs
         self._made: Executor | None = None
 
-    def executor(self, units: Sequence[LakeUnit]) -> Executor:
+    def executor(self, units: Sequence[Unit]) -> Executor:
         """The one for these units; the same for all rounds."""
         if self._made is not None:
             return self._made
@@ -137,7 +137,8 @@ class _Choice:
     def _make(self) -> Executor:
         if self.name == "inline":
             return InlineExecutor()
-        from results.judging.executors.pool import PoolExecutor, default_jobs
+        from harness.workers import default_jobs
+        from results.judging.executors.pool import PoolExecutor
 
         return PoolExecutor(self._jobs or default_jobs())
 
@@ -151,7 +152,7 @@ class _Choice:
 class _Job:
     """One report's checks."""
 
-    source: LakeSource
+    source: ReportRuns
     again: bool
     progress: Callable[[Progress], None]
     known: int = 0
@@ -179,7 +180,7 @@ class _Job:
             "remove the folder and try again"
         )
 
-    def _round(self, choice: _Choice, units: Sequence[LakeUnit]) -> None:
+    def _round(self, choice: _Choice, units: Sequence[Unit]) -> None:
         """Do units; those that do not come to an end are named."""
         executor = choice.executor(units)
         by_cost = sorted(units, key=lambda unit: -unit.cost)
@@ -213,8 +214,8 @@ class _Job:
 
     def _say(
         self,
-        units: Mapping[str, LakeUnit],
-        left: Mapping[str, LakeUnit],
+        units: Mapping[str, Unit],
+        left: Mapping[str, Unit],
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
@@ -238,7 +239,7 @@ def _step(stage: str, kept: int) -> Progress:
     return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
 
 
-def _in_words(unit: LakeUnit, memory_bytes: int) -> str:
+def _in_words(unit: Unit, memory_bytes: int) -> str:
     """A unit, its checkers, its retry and the memory of its worker."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]

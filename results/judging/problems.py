@@ -12,7 +12,6 @@ __all__ = [
     "PROBLEMS_MAX",
     "RUNNING",
     "SEED_WITHOUT_RUN",
-    "STATES",
     "Problem",
     "Problems",
     "problem_lines",
@@ -26,16 +25,6 @@ RUNNING: Final = "running"
 """The kind of problem of a run that a live process still writes."""
 NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
 """Kinds of problems after which a run is judged all the same, or by a later report."""
-
-STATES: Final = {
-    "torn": ("unfinished", "has no run.json: it was cut short"),
-    "damaged": ("record", "its run.json is not valid; the run is judged without it"),
-    "foreign": (
-        "record",
-        "its history is a different one than its run.json tells of; it is judged as it is",
-    ),
-}
-"""Kind and text of the problem of a run that is in a lake and not finished, by its state."""
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):

@@ -10,33 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
-from results.lake.log.duckdb_views import source_of
+from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
 from results.questions.engines import quoted
 
 if TYPE_CHECKING:
-    from results.judging.ledger import Ledger
+    from results.judging.pending_results import PendingResults
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["write_tables"]
 
-_RUNS: Final = """
+_RUNS: Final = f"""
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,
-           strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S')
-               || CASE WHEN epoch_us(r.started) % 1000000 = 0 THEN ''
-                       ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
-               || '+00:00' AS started,
+           {STARTED} AS started,
            CASE WHEN r.wall_s >= 0 AND r.wall_s < 1e9
                 THEN CAST(trunc(r.wall_s * 1e9) AS BIGINT) END AS wall_ns,
            r.length_ns, r.verdict AS recorded, r.digest, r.lines, r.ops, r.ok, r.fail, r.info,
            r.refused, r.elections, r.faults, r.interrupted,
-           COALESCE(
-               NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
-               'harness ' || NULLIF(r.versions->>'$.harness', '')) AS code
-    FROM {source} r
+           {CODE} AS code
+    FROM {{source}} r
     WHERE r.run IN (SELECT run FROM chosen)
-"""
+"""  # noqa: S608
 _OF_RUNS: Final = (
     *("run", "name", "label", "environment", "target", "profile", "workload", "nemeses", "asked"),
     *("bugs", "checkers", "setting", "seed", "started", "wall_s", "length_ns", "verdict"),
@@ -55,7 +50,7 @@ _OF_TRAITS: Final = ("run", "nemeses", "bugs")
 
 
 def write_tables(
-    ledger: Ledger, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
+    ledger: PendingResults, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
     """The files of each table, and which of their rows count, see `Gathered`.
 
@@ -92,7 +87,7 @@ def write_tables(
     return paths, counting
 
 
-def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
+def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
     """In SQL, which rows `here` of the files of results count.
 
     As a rule their ids tell. What has the same ids and does not count, as of two reports that found
@@ -124,7 +119,7 @@ def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
     return " AND ".join(parts)
 
 
-def _copy(ledger: Ledger, text: str, path: Path) -> None:
+def _copy(ledger: PendingResults, text: str, path: Path) -> None:
     ledger.rows(f"COPY ({text}) TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 

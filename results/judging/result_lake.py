@@ -19,18 +19,18 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import HarnessError
 from results.facts.schema import COLUMNS, FACT_TABLES
 from results.lake.log.delta import Addition
-from results.lake.log.files import MAIN, Partition
+from results.lake.log.files import MAIN, RESULTS, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.place import Place
 from results.lake.log.storage_errors import Patience
 from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
-from results.lake.upkeep.compaction import SMALL_BYTES
+from results.lake.upkeep.compaction import SMALL_BYTES, compact
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,6 @@ __all__ = [
     "result_schema",
 ]
 
-RESULTS: Final = "results"
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
@@ -100,9 +99,9 @@ class ResultLake(Lake):
         """
         found = cls(
             Place(f"{lake_uri}/{RESULTS}", options),
-            schemas={name: result_schema(name) for name in RESULT_TABLES},
-            version=RESULTS_VERSION,
-            patience=Patience(),
+            {name: result_schema(name) for name in RESULT_TABLES},
+            RESULTS_VERSION,
+            Patience(),
         )
         if create:
             found.patience.call(f"create a lake at {found.place.uri}", found._create)
@@ -126,7 +125,7 @@ class ResultLake(Lake):
         try:
             for partition in sorted(crowded, key=repr):
                 with contextlib.suppress(HarnessError):
-                    self.compact(partitions=[partition])
+                    compact(self, partitions=[partition])
         finally:
             self.patience = patience
         return bool(crowded)
@@ -137,7 +136,7 @@ class ResultLake(Lake):
         return {}
 
     def _commit_main(
-        self, batch: str, additions: Sequence[Addition], partitions: Mapping[str, Partition]
+        self, batch: str, addition: Addition, partitions: Mapping[str, Partition]
     ) -> bool:
         del partitions
         state = self.main.refresh()
@@ -145,5 +144,5 @@ class ResultLake(Lake):
             return True  # an earlier try, whose answer was lost
         if self.main.fenced(batch):
             return False
-        self.main.commit(self.schemas[MAIN], add=additions, exact=True)
+        self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
         return True

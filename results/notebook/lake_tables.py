@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from results.lake.log.files import BATCH, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import RunIndex, Snapshot
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.notebook.choice import Choice, require
 from results.notebook.result_tables import REPORT, ReportedTables
 
@@ -27,9 +26,7 @@ class LakeSource:
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         """Raises as `results.notebook.tables.open`."""
-        lake = Lake.open(
-            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=storage_options
-        )
+        lake = Lake.open(uri, storage_options=storage_options)
         self.uri = lake.place.uri
         self._snapshot = lake.snapshot()
         self._reported = ReportedTables(lake.place, self._snapshot)

@@ -54,6 +54,7 @@ __all__ = [
     "compare",
     "listed",
     "rows_of",
+    "setting_words",
 ]
 
 WORSE: Final = "worse"
@@ -120,12 +121,14 @@ class _Side:
         self.latencies: dict[tuple[str, str], array[float]] = {}
 
     def add(self, row: Row) -> None:
-        """Take a run."""
-        self.runs += 1
-        self.verdicts[row["verdict"]] += 1
-        for name, part, whole in _RATES:
-            if row[whole]:
-                self.rates[name].append(row[part] / row[whole])
+        """Take a run, or `runs` alike, of which nothing but the verdict is compared."""
+        count = row.get("runs")
+        self.runs += 1 if count is None else count
+        self.verdicts[row["verdict"]] += 1 if count is None else count
+        if count is None:
+            for name, part, whole in _RATES:
+                if row[whole]:
+                    self.rates[name].append(row[part] / row[whole])
 
     def add_latencies(self, row: Row) -> None:
         """Take what the operations of one kind took in one of the runs."""
@@ -140,6 +143,7 @@ def compare(
     """Compare the runs of `label` (the only other one where `None`) with those of `baseline`.
 
     Rows are looked at once and not kept: of a run 40 bytes are, 16 a kind of operation, and its id.
+    A row of `runs` may also be one of `run_cells`, which counts runs alike.
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}
@@ -149,7 +153,8 @@ def compare(
         if side is None:
             side = of_setting[row["label"]] = _Side(row)
         side.add(row)
-        of_runs[row["run"]] = side
+        if "run" in row:
+            of_runs[row["run"]] = side
     label = chosen_label((name for found in all_sides.values() for name in found), baseline, label)
     for row in latencies:
         if row["run"] in of_runs:
@@ -226,8 +231,11 @@ def listed(labels: Iterable[str | None]) -> str:
 
 
 def _name(sides: Mapping[str, _Side]) -> str:
+    return setting_words(next(iter(sides.values())).first)
+
+
+def setting_words(row: Row) -> str:
     """A setting in words; settings of the same words differ in options, hence the hash."""
-    row = next(iter(sides.values())).first
     bugs = f" with {row['bugs']}" if row["bugs"] else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"

@@ -33,7 +33,7 @@ def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]
         "problems_not_shown": summary.problems_total - len(summary.problems[:PROBLEMS_MAX]),
         "problem_chars_max": PROBLEM_CHARS_MAX,
     }
-    return templates("results.report", "").get_template("store.html").render(values)
+    return templates(("results.report", "")).get_template("store.html").render(values)
 
 
 def _tiles(summary: Summary) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 Most drawings are rows with a label at the left and an axis below; `curves` are lines over an axis,
 with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
+Those over time are in `results.report.time_plots`.
 Text is never composed here beyond labels: what stands in a drawing goes through the template's
 escaping like everything else.
 """

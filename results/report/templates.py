@@ -15,8 +15,8 @@ __all__ = ["templates"]
 
 
 @functools.cache
-def templates(package: str, folder: str) -> jinja2.Environment:
-    """The templates in a folder of a package; raises `UsageError` where Jinja2 is not installed."""
+def templates(*places: tuple[str, str]) -> jinja2.Environment:
+    """The templates in folders of packages; raises `UsageError` where Jinja2 is not installed."""
     try:
         import jinja2
     except ImportError as error:
@@ -24,7 +24,7 @@ def templates(package: str, folder: str) -> jinja2.Environment:
             "pages need Jinja2, which is not installed: pip install 'catalog-harness[report]'"
         ) from error
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(package, folder),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(*place) for place in places]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -11,7 +11,8 @@ import msgspec
 from harness.case import Case
 from harness.ops import CheckResult
 from results.facts.run_numbers import KindNumbers
-from results.serve.run_index import RunRow, StoredChecks, read_bounded
+from results.serve.paths import read_bounded
+from results.serve.run_rows import RunRow
 
 __all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", "kinds_of_both"]
 
@@ -20,9 +21,15 @@ PATHS_MAX: Final = 20_000
 TEXT_CHARS_MAX: Final = 300
 _NESTED: Final = (Mapping, list, tuple)
 _RECORD: Final = (
-    *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "ops"),
+    *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "lines"),
     *("versions", "digest"),
 )
+
+
+class StoredChecks(msgspec.Struct, frozen=True):
+    """The part of `results.json` that has the verdicts of checkers."""
+
+    checkers: list[CheckResult]
 
 
 class Difference(msgspec.Struct, frozen=True):

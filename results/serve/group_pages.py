@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-import msgspec
-
-from results.serve.drawing import total_plots, trend_plots
-from results.serve.groups import DIMENSIONS, failures_of, matrix_of
-from results.serve.labels import compare_labels
+from harness.ops import Verdict
+from results.report.time_plots import Series, Value, series
+from results.serve.groups import (
+    DIMENSIONS,
+    ORDERED,
+    TREND_DIMENSIONS,
+    Cell,
+    compare_labels,
+    failures_of,
+    first_values,
+    matrix_of,
+    outcomes_of,
+    totals_of,
+    trends_of,
+)
 from results.serve.library import Library
-from results.serve.over_time import ORDERED, TREND_DIMENSIONS, totals_of, trends_of
 from results.serve.page import Page
-from results.serve.query import BadQuery, Query, matching, parse_query
-from results.serve.run_index import OUTCOMES
-from results.serve.run_table import NONE
+from results.serve.query import BadQuery, Query, parse_query
+from results.serve.run_rows import FINISHED, NONE, OUTCOMES
+from results.serve.runs import Reading
 
 __all__ = ["labels", "matrix", "trends"]
 
-MEASURE_S: Final = 2.0
+LINES_MAX: Final = 60
 NEW_SHOWN_MAX: Final = 40
 LABELS_SHOWN_MAX: Final = 60
+_RATE: Final = "invalid runs, % of those with a known verdict"
+
+Row = dict[str, Any]
 
 
 def matrix(library: Library, query_text: str) -> Page:
@@ -29,9 +42,9 @@ def matrix(library: Library, query_text: str) -> Page:
     query, also = parse_query(query_text, also=("down", "across"))
     down = _dimension(also["down"], "nemesis", "down", DIMENSIONS)
     across = _dimension(also["across"], "workload", "across", DIMENSIONS)
-    table = library.table()
-    rows = matching(table, query)
-    made = matrix_of(table, rows, down, across)
+    with library.reading() as reading:
+        made = matrix_of(reading, query.where(), down, across)
+        notes = (*reading.notes, *made.notes)
     context = {
         "query": query,
         "down": down,
@@ -39,13 +52,13 @@ def matrix(library: Library, query_text: str) -> Page:
         "dimensions": DIMENSIONS,
         "outcomes": OUTCOMES,
         "matrix": made,
-        "notes": (*table.notes, *made.notes),
+        "notes": notes,
         "has_report": library.has_report(),
     }
     data = {
         "down": down,
         "across": across,
-        "runs": len(rows),
+        "runs": made.total.total,
         "cells": {
             up: {side: cell.counts for side, cell in cells.items()}
             for up, cells in made.cells.items()
@@ -55,7 +68,7 @@ def matrix(library: Library, query_text: str) -> Page:
             "across": {name: cell.counts for name, cell in made.column_totals.items()},
             "all": made.total.counts,
         },
-        "notes": context["notes"],
+        "notes": notes,
     }
     return Page("matrix.html", context, data)
 
@@ -68,49 +81,92 @@ def _dimension(given: list[str], default: str, name: str, known: Sequence[str]) 
 
 
 def trends(library: Library, query_text: str) -> Page:
-    """Failure rate, rate of operations and latency over labels, days or versions of the code."""
+    """Failing share and rate of operations over labels, days or versions of the code."""
     query, also = parse_query(query_text, also=("by",))
-    table = library.table()
-    rows = matching(table, query)
-    several = len(list(table.groups(rows, ("label",)))) > 1
-    by = _dimension(also["by"], "label" if several else "day", "by", TREND_DIMENSIONS)
-    failures = failures_of(table, rows, by)
-    totals, cut = totals_of(table, rows, by, failures)
-    found, more = trends_of(table, rows, by)
-    paces, told = library.paces(table, [own for _, own in found], time_limit_s=MEASURE_S)
-    points = [
-        msgspec.structs.replace(
-            point, measured=pace.measured, ok_per_s=pace.ok_per_s, p99_ns=pace.p99_ns
-        )
-        for (point, _), pace in zip(found, paces, strict=True)
-    ]
-    notes = [*table.notes, *cut]
-    new = sorted(failures, key=lambda group: group.first_started, reverse=True)
+    where = query.where()
+    with library.reading() as reading:
+        names = _labels(reading, query)
+        by = _dimension(also["by"], "label" if len(names) > 1 else "day", "by", TREND_DIMENSIONS)
+        first = first_values(reading, where, by)
+        failures = [
+            {**row, "value": first[row["verdict"], row["signature"], row["target"], row["bugs"]]}
+            for row in failures_of(reading, where)
+        ]
+        totals, notes = totals_of(reading, where, by, Counter(first.values()))
+        points, point_notes = trends_of(reading, where, by)
+        notes = [*reading.notes, *notes]
+        runs = sum(outcomes_of(reading, where).values())
+    new = sorted(failures, key=lambda row: row["first_day"] or "", reverse=True)
     context = {
         "query": query,
         "by": by,
         "dimensions": TREND_DIMENSIONS,
         "totals": totals,
-        "total_plots": total_plots(totals, joined=by in ORDERED),
+        "total_plots": _total_plots(totals, joined=by in ORDERED),
         "new": new[:NEW_SHOWN_MAX],
         "new_cut": max(0, len(new) - NEW_SHOWN_MAX),
         "points": points,
-        "plots": trend_plots(points, library.pace_words, joined=by in ORDERED),
-        "pace_note": library.pace_note,
-        "point_notes": [*more, *told],
+        "plots": _plots(points, joined=by in ORDERED),
+        "point_notes": point_notes,
         "notes": notes,
-        "runs": len(rows),
+        "runs": runs,
         "has_report": library.has_report(),
-        "labels": sorted(table.texts["label"].names)[:LABELS_SHOWN_MAX] if several else [],
+        "labels": names[:LABELS_SHOWN_MAX] if len(names) > 1 else [],
     }
     data = {
         "by": by,
         "totals": totals,
         "new": new[:NEW_SHOWN_MAX],
         "points": points,
-        "notes": [*notes, *more, *told],
+        "notes": [*notes, *point_notes],
     }
     return Page("trends.html", context, data)
+
+
+def _labels(reading: Reading, query: Query) -> list[str]:
+    where = query.where()
+    sql = f"SELECT DISTINCT coalesce(label, '{NONE}') AS label FROM runs WHERE {where.sql}"  # noqa: S608
+    return sorted(row["label"] for row in reading.rows(sql, where.values))
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
+
+
+def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bool) -> Series:
+    """Failing shares with their intervals, in percent; an interval of no run is left out."""
+    values = [
+        Value(row["value"], *of, _percent(row["rate"]), _percent(row["low"]), _percent(row["high"]))
+        if row["rate"] is not None
+        else Value(row["value"], *of, None)
+        for row, of in zip(rows, words, strict=True)
+    ]
+    return series(_RATE, values, joined=joined)
+
+
+def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
+    """Runs, failing share and new failures of all runs together."""
+    words = ("all runs", "")
+    counts, new = (
+        [Value(row["value"], *words, row[name]) for row in totals] for name in ("runs", "new")
+    )
+    return [
+        series("runs", counts, joined=joined),
+        _shares(totals, [words] * len(totals), joined=joined),
+        series("failures never seen before", new, joined=joined),
+    ]
+
+
+def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
+    """Failing share and rate of operations; points of one population are joined."""
+    words = [(row["words"], str(row["population"])) for row in points]
+    rates = [
+        Value(row["value"], *of, row["ok_per_s"]) for row, of in zip(points, words, strict=True)
+    ]
+    return [
+        _shares(points, words, joined=joined),
+        series("operations ok a second of the run", rates, joined=joined),
+    ]
 
 
 def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
@@ -120,18 +176,34 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
             f"a comparison is of two labels, and these are given: {', '.join(names)}; write "
             f"label=A&label=B ({NONE} for runs without one)"
         )
-    table = library.table()
-    chosen = [matching(table, Query({**query.filters, "label": name})) for name in names]
-    for name, rows in zip(names, chosen, strict=True):
-        if not len(rows):
-            raise BadQuery(f"no run here has the label {name!r}")
-    found = compare_labels(table, chosen[0], chosen[1])
+    sides = [Query({**query.filters, "label": name}) for name in names]
+    with library.reading() as reading:
+        cells = [Cell(outcomes_of(reading, side.where())) for side in sides]
+        for name, cell in zip(names, cells, strict=True):
+            if not any(cell.of(verdict) for verdict in FINISHED):
+                raise BadQuery(f"no finished run here has the label {name!r}")
+        bare = {key: value for key, value in query.filters.items() if key != "label"}
+        found = compare_labels(reading, Query(bare).where(), names)
+        notes = reading.notes
+    lines = found.comparison.lines
     context = {
         "query": query,
         "names": names,
-        "sides": [Query({**query.filters, "label": name}) for name in names],
+        "sides": sides,
+        "cells": cells,
         "found": found,
-        "notes": table.notes,
+        "lines": lines[:LINES_MAX],
+        "lines_cut": max(0, len(lines) - LINES_MAX),
+        "changes": found.changes[:LINES_MAX],
+        "changes_cut": max(0, len(found.changes) - LINES_MAX),
+        "notes": notes,
         "outcomes": OUTCOMES,
+        "invalid": Verdict.INVALID.value,
     }
-    return Page("labels.html", context, {"labels": names, "comparison": found})
+    data = {
+        "labels": names,
+        "counts": [cell.counts for cell in cells],
+        "comparison": found.comparison,
+        "changes": found.changes,
+    }
+    return Page("labels.html", context, data)

@@ -1,42 +1,59 @@
-"""Runs counted by what they have in common: the verdict matrix, equal failures.
+"""Runs counted by what they have in common: outcomes, the verdict matrix, failures, trends.
 
-A cell counts runs by outcome and links to them. A rate has Wilson's interval of 95 %, which also
-holds for 0 of 20. Rates are invalid runs of all that finished: one that is unknown was not found
-guilty, and those that are broken or unfinished say nothing.
+Failures, trends and compared labels are the report's own queries and statistics
+(`results.questions`), asked of the runs that a page shows: a number here is that of a report of
+these runs. A cell of the matrix counts runs by outcome and links to them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
-from harness.ops import Verdict
-from results.serve.query import LISTS, column_of
-from results.serve.run_index import OUTCOMES
-from results.serve.run_table import NONE, RunTable
+from results.questions.baseline import Comparison, compare, setting_words
+from results.questions.engines import query
+from results.questions.failures import SIGNATURE, changes, signatures
+from results.questions.trends import trends
+from results.serve.query import LISTS, Where, column_of
+from results.serve.run_rows import FINISHED, NONE, OUTCOMES, as_report
+from results.serve.runs import Reading
 from results.statistics.estimates import wilson
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
 
 __all__ = [
     "DIMENSIONS",
-    "FINISHED",
+    "ORDERED",
+    "TREND_DIMENSIONS",
     "Cell",
-    "FailureGroup",
+    "ComparedLabels",
     "Matrix",
-    "Share",
+    "compare_labels",
     "failures_of",
+    "first_values",
     "matrix_of",
+    "outcomes_of",
+    "totals_of",
+    "trends_of",
 ]
+
+Row = dict[str, Any]
 
 DIMENSIONS: Final = (
     *("nemesis", "nemeses", "workload", "bug", "bugs", "label", "environment", "target"),
     *("profile", "name", "day", "code", "checker", "signature"),
 )
+TREND_DIMENSIONS: Final = (
+    *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
+)
+ORDERED: Final = ("label", "day", "code")
+"""Dimensions whose values follow each other in time: only those are joined by a line."""
 SIDE_MAX: Final = 60
-FINISHED: Final = tuple(verdict.value for verdict in Verdict)
+POINTS_MAX: Final = 60
+_COUNTS: Final = ", ".join(
+    f"count(*) FILTER (outcome = '{outcome}') AS {outcome}" for outcome in OUTCOMES
+)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -50,11 +67,6 @@ class Cell(msgspec.Struct, frozen=True):
         return sum(self.counts.values())
 
     @property
-    def finished(self) -> int:
-        """Those with a verdict."""
-        return sum(self.counts.get(name, 0) for name in FINISHED)
-
-    @property
     def worst(self) -> str:
         """The worst outcome that there is."""
         return next((name for name in OUTCOMES if self.counts.get(name)), "")
@@ -63,28 +75,16 @@ class Cell(msgspec.Struct, frozen=True):
         """Runs with one outcome."""
         return self.counts.get(outcome, 0)
 
-    @property
-    def share(self) -> Share:
-        """Invalid runs of those that finished."""
-        invalid, finished = self.of(Verdict.INVALID.value), self.finished
-        if not finished:
-            return Share(invalid, finished, None, None, None)
-        low, high = wilson(invalid, finished)
-        return Share(invalid, finished, invalid / finished, low, high)
 
-
-class Share(msgspec.Struct, frozen=True):
-    """A rate of invalid runs with its interval; none of none finished."""
-
-    invalid: int
-    finished: int
-    rate: float | None
-    low: float | None
-    high: float | None
+def outcomes_of(reading: Reading, where: Where) -> dict[str, int]:
+    """The number of runs by outcome, in the order of tables."""
+    sql = f"SELECT outcome, count(*) AS n FROM runs WHERE {where.sql} GROUP BY outcome"  # noqa: S608
+    counts = {row["outcome"]: row["n"] for row in reading.rows(sql, where.values)}
+    return {name: counts[name] for name in OUTCOMES if name in counts}
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """Cells by row and column; a pair that never happened has no cell."""
+    """Cells by row and column; a pair without a run has no cell."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -95,117 +95,61 @@ class Matrix(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-class _Side(msgspec.Struct, frozen=True):
-    """A dimension of a matrix: of each count, which of the runs it is of and which value."""
-
-    names: list[str]
-    at: Ints
-    codes: Ints
-
-
-def matrix_of(table: RunTable, rows: Ints, down: str, across: str) -> Matrix:
+def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
     """Count runs by two dimensions.
 
     By `nemesis` or `bug` a run counts once for each of its own, so that sums exceed the runs.
     """
-    ups, sides = _side(table, rows, down), _side(table, rows, across)
-    down_totals, across_totals = (_totals(table, rows, side) for side in (ups, sides))
+    sides = [_totals(reading, where, name) for name in (down, across)]
     notes = [
         f"a run with several counts once for each {name}: sums can exceed the number of runs"
         for name in dict.fromkeys((down, across))
         if name in LISTS
     ]
-    kept_down, kept_across = _largest(down_totals), _largest(across_totals)
-    for name, kept, all_of in (
-        (down, kept_down, down_totals),
-        (across, kept_across, across_totals),
-    ):
-        if len(kept) < len(all_of):
-            notes.append(f"only the {SIDE_MAX} most frequent of {len(all_of)} values of {name}")
+    kept = [_largest(side) for side in sides]
+    for name, shown, side in zip((down, across), kept, sides, strict=True):
+        if len(shown) < len(side):
+            notes.append(f"only the {SIDE_MAX} most frequent of {len(side)} values of {name}")
+    # Both are unnested one after the other: two in one list would go side by side.
+    sql = f"""
+        SELECT up, side, outcome, count(*) AS n
+        FROM (SELECT up, {_value(across)} AS side, outcome
+              FROM (SELECT *, {_value(down)} AS up FROM runs WHERE {where.sql}))
+        WHERE list_contains(?, up) AND list_contains(?, side)
+        GROUP BY ALL
+    """  # noqa: S608
+    cells: dict[str, dict[str, Counter[str]]] = {up: {} for up in kept[0]}
+    for row in reading.rows(sql, (*where.values, kept[0], kept[1])):
+        cells[row["up"]].setdefault(row["side"], Counter())[row["outcome"]] = row["n"]
     return Matrix(
-        kept_down,
-        kept_across,
-        _cells(table, rows[ups.at], (ups, kept_down), across, kept_across),
-        {up: down_totals[up] for up in kept_down},
-        {side: across_totals[side] for side in kept_across},
-        Cell(table.outcomes(rows)),
+        kept[0],
+        kept[1],
+        {up: {side: Cell(dict(n)) for side, n in own.items()} for up, own in cells.items()},
+        {up: sides[0][up] for up in kept[0]},
+        {side: sides[1][side] for side in kept[1]},
+        Cell(outcomes_of(reading, where)),
         tuple(notes),
     )
 
 
-def _side(table: RunTable, rows: Ints, dimension: str) -> _Side:
-    """Every run once, or once for each of its nemeses or bugs."""
-    import numpy as np
-
-    texts = table.texts[column_of(dimension)]
-    assert texts.codes is not None
-    codes = texts.codes[rows]
+def _value(dimension: str) -> str:
+    """The value of a run, or with a list of them one row for each."""
+    column = column_of(dimension)
     if dimension not in LISTS:
-        return _Side(texts.names, np.arange(len(rows), dtype=np.int64), codes)
-    assert texts.lists is not None
-    items = [tuple(dict.fromkeys(names)) or (NONE,) for names in texts.lists]
-    known = {name: code for code, name in enumerate(dict.fromkeys(n for own in items for n in own))}
-    flat = np.array([known[name] for own in items for name in own], np.int64)
-    lengths = np.array([len(own) for own in items], np.int64)
-    starts = np.cumsum(lengths) - lengths
-    own_lengths = lengths[codes]
-    at = np.repeat(np.arange(len(rows), dtype=np.int64), own_lengths)
-    within = np.arange(len(at), dtype=np.int64) - np.repeat(
-        np.cumsum(own_lengths) - own_lengths, own_lengths
-    )
-    return _Side(list(known), at, flat[np.repeat(starts[codes], own_lengths) + within])
+        return f"coalesce({column}, '{NONE}')"
+    return f"unnest(list_distinct(string_split(coalesce({column}, '{NONE}'), '+')))"
 
 
-def _counted(table: RunTable, rows: Ints, codes: Ints, size: int) -> list[Cell]:
-    """Runs by outcome of each code; `codes` are those of `rows`, below `size`."""
-    import numpy as np
-
-    outcome = table.texts["outcome"]
-    assert outcome.codes is not None
-    kinds = len(outcome.names)
-    counts = np.bincount(codes * kinds + outcome.codes[rows], minlength=size * kinds)
-    return [
-        Cell({name: n for name, n in zip(outcome.names, own, strict=True) if n})
-        for own in counts.reshape(size, kinds).tolist()
-    ]
-
-
-def _totals(table: RunTable, rows: Ints, side: _Side) -> dict[str, Cell]:
-    cells = _counted(table, rows[side.at], side.codes, len(side.names))
-    return {name: cell for name, cell in zip(side.names, cells, strict=True) if cell.total}
-
-
-def _cells(
-    table: RunTable,
-    rows: Ints,
-    ups: tuple[_Side, tuple[str, ...]],
-    across: str,
-    kept_across: tuple[str, ...],
-) -> dict[str, dict[str, Cell]]:
-    """The cells of the values that are kept; `rows` are the runs of the first side's counts."""
-    import numpy as np
-
-    side = _side(table, rows, across)
-    up_of, side_of = (
-        np.array([place.get(name, -1) for name in names], np.int64)
-        for names, place in (
-            (ups[0].names, {name: at for at, name in enumerate(ups[1])}),
-            (side.names, {name: at for at, name in enumerate(kept_across)}),
-        )
-    )
-    up, place = up_of[ups[0].codes[side.at]], side_of[side.codes]
-    shown = (up >= 0) & (place >= 0)
-    width = len(kept_across)
-    size = len(ups[1]) * width
-    cells = _counted(table, rows[side.at[shown]], up[shown] * width + place[shown], size)
-    return {
-        name: {
-            other: cell
-            for other, cell in zip(kept_across, cells[at * width :], strict=False)
-            if cell.total
-        }
-        for at, name in enumerate(ups[1])
-    }
+def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
+    sql = f"""
+        SELECT value, outcome, count(*) AS n
+        FROM (SELECT {_value(dimension)} AS value, outcome FROM runs WHERE {where.sql})
+        GROUP BY ALL
+    """  # noqa: S608
+    found: dict[str, dict[str, int]] = {}
+    for row in reading.rows(sql, where.values):
+        found.setdefault(row["value"], {})[row["outcome"]] = row["n"]
+    return {value: Cell(counts) for value, counts in found.items()}
 
 
 def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
@@ -214,41 +158,129 @@ def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
-class FailureGroup(msgspec.Struct, frozen=True):
-    """Runs that failed alike: of one target, with the same bugs switched on."""
-
-    outcome: str
-    signature: str
-    target: str
-    bugs: tuple[str, ...]
-    runs: int
-    first: str  # the key of the oldest
-    first_started: str
-    last_started: str
-    value: str = ""  # of the dimension asked for, in which the oldest is
+def failures_of(reading: Reading, where: Where) -> list[Row]:
+    """The rows of a report's answer `signatures`."""
+    newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
+    days = [row["day"] for row in reading.rows(newest, where.values)]
+    found: list[Row] = signatures(_cells(reading, where, "signature_cells"), days).to_pylist()
+    return found
 
 
-def failures_of(table: RunTable, rows: Ints, dimension: str | None = None) -> list[FailureGroup]:
-    """Groups of runs with a signature: invalid ones first, without bugs first, then the largest."""
-    signed = rows[table.texts["signature"].that(bool)[rows]]
-    texts = table.texts
-    groups = []
-    for own in table.groups(signed, ("outcome", "signature", "target", "bugs")):
-        newest, oldest = int(own[0]), int(own[-1])
-        groups.append(
-            FailureGroup(
-                texts["outcome"].at(oldest),
-                texts["signature"].at(oldest),
-                texts["target"].at(oldest),
-                texts["bugs"].items_at(oldest),
-                len(own),
-                table.key(oldest),
-                texts["started"].at(oldest),
-                texts["started"].at(newest),
-                "" if dimension is None else texts[dimension].shown(oldest),
-            )
+def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
+    """The value of a dimension in which each failure was first seen, by the keys of a failure."""
+    sql = f"""
+        {as_report(where.sql, dimension)}
+        SELECT verdict, target, bugs, signature,
+               arg_min(day, (coalesce(started, ''), run)) AS value
+        FROM (SELECT f.*, j.started FROM failing_runs f JOIN judged j USING (run))
+        GROUP BY verdict, target, bugs, signature
+    """  # noqa: S608
+    return {
+        (row["verdict"], row["signature"], row["target"], row["bugs"]): row["value"]
+        for row in reading.rows(sql, where.values)
+    }
+
+
+def _cells(reading: Reading, where: Where, name: str, dimension: str | None = None) -> list[Row]:
+    """The rows of one of the report's queries of cells, of the runs that pass a condition."""
+    return reading.rows(
+        f"{as_report(where.sql, dimension)} SELECT * FROM ({query(name)}) ORDER BY ALL",  # noqa: S608
+        where.values,
+    )
+
+
+def totals_of(
+    reading: Reading, where: Where, dimension: str, new: Counter[str]
+) -> tuple[list[Row], list[str]]:
+    """All runs by one dimension, in the order of their first runs, and what was cut.
+
+    `new` counts the failures whose first run is among them. The failing share is of runs whose
+    verdict is known.
+    """
+    sql = f"""
+        SELECT {_value(dimension)} AS value, min(started) AS first_started,
+               count(DISTINCT coalesce(setting, '')) AS settings, count(*) AS runs, {_COUNTS}
+        FROM runs WHERE {where.sql} GROUP BY value
+        ORDER BY first_started NULLS FIRST, value
+    """  # noqa: S608
+    rows = [
+        {**row, **_share(row), "new": new[row["value"]]} for row in reading.rows(sql, where.values)
+    ]
+    notes = []
+    if len(rows) > POINTS_MAX:
+        notes.append(f"only the last {POINTS_MAX} of {len(rows)} values of {dimension}")
+    return rows[-POINTS_MAX:], notes
+
+
+def _share(row: Row) -> Row:
+    known = sum(row[name] for name in FINISHED if name != "unknown")
+    low, high = wilson(row["invalid"], known) if known else (None, None)
+    return {"rate": row["invalid"] / known if known else None, "low": low, "high": high}
+
+
+def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
+    """The rows of a report's answer `trend_by_...`, by any dimension, and what was cut.
+
+    Populations follow each other in the order of their first runs, and so do the points of each.
+    """
+    sql = f"""
+        {as_report(where.sql, dimension)}
+        SELECT population, min(coalesce(started, '')) AS began, any_value(setting) AS setting,
+               CASE WHEN count(DISTINCT label) = 1 THEN any_value(label) END AS label,
+               {", ".join(f"any_value({name}) AS {name}" for name in _WORDS)}
+        FROM judged GROUP BY population
+    """  # noqa: S608
+    of = {row["population"]: row for row in reading.rows(sql, where.values)}
+    answer = trends(_cells(reading, where, "trend_cells", dimension), (), "day").to_pylist()
+    rows = [
+        {
+            **row,
+            "value": row["day"],
+            "setting": of[row["population"]]["setting"],
+            "label": None if dimension == "label" else of[row["population"]]["label"],
+            "words": setting_words(of[row["population"]]),
+        }
+        for row in answer
+    ]
+    rows.sort(
+        key=lambda row: (
+            of[row["population"]]["began"], row["population"], row["first_started"], row["value"]
         )
-    rank = {outcome: place for place, outcome in enumerate(OUTCOMES)}
-    return sorted(
-        groups, key=lambda group: (rank[group.outcome], bool(group.bugs), -group.runs, group.first)
+    )  # fmt: skip
+    if len(rows) <= POINTS_MAX:
+        return rows, []
+    last = sorted(rows, key=lambda row: row["first_started"])[-POINTS_MAX:]
+    shown = {(row["population"], row["value"]) for row in last}
+    return [row for row in rows if (row["population"], row["value"]) in shown], [
+        f"only the {POINTS_MAX} of {len(rows)} points that began last"
+    ]
+
+
+_WORDS: Final = ("workload", "asked", "bugs", "environment", "profile")
+
+
+class ComparedLabels(msgspec.Struct, frozen=True):
+    """Two labels as a report with a baseline compares them, by runs alone."""
+
+    comparison: Comparison
+    settings: dict[str, str]  # by their words
+    changes: list[Row]
+
+
+def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> ComparedLabels:
+    """Compare the runs of the second label with those of the first; both have finished ones."""
+    both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
+    cells = _cells(reading, both, "run_cells")
+    run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"
+    populations = reading.rows(
+        f"{run_cells} SELECT * FROM ({query('populations')})",  # noqa: S608
+        both.values,
+    )
+    answer = changes(
+        _cells(reading, both, "signature_cells"), populations, baseline=labels[0], label=labels[1]
+    )
+    return ComparedLabels(
+        compare(cells, (), baseline=labels[0], label=labels[1]),
+        {setting_words(cell): cell["setting"] for cell in cells},
+        [row for row in answer.to_pylist() if row["level"] == SIGNATURE],
     )

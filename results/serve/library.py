@@ -1,256 +1,203 @@
-"""Runs as the pages see them: a table of all, and of one its folder, numbers and artefacts.
+"""What pages ask of a store or a lake: all runs, and of one run its verdicts, numbers and files.
 
-Where runs come from, a store or a lake, is one of two classes below this one
-(`results.serve.store_library`, `results.serve.lake_library`). Both give a table of all runs
-(`results.serve.run_table`) and the folder of any of them; what is made of a folder is here, cached
-within bounds. Numbers of a run hold as long as its history has the same time and size.
+All runs are a table in DuckDB (`results.serve.runs`), the folder of one is that of a store or made
+again from a lake (`results.serve.run_folders`). What is made of a folder is here, and kept within
+bounds: numbers of a run hold as long as its history has the same time and size.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import threading
-import time
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from harness.case import Case, load_case
+from harness.case import Case
 from harness.errors import HarnessError, HistoryError
-from harness.ops import CheckResult
+from harness.ops import CheckResult, Verdict
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
 from results.facts.run_numbers import RunNumbers, run_numbers
+from results.judging.result_lake import RUN_BATCH, ResultLake
+from results.lake.log.files import BATCH, MAIN
+from results.lake.transfer.ingest import Ingested
+from results.report import REPORT_FOLDER
 from results.serve.compare import checks_of
-from results.serve.paths import FileEntry, NotThere, files_below, first_link, open_below
-from results.serve.run_index import RunRow
-from results.serve.run_table import RunTable
+from results.serve.paths import (
+    FileEntry,
+    NotThere,
+    files_below,
+    first_link,
+    open_below,
+    read_bounded,
+)
+from results.serve.run_folders import ARTEFACTS, LakeFolders, LakeRows, StoreFolders
+from results.serve.run_rows import RunRow
+from results.serve.runs import Reading, Runs
 
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
-
-__all__ = ["ARTEFACTS", "REPORT_PAGE", "ArtefactFailed", "Brief", "Command", "Library", "Pace"]
+__all__ = ["REPORT_PAGE", "ArtefactFailed", "Library"]
 
 NUMBERS_KEPT: Final = 32
-"""Whole numbers of runs: up to some MB each, for a run of a day."""
-BRIEFS_KEPT: Final = 100_000
-ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
-"""Files that are made when somebody asks for them, by which reporter."""
+"""Numbers of a run take up to some MB, for a run of a day."""
+RECORDED_KEPT: Final = 1_000
+CHECKS_MAX: Final = 1_000
+CASE_BYTES_MAX: Final = 8 << 20
 REPORT_PAGE: Final = "report.html"
 _WAIT_S: Final = 60.0
 
-T = TypeVar("T")
+_Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
     """An artefact cannot be made; the text says why."""
 
 
-class Brief(msgspec.Struct, frozen=True, gc=False):
-    """What trends need of a run; `None` where the history cannot say."""
+class Library:
+    """The runs of a store or a lake. Safe to use from many threads."""
 
-    ok_per_s: float | None
-    p99_ns: int | None
+    def __init__(
+        self, place: str, *, progress: Callable[[Ingested], None] = lambda _: None
+    ) -> None:
+        """Read which runs exist; `progress` hears how a store is brought into its lake.
 
-
-class Pace(msgspec.Struct, frozen=True):
-    """How some runs served: medians, `None` where nothing is known, and of how many runs."""
-
-    measured: int
-    ok_per_s: float | None
-    p99_ns: float | None
-
-
-class Command(msgspec.Struct, frozen=True):
-    """What to type to have a run again, and what it does in a word."""
-
-    word: str
-    text: str
-
-
-_Stamp = tuple[int, int, int]
-
-
-class _Kept(Generic[T]):
-    """The latest things by run, each as long as its history has the same stamp."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._things: OrderedDict[str, tuple[_Stamp, T]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str, stamp: _Stamp) -> T | None:
-        with self._lock:
-            found = self._things.get(key)
-            if found is None or found[0] != stamp:
-                return None
-            self._things.move_to_end(key)
-            return found[1]
-
-    def put(self, key: str, stamp: _Stamp, thing: T) -> None:
-        with self._lock:
-            self._things[key] = (stamp, thing)
-            while len(self._things) > self._most:
-                self._things.popitem(last=False)
-
-
-class Library(ABC):
-    """Runs to look at. Safe to use from many threads."""
-
-    kind: ClassVar[str]  # store or lake
-    faults_are: ClassVar[str]  # what the number of faults of a run counts
-    pace_words: ClassVar[tuple[str, str]]  # titles of the plots of `paces`
-    pace_note: ClassVar[str]  # of what the medians of `paces` are
-
-    def __init__(self, place: str) -> None:
-        """`place` is what the user named. Nothing is read before it is asked for."""
-        self.place = place
-        self._making = threading.Lock()
-        self._numbers: _Kept[RunNumbers] = _Kept(NUMBERS_KEPT)
-        self._briefs: _Kept[Brief] = _Kept(BRIEFS_KEPT)
-
-    # --- what a store and a lake do in their own ways ----------------------------------------
-
-    @abstractmethod
-    def table(self) -> RunTable:
-        """All runs, at most a moment old; raises `UsageError` where they are lost."""
-
-    @abstractmethod
-    def folder(self, row: RunRow) -> Path:
-        """A folder with the files of a run.
-
-        Raises `NotThere` for what may not be shown, and `HarnessError` where it cannot be had.
+        Raises `UsageError` where there is no store and no lake of ours, or access is refused;
+        `InfrastructureError` where the storage does not answer.
         """
+        self._scratch = Path(tempfile.mkdtemp(prefix="harness-serve-"))
+        try:
+            self._runs = Runs(place, self._scratch / "duckdb", progress)
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+        lake, store = self._runs.lake, self._runs.store
+        self.kind = "lake" if store is None else "store"
+        self.place = lake.place.uri if store is None else str(store)
+        self._rows = LakeRows(self._runs)
+        self.folders = (
+            LakeFolders(self._runs, self._rows, self._scratch)
+            if store is None
+            else StoreFolders(store)
+        )
+        local = lake.place.local or store is not None
+        self._report = Path(self.place) / REPORT_FOLDER if local else None
+        self._making = threading.Lock()
+        self._keeping = threading.Lock()
+        self._numbers: OrderedDict[str, tuple[_Stamp, RunNumbers]] = OrderedDict()
+        self._recorded: OrderedDict[str, tuple[CheckResult, ...]] = OrderedDict()
 
-    @abstractmethod
-    def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """The descriptor of a file in the run's folder; raises as `folder`."""
-
-    @abstractmethod
-    def command(self, row: RunRow) -> Command | None:
-        """How to have the run again."""
-
-    @abstractmethod
-    def reported_checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str]:
-        """Verdicts of a run without `results.json`, and whose they are; nothing if none."""
-
-    @abstractmethod
-    def paces(
-        self, table: RunTable, groups: Sequence[Ints], *, time_limit_s: float
-    ) -> tuple[list[Pace], list[str]]:
-        """How each of these groups of runs served, and what is to be said about that."""
-
-    @abstractmethod
-    def report_folder(self) -> tuple[Path, str] | None:
-        """Where `harness report` leaves its page: a folder, and the name of one in it."""
-
-    # --- all runs ----------------------------------------------------------------------------
+    def reading(self) -> AbstractContextManager[Reading]:
+        """All runs, at most a moment old."""
+        return self._runs.reading()
 
     def row(self, key: str) -> RunRow | None:
         """The run "name/run", if there is such a one."""
-        table = self.table()
-        place = table.find(key)
-        return None if place is None else table.row(place)
+        with self.reading() as found:
+            return found.run(key)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._runs.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- one run -----------------------------------------------------------------------------
 
     def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-        """What checkers said: beside the run, or else what is known elsewhere; and what is not."""
+        """The verdicts of a run's checkers, and a note on where they are from or why none is."""
         try:
-            checks, trouble = checks_of(self.folder(row))
+            checks, trouble = checks_of(self.folders.folder(row))
         except HistoryError as error:
             checks, trouble = (), str(error)
-        if checks:
+        if checks or not row.lake_run:
             return checks, trouble
         try:
-            reported, whose = self.reported_checks(row)
+            for whose, find in (
+                ("the verdicts that the run recorded", self._recorded_checks),
+                ("the verdicts of the last harness report", self._judged),
+            ):
+                if found := find(row):
+                    return found, f"there is no results.json: these are {whose}"
         except HarnessError as error:
             return (), str(error)
-        return (
-            (reported, f"there is no results.json: these are {whose}")
-            if reported
-            else (
-                (),
-                trouble,
-            )
-        )
+        return (), trouble
+
+    def _recorded_checks(self, row: RunRow) -> tuple[CheckResult, ...]:
+        checks = self._recorded.get(row.lake_run)
+        if checks is None:
+            recorded = self._rows.of(self._rows.snapshot(), "verdicts", row)
+            checks = self._recorded[row.lake_run] = _checks(recorded.to_pylist())
+            while len(self._recorded) > RECORDED_KEPT:
+                self._recorded.popitem(last=False)
+        return checks
+
+    def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
+        """Verdicts of reports: of each checker the newest result that is settled."""
+        place = self._runs.lake.place
+        with self._runs.using:
+            results = ResultLake.beside(place.uri, place.options)
+            snapshot = None if results is None else results.snapshot()
+        if snapshot is None:
+            return ()
+        batches = self._rows.of(self._rows.snapshot(), MAIN, row)[BATCH].to_pylist()
+        order: dict[tuple[str, str], tuple[bool, Any]] = {}
+        for found in self._rows.of(snapshot, MAIN, row).to_pylist():
+            if found[RUN_BATCH] in batches:
+                for result, mark in zip(found["results"], found["marks"], strict=True):
+                    order[found[BATCH], result] = (not mark, found["judged_at"])
+        rows = [
+            found
+            for found in self._rows.of(snapshot, "verdicts", row).to_pylist()
+            if (found[BATCH], found["result_id"]) in order
+        ]
+        rows.sort(key=lambda found: order[found[BATCH], found["result_id"]])
+        return _checks(rows)
 
     def case(self, row: RunRow) -> Case | None:
-        """What a run was asked for; `None` where that cannot be read."""
+        """The case of a run; `None` where it cannot be read."""
         try:
-            # The row has a case only if the file is plain and of bounded size.
-            return None if row.seed is None else load_case(self.folder(row) / "case.json")
-        except HarnessError:
+            content = read_bounded(self.folders.folder(row) / "case.json", CASE_BYTES_MAX)
+            return msgspec.json.decode(content, type=Case)
+        except (NotThere, HarnessError, OSError, ValueError, RecursionError):
             return None
 
     def files(self, row: RunRow) -> tuple[list[FileEntry], bool]:
         """The files of a run by name, and whether there are more."""
         try:
-            return files_below(self.folder(row))
+            return files_below(self.folders.folder(row))
         except HistoryError:  # `checks` says it
             return [], False
 
     def numbers(self, row: RunRow) -> RunNumbers:
         """The numbers of a run; raises `HistoryError`."""
-        folder = self._sealed(row)
-        stamp = _stamp(folder)
-        made = self._numbers.get(row.key, stamp)
-        if made is None:
-            made = run_numbers(folder)
-            self._numbers.put(row.key, stamp, made)
-            self._briefs.put(row.key, stamp, Brief(made.ok_per_s, made.p99_ns))
-        return made
-
-    def briefs(self, rows: Iterable[RunRow], *, time_limit_s: float) -> dict[str, Brief]:
-        """Rate and latency of as many of `rows` as can be had within a moment, by key.
-
-        Runs that cannot be read have a brief of nothing. Asking again goes on where this stopped.
-        """
-        import pyarrow.parquet  # noqa: F401 - the first time takes a second that is not theirs
-
-        deadline_s = time.monotonic() + time_limit_s
-        made: dict[str, Brief] = {}
-        for row in rows:
-            try:
-                folder = self._sealed(row)
-                stamp = _stamp(folder)
-            except HistoryError:
-                made[row.key] = Brief(None, None)
-                continue
-            found = self._briefs.get(row.key, stamp)
-            if found is not None:
-                made[row.key] = found
-            elif time.monotonic() < deadline_s:
-                made[row.key] = self._brief(row, folder, stamp)
-        return made
-
-    def _brief(self, row: RunRow, folder: Path, stamp: _Stamp) -> Brief:
         try:
-            numbers = run_numbers(folder)
-            brief = Brief(numbers.ok_per_s, numbers.p99_ns)
-        except HistoryError:
-            brief = Brief(None, None)
-        self._briefs.put(row.key, stamp, brief)
-        return brief
-
-    def _sealed(self, row: RunRow) -> Path:
-        try:
-            return self.folder(row)
+            folder = self.folders.folder(row)
         except NotThere as error:
             raise HistoryError(f"the run {row.key} has no folder any more") from error
+        stamp = _stamp(folder)
+        kept = self._numbers.get(row.key)
+        if kept is not None and kept[0] == stamp:
+            return kept[1]
+        made = run_numbers(folder)
+        with self._keeping:
+            self._numbers[row.key] = (stamp, made)
+            while len(self._numbers) > NUMBERS_KEPT:
+                self._numbers.popitem(last=False)
+        return made
 
     # --- artefacts ---------------------------------------------------------------------------
 
     def make(self, row: RunRow, file: str) -> None:
-        """Make an artefact unless one that is newer than the run lies there.
+        """Make an artefact unless one that is newer than the run exists.
 
         Raises `ArtefactFailed`. One at a time: a page of a long run takes seconds and memory.
         """
-        folder, reporter = self.folder(row), ARTEFACTS[file]
+        folder, reporter = self.folders.folder(row), ARTEFACTS[file]
         if _is_newer(folder, file):
             return
         link = first_link(folder)
@@ -280,15 +227,32 @@ class Library(ABC):
             return False
         return True
 
-    def report_file(self, parts: tuple[str, ...]) -> int:
-        """The descriptor of a file that `harness report` left; raises `NotThere`."""
-        found = self.report_folder()
-        if found is None or (found[0] / found[1]).is_symlink():
-            raise NotThere
-        return open_below(found[0] / found[1], parts)
+    def report_file(self, parts: Sequence[str]) -> int:
+        """The descriptor of a file that `harness report` left; raises `NotThere`.
 
-    def close(self) -> None:  # noqa: B027 - a store holds nothing
-        """Let go of everything."""
+        A report on a lake in a bucket is where it was made.
+        """
+        if self._report is None or self._report.is_symlink():
+            raise NotThere
+        return open_below(self._report, parts)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the runs are in a bucket."""
+        return self._report is None
+
+
+def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
+    """Verdicts on whole histories; of two rows of a checker the later one counts."""
+    found: dict[str, CheckResult] = {}
+    for row in rows:
+        if row["key"] is None:
+            try:
+                verdict = Verdict(row["verdict"])
+            except ValueError:
+                continue
+            found[row["checker"]] = CheckResult(row["checker"], verdict, row["reason"] or "")
+    return tuple(list(found.values())[:CHECKS_MAX])
 
 
 def _stamp(folder: Path) -> _Stamp:

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.errors import HistoryError
 from harness.ops import CheckResult
 from results.facts.run_numbers import RunNumbers
+from results.report.time_plots import completions, peak
 from results.serve.compare import differences, kinds_of_both
-from results.serve.drawing import availability, peak
 from results.serve.group_pages import labels
-from results.serve.groups import failures_of
-from results.serve.library import ARTEFACTS, Library
+from results.serve.groups import failures_of, outcomes_of
+from results.serve.library import Library
 from results.serve.page import Page
 from results.serve.paths import NotThere
 from results.serve.query import (
     LISTS,
+    NEWEST_FIRST,
     PAGE_ROWS,
     BadQuery,
     Query,
+    Where,
     column_of,
-    matching,
-    ordered,
+    order_of,
     parse_query,
 )
-from results.serve.run_index import OUTCOMES, RunRow
-from results.serve.run_table import NONE, RunTable
+from results.serve.run_folders import ARTEFACTS
+from results.serve.run_rows import NONE, RunRow
+from results.serve.runs import Reading
 from results.statistics.estimates import QUANTILES
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Ints
 
 __all__ = ["Page", "compare", "run", "runs", "the_run"]
 
@@ -60,35 +59,38 @@ def the_run(library: Library, key: str) -> RunRow:
 def runs(library: Library, query_text: str) -> Page:
     """The list of runs."""
     query, _ = parse_query(query_text)
-    table = library.table()
-    found = matching(table, query)
-    pages = max(1, math.ceil(len(found) / PAGE_ROWS))
+    where = query.where()
     first = (query.page - 1) * PAGE_ROWS
-    places = ordered(table, found, query.sort)[first : first + PAGE_ROWS]
-    shown = [table.row(int(place)) for place in places]
-    counts = table.outcomes(found)
-    groups = failures_of(table, found)
+    with library.reading() as reading:
+        counts = outcomes_of(reading, where)
+        shown = reading.runs(where, order_of(query.sort), limit=PAGE_ROWS, offset=first)
+        total = sum(outcomes_of(reading, Where("true", ())).values())
+        groups = failures_of(reading, where)
+        choices = _choices(reading, query)
+        notes = reading.notes
+    matching = sum(counts.values())
+    pages = max(1, math.ceil(matching / PAGE_ROWS))
     context = {
         "query": query,
         "rows": shown,
-        "matching": len(found),
-        "total": len(table),
+        "matching": matching,
+        "total": total,
         "pages": pages,
         "first": first,
-        "counts": [(name, counts[name]) for name in OUTCOMES if name in counts],
-        "index_notes": table.notes,
-        "choices": _choices(table, query),
+        "counts": list(counts.items()),
+        "index_notes": notes,
+        "choices": choices,
         "groups": groups[:GROUPS_SHOWN_MAX],
         "groups_cut": max(0, len(groups) - GROUPS_SHOWN_MAX),
     }
     data = {
         library.kind: library.place,
-        "total": len(table),
-        "matching": len(found),
+        "total": total,
+        "matching": matching,
         "page": query.page,
         "pages": pages,
         "counts": counts,
-        "notes": table.notes,
+        "notes": notes,
         "signatures": groups[:GROUPS_SHOWN_MAX],
         "runs": [_row_data(row) for row in shown],
     }
@@ -100,21 +102,24 @@ def _row_data(row: RunRow) -> dict[str, Any]:
     return data
 
 
-def _choices(table: RunTable, query: Query) -> dict[str, list[str] | None]:
+def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
     """The values to choose from, by filter; `None` where there are too many for a menu."""
+    values = ", ".join(
+        f"list_slice(list(DISTINCT {column}), 1, {CHOICES_MAX + 1}) AS {name}"
+        if name not in LISTS
+        else f"list_slice(list_distinct(flatten(list(DISTINCT string_split({column}, '+')))), 1, "
+        f"{CHOICES_MAX + 1}) AS {name}"
+        for name in _CHOICE_FIELDS
+        for column in [column_of(name)]
+    )
+    (row,) = reading.rows(f"SELECT {values} FROM runs")  # noqa: S608
     found: dict[str, list[str] | None] = {}
     for name in _CHOICE_FIELDS:
-        texts = table.texts[column_of(name)]
-        values = set(texts.names)
-        if name in LISTS:
-            assert texts.lists is not None
-            values = {item for names in texts.lists for item in names}
-        if name == "bug":
-            values.add(NONE)
-        chosen = query.filters.get(name)
-        if chosen is not None:
-            values.add(chosen)  # a link may ask for what there is no more
-        found[name] = sorted(values) if len(values) <= CHOICES_MAX else None
+        # A link may ask for a value that no run has any more.
+        own = {NONE if value is None else value for value in row[name] or ()}
+        own |= {query.filters[name]} if name in query.filters else set()
+        own |= {NONE} if name == "bug" else set()
+        found[name] = sorted(own) if len(own) <= CHOICES_MAX else None
     return found
 
 
@@ -134,8 +139,8 @@ def run(library: Library, row: RunRow) -> Page:
         "numbers": numbers,
         "no_numbers": no_numbers,
         "quantiles": [permille / 1000 for permille in QUANTILES],
-        "plot": None if numbers is None else availability(numbers, end_s=_end_s(numbers)),
-        "command": library.command(row),
+        "plot": None if numbers is None else completions(numbers, end_s=_end_s(numbers)),
+        "command": library.folders.command(row),
         "siblings": _siblings(library, row),
     }
     data = {
@@ -165,18 +170,20 @@ def _bounded(check: CheckResult) -> list[str]:
 
 def _siblings(library: Library, row: RunRow) -> list[RunRow]:
     """Runs to compare with: of the same seed first, then the nearest of the same series."""
-    table = library.table()
-    own = table.find(row.key)
-    same_seed: Ints = table.every[:0]
-    if row.seed is not None:
-        same_seed = matching(table, Query({"seed": str(row.seed)}))
-    series = matching(table, Query({"name": row.name}))
-    same_seed = same_seed[same_seed != own][:SIBLINGS_NEAR]
-    at = len(series) if own is None else int(series.searchsorted(own))
-    newer, older = series[max(0, at - SIBLINGS_NEAR) : at], series[at : at + SIBLINGS_NEAR + 1]
-    places = [*same_seed, *older, *newer[::-1]]
-    found = [int(place) for place in dict.fromkeys(places) if place != own]
-    return [table.row(place) for place in found[:SIBLINGS_MAX]]
+    at = (row.name, row.started, row.key)
+    place = "name = ? AND (coalesce(started, ''), key)"
+    with library.reading() as reading:
+        same_seed = reading.runs(
+            Where("seed = ? AND key <> ?", (-1 if row.seed is None else row.seed, row.key)),
+            NEWEST_FIRST,
+            limit=SIBLINGS_NEAR if row.seed is not None else 0,
+        )
+        older = reading.runs(Where(f"{place} < (?, ?)", at), NEWEST_FIRST, limit=SIBLINGS_NEAR)
+        newer = reading.runs(
+            Where(f"{place} > (?, ?)", at), "started NULLS FIRST, key", limit=SIBLINGS_NEAR
+        )
+    found = {one.key: one for one in (*same_seed, *older, *newer)}
+    return list(found.values())[:SIBLINGS_MAX]
 
 
 def _end_s(numbers: RunNumbers) -> int:
@@ -213,7 +220,7 @@ def compare(library: Library, query_text: str) -> Page:
         "kinds": kinds_of_both(*(_kinds(made) for made, _ in numbers)),
         "quantiles": [permille / 1000 for permille in QUANTILES],
         "plots": [
-            None if made is None else availability(made, end_s=end_s, most=most)
+            None if made is None else completions(made, end_s=end_s, most=most)
             for made, _ in numbers
         ],
     }

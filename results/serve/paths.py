@@ -14,9 +14,16 @@ from typing import Final
 
 import msgspec
 
-from results.serve.run_index import is_plain_name
-
-__all__ = ["FILES_MAX", "FileEntry", "NotThere", "files_below", "first_link", "open_below"]
+__all__ = [
+    "FILES_MAX",
+    "FileEntry",
+    "NotThere",
+    "files_below",
+    "first_link",
+    "is_plain_name",
+    "open_below",
+    "read_bounded",
+]
 
 FILES_MAX: Final = 2_000
 DEPTH_MAX: Final = 6
@@ -34,6 +41,27 @@ class FileEntry(msgspec.Struct, frozen=True):
     path: str  # relative to the run's folder, with slashes
     size: int
     modified_s: float
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name may be part of a path below the store: no dot file, no separator, UTF-8."""
+    if not name or name.startswith(".") or len(name) > 255:
+        return False
+    if any(character in name for character in "/\\\0"):
+        return False
+    return name.isprintable()
+
+
+def read_bounded(path: Path, bytes_max: int) -> bytes:
+    """The content of a plain file; raises `ValueError` or `OSError` for anything else."""
+    number = os.open(path, _FILE)
+    with os.fdopen(number, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("is not a plain file")
+        if found.st_size > bytes_max:
+            raise ValueError(f"has {found.st_size} bytes; at most {bytes_max} are read")
+        return file.read(bytes_max)
 
 
 def open_below(store: Path, parts: Sequence[str]) -> int:

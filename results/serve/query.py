@@ -17,32 +17,31 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from results.serve.run_index import OUTCOMES
-from results.serve.run_table import LIST_SEPARATOR, NONE, RunTable
-
-if TYPE_CHECKING:
-    from results.facts.intervals import Flags, Ints
+from results.facts.schema import LIST_SEPARATOR as JOINED_BY
+from results.serve.run_rows import NONE, OUTCOMES
 
 __all__ = [
     "EXACT",
     "LISTS",
+    "NEWEST_FIRST",
     "PAGE_ROWS",
     "RANGES",
     "SORTS",
     "BadQuery",
     "Query",
+    "Where",
     "column_of",
-    "matching",
-    "ordered",
+    "order_of",
     "parse_query",
 ]
 
+LIST_SEPARATOR: Final = ","
 PAGE_ROWS: Final = 128
 PARAMETERS_MAX: Final = 50
 VALUE_CHARS_MAX: Final = 500
@@ -58,6 +57,13 @@ SORTS: Final = (
     *("nemeses", "bugs", "verdict", "checker", "signature", "code"),
     *RANGES,
 )
+NEWEST_FIRST: Final = "started DESC NULLS LAST, key DESC"
+_SEARCHED: Final = (
+    *("key", "outcome", "problem", "started", "label", "environment", "target", "signature"),
+    *("reason", "profile", "workload", "nemeses", "bugs", "digest", "versions"),
+    *("CAST(seed AS VARCHAR)", "CASE WHEN interrupted THEN 'interrupted' END"),
+)
+_TEXT: Final = f"lower(concat_ws(chr(10), {', '.join(_SEARCHED)}))"
 _INT64_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = r"-?\d{1,19}(?:\.\d{1,9})?"
 _RANGE: Final = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?|({_NUMBER})")
@@ -68,12 +74,27 @@ class BadQuery(Exception):  # noqa: N818 - the answer is 400
     """A parameter that is none, or cannot have this value; the text says which and why."""
 
 
+class Where(NamedTuple):
+    """A condition on the table `runs` in SQL, and the values of its parameters."""
+
+    sql: str
+    values: tuple[str | int | float, ...]
+
+
 class Query(msgspec.Struct, frozen=True):
     """A parsed query: filters by parameter, the order, the page."""
 
     filters: dict[str, str]
     sort: str = "-started"
     page: int = 1
+
+    def where(self) -> Where:
+        """The runs that pass all filters; raises `BadQuery`."""
+        parts = [part for name, value in self.filters.items() for part in _conditions(name, value)]
+        return Where(
+            " AND ".join(["true", *(part.sql for part in parts)]),
+            tuple(value for part in parts for value in part.values),
+        )
 
     def url(self, path: str, **changes: str | None) -> str:
         """`path` with this query; filters in `changes` replace others, `None` takes one away."""
@@ -131,8 +152,9 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
         else:
             names = ", ".join(sorted({*known, *others, "sort", "page"}))
             raise BadQuery(f"there is no parameter {name[:50]!r}; there are {names}")
-    _predicates(filters)
-    return Query(filters, sort, page), others
+    query = Query(filters, sort, page)
+    query.where()
+    return query, others
 
 
 def _sort(value: str) -> str:
@@ -142,103 +164,67 @@ def _sort(value: str) -> str:
 
 
 def column_of(name: str) -> str:
-    """The column of a table that a parameter or dimension is about."""
-    return {"verdict": "outcome", **LISTS}.get(name, name)
+    """The column of `runs` that a parameter or dimension is about."""
+    return {"verdict": "outcome", "ops": "lines", **LISTS}.get(name, name)
 
 
-def matching(table: RunTable, query: Query) -> Ints:
-    """The runs that pass all filters, in the order of the table."""
-    found = table.every
-    for predicate in _predicates(query.filters):
-        found = found[predicate(table)[found]]
-    return found
+def order_of(sort: str) -> str:
+    """The order of a list in SQL: runs without a value come last either way."""
+    name, way = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
+    column = column_of(name)
+    if name == "verdict":
+        column = f"list_position({list(OUTCOMES)!r}, outcome)"
+    return f"{column} {way} NULLS LAST, {NEWEST_FIRST}"
 
 
-def ordered(table: RunTable, rows: Ints, sort: str) -> Ints:
-    """These runs by a column; what has nothing in it comes last either way."""
-    if sort == "-started":
-        return rows  # as the table has them
-    name, descending = sort.removeprefix("-"), sort.startswith("-")
-    return table.sorted(rows, column_of(name), descending=descending)
-
-
-Predicate = Callable[[RunTable], "Flags"]
-
-
-def _predicates(filters: dict[str, str]) -> list[Predicate]:
-    made: list[Predicate] = []
-    for name, value in filters.items():
-        if name == "q":
-            made += [_word(word) for word in value.lower().split()]
-        elif name == "day":
-            made.append(_day(value))
-        elif name in RANGES:
-            made.append(_range(name, value))
-        elif name in LISTS:
-            made.append(_among(LISTS[name], value))
-        else:
-            if name == "verdict" and value not in OUTCOMES:
-                raise BadQuery(f"verdict is {value!r}; it is one of {', '.join(OUTCOMES)}")
-            made.append(_exactly(column_of(name), value))
-    return made
-
-
-def _word(word: str) -> Predicate:
-    return lambda table: table.containing(word)
-
-
-def _exactly(column: str, value: str) -> Predicate:
-    return lambda table: table.texts[column].equal(value)
-
-
-def _among(column: str, value: str) -> Predicate:
+def _conditions(name: str, value: str) -> list[Where]:
+    if name == "q":
+        return [Where(f"contains({_TEXT}, ?)", (word,)) for word in value.lower().split()]
+    if name == "day":
+        return [_day(value)]
+    if name in RANGES:
+        return [_range(name, value)]
+    column = column_of(name)
     if value == NONE:
-        return lambda table: table.texts[column].listing(lambda names: not names)
-    values = set(value.split(LIST_SEPARATOR))
-    return lambda table: table.texts[column].listing(
-        lambda names: value in names or values.issubset(names)
-    )
+        return [Where(f"{column} IS NULL", ())]
+    if name in LISTS:
+        items = f"string_split({column}, '{JOINED_BY}')"
+        return [Where(f"list_contains({items}, ?)", (one,)) for one in value.split(LIST_SEPARATOR)]
+    if name == "verdict" and value not in OUTCOMES:
+        raise BadQuery(f"verdict is {value!r}; it is one of {', '.join(OUTCOMES)}")
+    if name in LISTS.values():
+        value = JOINED_BY.join(value.split(LIST_SEPARATOR))
+    return [Where(f"{column} = ?", (value,))]
 
 
-def _range(name: str, value: str) -> Predicate:
+def _range(name: str, value: str) -> Where:
     found = _RANGE.fullmatch(value.strip())
     if found is None or value.strip() == "..":
         raise BadQuery(f"{name} is {value!r}; write 7, 1..200, 10.. or ..200")
     low, high, exact = (None if part is None else _number(part) for part in found.groups())
     if exact is not None:
         low = high = exact
-
-    def inside(table: RunTable) -> Flags:
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        numbers = table.numbers[name]
-        least, most = -math.inf if low is None else low, math.inf if high is None else high
-        if pa.types.is_floating(numbers.type):
-            least, most = float(least), float(most)
-        else:  # whole bounds: Arrow compares no others with whole numbers exactly
-            least = -_INT64_MAX if least < -_INT64_MAX else math.ceil(min(least, 1 << 63))
-            most = _INT64_MAX if most > _INT64_MAX else math.floor(max(most, -1 << 63))
-        if least > most:
-            return np.zeros(len(table), np.bool_)
-        within = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, most))
-        found: Flags = pc.fill_null(within, False).to_numpy(zero_copy_only=False)
-        return found
-
-    return inside
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    column = column_of(name)
+    if name.endswith("_s"):
+        return Where(f"{column} BETWEEN ? AND ?", (float(least), float(most)))
+    # Whole bounds: a 64-bit number compared with a fraction would be rounded.
+    first = -_INT64_MAX if least < -_INT64_MAX else math.ceil(min(least, 1 << 63))
+    last = _INT64_MAX if most > _INT64_MAX else math.floor(max(most, -1 << 63))
+    if not -_INT64_MAX <= first <= last <= _INT64_MAX:
+        return Where("false", ())
+    return Where(f"{column} BETWEEN ? AND ?", (first, last))
 
 
 def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
 
 
-def _day(value: str) -> Predicate:
+def _day(value: str) -> Where:
     if value == NONE:
-        return lambda table: table.texts["day"].that(lambda day: not day)
+        return Where("day IS NULL", ())
     found = _DAY.fullmatch(value.strip())
     if found is None or value.strip() == "..":
         raise BadQuery(f"day is {value!r}; write 2026-11-21 or 2026-11-01..2026-11-30")
     first, last, exact = found.groups()
-    first, last = first or exact or "", last or exact or "9999-99-99"
-    return lambda table: table.texts["day"].that(lambda day: bool(day) and first <= day <= last)
+    return Where("day BETWEEN ? AND ?", (first or exact or "", last or exact or "9999-99-99"))

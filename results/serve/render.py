@@ -28,7 +28,7 @@ _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 @functools.cache
 def ensure_templates() -> jinja2.Environment:
     """The pages' templates; raises `UsageError` with the fix where Jinja2 is not installed."""
-    environment = templates(_PACKAGE, "templates")
+    environment = templates((_PACKAGE, "templates"), ("results.report", ""))
     environment.filters |= {"with_ops": _with_ops, "p_value": numbers.p_value}
     environment.globals.update(address=address, urlencode=urlencode)
     return environment

@@ -28,16 +28,12 @@ import msgspec
 from harness.errors import HarnessError
 from results.serve import group_pages, pages
 from results.serve.archive import ARCHIVE_BYTES_MAX, archive
-from results.serve.library import (
-    ARTEFACTS,
-    REPORT_PAGE,
-    ArtefactFailed,
-    Library,
-)
+from results.serve.library import REPORT_PAGE, ArtefactFailed, Library
 from results.serve.pages import Page, the_run
 from results.serve.paths import NotThere
 from results.serve.query import BadQuery
 from results.serve.render import address, render, static_file
+from results.serve.run_folders import ARTEFACTS
 from results.serve.server import Failure, Request, Response
 
 __all__ = ["Application"]
@@ -133,34 +129,34 @@ class Application:
             return Response(
                 body=render(page.template, library=self.library, tab="run", **page.context)
             )
-        self.library.folder(row)
+        self.library.folders.folder(row)
         if len(file) == 1 and file[0] in ARTEFACTS:
             try:
                 self.library.make(row, file[0])
             except ArtefactFailed as failed:
                 raise Failure(422, f"{file[0]} of {row.key} cannot be made: {failed}") from failed
-        number = self.library.open(row, file)
+        number = self.library.folders.open(row, file)
         return _file(number, file[-1], is_page=file in _PAGES)
 
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        self.library.folder(row)  # or why there is none
+        self.library.folders.folder(row)  # or why there is none
         files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:
             raise Failure(413, "the run is too large for an archive; copy its folder instead")
         return Response(
             content_type="application/zip",
-            body=archive(run, files, functools.partial(self.library.open, row)),
+            body=archive(run, files, functools.partial(self.library.folders.open, row)),
             headers=(("Content-Disposition", f'attachment; filename="{_ascii(run)}.zip"'),),
             policy=_RAW,
         )
 
     def _report(self, rest: tuple[str, ...]) -> Response:
-        if self.library.report_folder() is None:
+        if self.library.is_remote:
             raise Failure(
-                404, "the report of a lake in a bucket lies where `harness report` was started"
+                404, "the report of a lake in a bucket is where `harness report` was started"
             )
         number = self.library.report_file(rest)
         return _file(number, rest[-1], is_page=rest[-1].endswith(".html"))

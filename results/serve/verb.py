@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,13 +70,16 @@ def _address(bind: str) -> str:
 
 
 def _serve(place: str, bind: str, port: int) -> int:
+    from results.serve.groups import outcomes_of
+    from results.serve.query import Where
     from results.serve.render import ensure_templates
     from results.serve.routes import Application
     from results.serve.server import StoreServer
 
     ensure_templates()
     with contextlib.closing(_library(place)) as library:
-        runs = len(library.table())
+        with library.reading() as reading:
+            runs = sum(outcomes_of(reading, Where("true", ())).values())
         try:
             server = StoreServer(bind, port, Application(library))
         except OSError as error:
@@ -99,28 +101,33 @@ def _serve(place: str, bind: str, port: int) -> int:
 
 def _library(place: str) -> Library:
     """The runs of a store or a lake; raises `UsageError` for what is neither."""
+    from results.lake.transfer.ingest_verb import Status
     from results.report.report import is_lake
+    from results.serve.library import Library
 
-    if is_lake(place):
-        from results.serve.lake_library import LakeLibrary
-
-        return LakeLibrary(place)
-    from results.serve.store_library import StoreLibrary
-
-    made = StoreLibrary(Path(place))
-    if not len(made.table()):
-        with os.scandir(place) as entries:
-            strange = sorted(
-                entry.name
-                for entry in entries
-                if entry.name == LOG_FOLDER or (entry.is_file() and entry.name[0] != ".")
-            )
-        if strange:
-            raise UsageError(
-                f"{place!r} holds {listed(strange, limit=3)} and neither runs nor the tables of a "
-                "lake; name the folder of --store, or the URI of --lake"
-            )
+    if not is_lake(place):
+        _require_store(Path(place))
+    status = Status()
+    made = Library(place, progress=status)
+    status.finish()
     return made
+
+
+def _require_store(store: Path) -> None:
+    """Refuse a folder that holds files and no runs, before a lake is made in it."""
+    from results.judging.problems import Problems
+    from results.lake.transfer.run_folders import run_folders
+
+    try:
+        names = sorted(path.name for path in store.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise UsageError(f"cannot read the store {str(store)!r}: {error.strerror}") from error
+    odd = [name for name in names if name == LOG_FOLDER or (store / name).is_file()]
+    if odd and next(run_folders(store, Problems()), None) is None:
+        raise UsageError(
+            f"{str(store)!r} holds {listed(odd, limit=3)} and neither runs nor the tables of a "
+            "lake; name the folder of --store, or the URI of --lake"
+        )
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

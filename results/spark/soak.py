@@ -14,7 +14,6 @@ each task does so for as many as the soak still wants when its wave begins.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import itertools
@@ -234,5 +233,5 @@ def _results(template: SeedJob, seeds: Sequence[int]) -> list[SeedResult]:
         return True
 
     with _packages_for_children():
-        asyncio.run(soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take))
+        soak((template.of_seed(seed) for seed in seeds), jobs=1, on_result=take)
     return results

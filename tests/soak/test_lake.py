@@ -17,7 +17,6 @@ from harness.run_and_keep import versions_of
 from harness.signatures import Failure
 from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpec, identity
 from harness.soak.journal import Journal
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer import soak_sink as soaked
 from results.lake.transfer.ingest_verb import main as ingest_verb
@@ -62,7 +61,7 @@ def tables(uri):
 
 
 def lake_at(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.open(str(uri))
 
 
 class Killed(BaseException):

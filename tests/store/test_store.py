@@ -21,6 +21,7 @@ from harness.store import (
     OpLog,
     RunFolder,
     RunRecord,
+    is_being_written,
     load_run,
     read_log,
     read_parquet,
@@ -180,6 +181,46 @@ def test_a_run_cut_short_reads_back_from_its_log(tmp_path):
     stored = load_run(folder.path)
     assert len(stored.history) == 1
     assert "cut short" in stored.note
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from harness.store import RunFolder
+folder = RunFolder(Path(sys.argv[1]), "n", "r")
+print("begun", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_run_is_being_written_until_its_process_ends(tmp_path):
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert writer.stdout.readline() == "begun\n"
+        assert is_being_written(tmp_path / "n" / "r")
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert not is_being_written(tmp_path / "n" / "r")
+
+
+def test_a_finished_run_is_not_being_written(tmp_path):
+    folder = RunFolder(tmp_path, "n", "r")
+    folder.write_case(Case(seed=1))
+    folder.seal(History([]))
+    assert is_being_written(folder.path)
+
+    folder.finish(
+        RunRecord(
+            run="r", environment="sim", started="2026-01-01T00:00:00+00:00", wall_s=1.0,
+            verdict=Verdict.VALID, digest=History([]).digest(), ops=0, versions={},
+        )
+    )  # fmt: skip
+
+    assert not is_being_written(folder.path)
+    assert not is_being_written(tmp_path / "n" / "none")
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x" * 101])

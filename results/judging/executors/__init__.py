@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Protocol
 
-from results.judging.work import Done, LakeConfig, LakeUnit
+from results.judging.work_units import Done, RoundConfig, Unit
 
 __all__ = ["Executor"]
 
@@ -20,7 +20,7 @@ class Executor(Protocol):
 
     name: str
 
-    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[Unit], config: RoundConfig) -> Generator[Done, None, None]:
         """Do units in their order; one that could not be done at all yields nothing."""
         ...
 

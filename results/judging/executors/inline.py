@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from results.judging.lake_work import do_units
-from results.judging.work import Done, LakeConfig, LakeUnit
+from results.judging.unit_judge import do_units
+from results.judging.work_units import Done, RoundConfig, Unit
 
 __all__ = ["InlineExecutor"]
 
@@ -19,7 +19,7 @@ class InlineExecutor:
 
     name = "inline"
 
-    def run(self, units: Sequence[LakeUnit], config: LakeConfig) -> Generator[Done, None, None]:
+    def run(self, units: Sequence[Unit], config: RoundConfig) -> Generator[Done, None, None]:
         """See `Executor`."""
         yield from do_units(units, config=config)
 

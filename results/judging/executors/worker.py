@@ -1,31 +1,28 @@
-"""A worker of the pool: `python -m results.judging.executors.worker CONFIG`.
+"""A worker of the pool, see `harness.workers`: units in, and what became of them out.
 
-A process of its own, started afresh: nothing is inherited from the report, neither threads nor
-signal handlers nor memory. It ends when its input does. Whatever checkers print goes to stderr.
+`python -m results.judging.executors.worker PARENT CONFIG`
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from results.judging.lake_work import do_units
-from results.judging.work import LakeConfig, LakeUnit
+from harness.workers import serve
+from results.judging.unit_judge import do_units
+from results.judging.work_units import RoundConfig, Unit
 
 __all__: list[str] = []
 
 
-def main(config: LakeConfig) -> None:
+def outcomes(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Do units until there are no more."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    units = map(msgspec.json.Decoder(LakeUnit).decode, sys.stdin.buffer)
-    for done in do_units(units, config=config):
-        answers.write(msgspec.json.encode(done) + b"\n")
-        answers.flush()
+    config = msgspec.json.decode(sys.argv[2], type=RoundConfig)
+    units = map(msgspec.json.Decoder(Unit).decode, lines)
+    yield from map(msgspec.json.encode, do_units(units, config=config))
 
 
 if __name__ == "__main__":
-    main(msgspec.json.decode(sys.argv[1], type=LakeConfig))
+    serve(outcomes)

@@ -5,27 +5,24 @@ encoded as they come, a row group at a time, and what is held is what will be up
 of files of 64 MB takes little more memory than these. No run spans two row groups, unless runs that
 come at once have more rows than one.
 
-The files carry the batch of the append, which is therefore drawn here. Where an append has to begin
-again under another one (another writer had some of the runs first), they are decoded once.
+The files carry the batch of the append, which is therefore drawn here. An append that has to begin
+again under another one (another writer had some of the runs first) encodes the other runs again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from harness.errors import InternalError
 from results.lake.log.encoding import GROUP_ROWS, Encoded, Encoder
-from results.lake.log.files import Partition, coded_schema
+from results.lake.log.files import BATCH, KEY, Partition, batch_name, coded_schema
 from results.lake.log.writing import accept, new_id, stored, stored_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Gathered", "Part", "accepted"]
-
-Part: TypeAlias = "pa.Table | Encoded"
-"""The rows of a table."""
+__all__ = ["AppendBuffer", "buffers_of"]
 
 GROUP_BYTES: Final = 32 << 20
 """Of rows in memory, at which a row group is written: snapshots are few and large."""
@@ -74,7 +71,7 @@ class _File:
         """What it takes in memory."""
         return int(self._sink.tell()) + self._bytes
 
-    def close(self, batch: str, runs: int) -> Encoded | None:
+    def close(self) -> Encoded | None:
         """The file; `None` where there are no rows."""
         if self._waiting:
             self._encode()
@@ -83,17 +80,18 @@ class _File:
         with self._encoder as encoder:
             pass
         rows, said = encoder.written()
-        return Encoded(self._sink.getvalue(), rows, said, batch, runs)
+        return Encoded(self._sink.getvalue(), rows, said)
 
 
-class Gathered:
-    """Runs of one partition that are appended together; `Lake.append` takes it as it takes rows."""
+class AppendBuffer:
+    """Runs of one partition that are appended together."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`schemas` are those of a lake's tables."""
+        self._schemas = schemas
         self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
-        self._batch = new_id()
-        self._appended = False
+        self.batch = new_id()
+        self._number = 0
         self.partitions: dict[str, Partition] = {}
         self.last: str | None = None  # of the runs, which come in their order
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
@@ -103,15 +101,15 @@ class Gathered:
         """Take whole runs behind those that it has; raises as `results.lake.log.writing.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
-            raise InternalError("runs are gathered twice, or after they were appended")
+            raise InternalError("runs are buffered twice, or after they were appended")
         if len({*self.partitions.values(), *partitions.values()}) > 1:
-            raise InternalError("runs of several partitions are gathered together")
+            raise InternalError("runs of several partitions are in one buffer")
         if self.last is not None and partitions and min(partitions) < self.last:
-            raise InternalError("runs are gathered out of order, in which nobody could read them")
+            raise InternalError("runs are buffered out of order, in which no reader finds them")
         self.partitions |= partitions
         self.last = max(partitions, default=self.last)
         for name, table in tables.items():
-            self._files[name].add(stored(table, self._batch))
+            self._files[name].add(stored(table, self.batch))
 
     def __len__(self) -> int:
         """How many runs there are."""
@@ -130,25 +128,39 @@ class Gathered:
     def files(self) -> Mapping[str, Encoded]:
         """The file of each table that has rows; nothing can be added any more."""
         if self._closed is None:
-            made = {name: file.close(self._batch, len(self)) for name, file in self._files.items()}
-            self._closed = {name: file for name, file in made.items() if file is not None}
+            files = {name: file.close() for name, file in self._files.items()}
+            self._closed = {name: file for name, file in files.items() if file is not None}
         return self._closed
 
-    def batches(self) -> Iterator[str]:
-        """The batch that the files carry, but only once; and new ones: no name is used twice."""
-        if not self._appended:
-            self._appended = True
-            yield self._batch
-        yield from iter(new_id, None)
+    def new_name(self) -> str:
+        """A name for an upload of one of the files; none is used twice."""
+        self._number += 1
+        return batch_name(self.batch, self._number)
+
+    def without(self, runs: Collection[str]) -> AppendBuffer:
+        """The other runs, under a new batch."""
+        again = AppendBuffer(self._schemas)
+        left = [run for run in self.partitions if run not in runs]
+        if left:
+            rows = {name: file.table().drop_columns([BATCH]) for name, file in self.files().items()}
+            again.add(_of_runs(rows, left))
+        return again
 
 
-def accepted(
-    rows: Mapping[str, pa.Table] | Gathered, schemas: Mapping[str, pa.Schema]
-) -> tuple[Mapping[str, Part], Mapping[str, Partition], Iterator[str]]:
-    """What an append begins with: rows, the partition of each run, batches to be tried in turn.
+def buffers_of(
+    rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
+) -> Iterator[AppendBuffer]:
+    """Rows of whole runs as appends take them, one buffer for each partition."""
+    tables, partitions = accept(rows, schemas)
+    for partition in sorted({*partitions.values()}, key=repr):
+        buffer = AppendBuffer(schemas)
+        buffer.add(_of_runs(tables, [run for run, at in partitions.items() if at == partition]))
+        yield buffer
 
-    Raises as `results.lake.log.writing.accept`.
-    """
-    if isinstance(rows, Gathered):
-        return rows.files(), rows.partitions, rows.batches()
-    return *accept(rows, schemas), iter(new_id, None)
+
+def _of_runs(tables: Mapping[str, pa.Table], runs: Sequence[str]) -> dict[str, pa.Table]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    own = pa.array(runs, pa.string())
+    return {name: table.filter(pc.is_in(table[KEY], own)) for name, table in tables.items()}

@@ -38,8 +38,8 @@ class Addition:
     name: str
     size_bytes: int
     rows: int
-    partition: Partition
     statistics: str
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)

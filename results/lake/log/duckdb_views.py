@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, clipped
-from results.judging.result_lake import RESULTS
+from results.lake.log.files import RESULTS
 from results.lake.log.place import Place
 from results.lake.log.refusals import RefusedError
 from results.lake.log.storage_errors import said_of, troubles
@@ -21,19 +21,31 @@ if TYPE_CHECKING:
     from results.lake.log.files import FileRef
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["at_hand", "readable", "source_of"]
+__all__ = ["CODE", "STARTED", "at_hand", "readable", "source_of"]
 
 BATCH_ROWS: Final = 1 << 14
 CHUNK: Final = 1 << 20
 AT_ONCE: Final = 8
+STARTED: Final = """
+    strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S')
+        || CASE WHEN epoch_us(r.started) % 1000000 = 0 THEN ''
+                ELSE strftime(r.started AT TIME ZONE 'UTC', '.%f') END
+        || '+00:00'
+"""
+"""The start of a row `r` of `runs` as text: ISO 8601, in UTC."""
+CODE: Final = """
+    CASE WHEN json_valid(r.versions) THEN COALESCE(
+        NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
+        'harness ' || NULLIF(r.versions->>'$.harness', '')) END
+"""
+"""The version of the code that ran, as `results.facts.setting.code_of` has it."""
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
     """Columns of a table's rows in SQL, to be read once, by one statement of the connection `sql`.
 
-    They are read as they are asked for: a table may be larger than the memory. Of files that lie
-    here DuckDB reads what it needs, and their dictionaries stay. Columns that a file of an older
-    version lacks are null.
+    They are read as they are asked for: a table may be larger than the memory. Of local files
+    DuckDB reads what it needs, and their dictionaries stay. A column that a file lacks is null.
     """
     files, name = found.files(table), f"rows_of_{table}"
     if found.place.local and files:

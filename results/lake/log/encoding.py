@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from results.lake.log.files import BATCH, KEY_RANGE, coded_schema, statistics
+from results.lake.log.files import KEY_RANGE, coded_schema, statistics
 from results.lake.log.layout import parquet_options
 
 if TYPE_CHECKING:
@@ -18,20 +18,18 @@ KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
 
 
 class Encoded(NamedTuple):
-    """A file of one table, partition and batch, in memory, which has rows of up to `runs` runs."""
+    """A file of one table, partition and batch, in memory."""
 
     content: Any  # a pyarrow.Buffer
     rows: int
     statistics: str
-    batch: str
-    runs: int
 
     def table(self) -> pa.Table:
-        """Its rows, without their batch."""
+        """The rows as they are stored, with their batch."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        return pq.read_table(pa.BufferReader(self.content)).drop_columns([BATCH])
+        return pq.read_table(pa.BufferReader(self.content))
 
 
 class Encoder:

@@ -31,6 +31,7 @@ __all__ = [
     "LOG_FOLDER",
     "MAIN",
     "PARTITION",
+    "RESULTS",
     "FileRef",
     "Partition",
     "coded_schema",
@@ -42,6 +43,8 @@ KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
 """The column that the rows of a run over independent keys are sorted by, where a table has it."""
+RESULTS: Final = "results"
+"""The folder of a lake with the lake of its results (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
 """The folder of a Delta table that makes it one (Delta's protocol, "File types")."""
 PARTITION: Final = ("target", "label", "day")

@@ -27,6 +27,9 @@ visible. If that is newer than the state of `runs` that was read, all is read ag
 **Compaction** (`results.lake.upkeep.compaction`) merges visible files of a partition, whole ones
 only, so that no run is cut in two; its exact commit needs all its inputs to be still there.
 
+**Removal** (`results.lake.upkeep.removal`) rewrites the files that hold some runs without them,
+those of `runs` first. From then on, rows of these runs in other tables join with no row of `runs`.
+
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a time of grace. A writer
 may sleep longer than that; so it first *fences* them, with an exact commit to `runs` on a state in
 which they are invisible: a fenced batch never becomes visible, since the writer's own exact commit
@@ -45,34 +48,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from harness.errors import InfrastructureError, UsageError, listed
-from results.lake.log.append_buffer import Gathered, Part, accepted
+from results.lake.log.append_buffer import AppendBuffer, buffers_of
 from results.lake.log.delta import Addition, Log, State
-from results.lake.log.files import LOG_FOLDER, MAIN, FileRef, Partition, batch_name
+from results.lake.log.files import LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.log.place import Place
 from results.lake.log.snapshot import RunIndex, Snapshot
 from results.lake.log.storage_errors import AgainError, Patience
-from results.lake.log.writing import ParquetFile, by_partition, stored_schema
+from results.lake.log.writing import stored_schema, upload
+from results.lake.tables.schema import SCHEMA_VERSION
+from results.lake.tables.schema import schemas as lake_schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
-
-    from results.lake.upkeep.compaction import Compacted
-    from results.lake.upkeep.soundness import Finding
-    from results.lake.upkeep.vacuum import Vacuumed
 
 __all__ = ["Lake"]
 
 LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
-GRACE_HOURS: Final = 24
 ROUNDS_MAX: Final = 20
 OPENING_S: Final = 60.0  # then the place is more likely wrong than busy
 THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
@@ -81,8 +80,9 @@ THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
 class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
-    `schemas` has the columns of every table; all begin with those the lake is partitioned by and
-    the run (`results.lake.log.files`). A lake of another schema `version` is refused.
+    `schemas` has the columns of every table (default: those of runs); all begin with those the lake
+    is partitioned by and the run (`results.lake.log.files`). A lake of another schema `version` is
+    refused.
     """
 
     made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
@@ -90,12 +90,12 @@ class Lake:
     def __init__(
         self,
         place: Place,
-        *,
-        schemas: Mapping[str, pa.Schema],
+        schemas: Mapping[str, pa.Schema] | None,
         version: int,
         patience: Patience,
     ) -> None:
-        """Use `create_or_open` or `open`."""
+        """Use `create_or_open` or `open`; without `schemas` they are those of runs."""
+        schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
         self.version = version
@@ -113,8 +113,8 @@ class Lake:
         cls,
         uri: str,
         *,
-        schemas: Mapping[str, pa.Schema],
-        version: int,
+        schemas: Mapping[str, pa.Schema] | None = None,
+        version: int = SCHEMA_VERSION,
         storage_options: Mapping[str, str] | None = None,
         patience: Patience | None = None,
     ) -> Lake:
@@ -123,12 +123,7 @@ class Lake:
         Raises `UsageError` where something else lies there, or a newer release's lake, or where
         the store refuses us; `InfrastructureError` where it does not answer.
         """
-        lake = cls(
-            Place(uri, storage_options),
-            schemas=schemas,
-            version=version,
-            patience=patience or Patience(),
-        )
+        lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
         _opening(lake.patience).call(f"create a lake at {lake.place.uri}", lake._create)
         return lake
 
@@ -137,18 +132,13 @@ class Lake:
         cls,
         uri: str,
         *,
-        schemas: Mapping[str, pa.Schema],
-        version: int,
+        schemas: Mapping[str, pa.Schema] | None = None,
+        version: int = SCHEMA_VERSION,
         storage_options: Mapping[str, str] | None = None,
         patience: Patience | None = None,
     ) -> Lake:
         """The lake at `uri`; writes nothing. Raises as `create_or_open`, and if there is none."""
-        lake = cls(
-            Place(uri, storage_options),
-            schemas=schemas,
-            version=version,
-            patience=patience or Patience(),
-        )
+        lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
         _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
         return lake
 
@@ -242,62 +232,53 @@ class Lake:
 
     # Appending -----------------------------------------------------------------------------------
 
-    def append(self, rows: Mapping[str, pa.Table] | Gathered) -> list[str]:
+    def append(self, rows: Mapping[str, pa.Table] | AppendBuffer) -> list[str]:
         """Append whole runs; when it returns, all of them are visible and stay.
 
-        `rows` has one row a run in `runs`, and the rows of the same runs in other tables. Runs
-        that the lake has already are left out and returned. A batch becomes a file a table and
-        partition: bound it by what is worth 128 MB. After any error nothing of the batch is
-        visible, or all; the same append later finds out which.
+        `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
+        that the lake has already are left out and returned. The runs of a partition are one batch,
+        with one file per table: bound it by what is worth 128 MB. After any error all of a batch is
+        visible, or nothing; the same append later finds out which.
         """
-        tables, partitions, batches = accepted(rows, self.given)
+        some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
+        return [run for buffer in some for run in self._append(buffer)]
+
+    def _append(self, buffer: AppendBuffer) -> list[str]:
         skipped: list[str] = []
-        for batch in itertools.islice(batches, ROUNDS_MAX):
+        for number in range(ROUNDS_MAX):
             held = self.patience.call(
-                f"read {self.main.uri}", functools.partial(self._held, partitions)
+                f"read {self.main.uri}", functools.partial(self._held, buffer.partitions)
             )
-            skipped += [run for run in partitions if run in held]
-            partitions = {run: at for run, at in partitions.items() if run not in held}
-            if not partitions:
-                return skipped
-            if self._append_batch(batch, tables, partitions):
+            skipped += [run for run in buffer.partitions if run in held]
+            if held or number:
+                buffer = buffer.without(held)
+            if not len(buffer) or self._append_batch(buffer):
                 return skipped
         raise InfrastructureError(
             f"{self.place.uri}: {ROUNDS_MAX} times others appended some of these runs meanwhile, "
             "or a vacuum without a time of grace took the append for a dead one's; let them end"
         )
 
-    def _append_batch(
-        self, batch: str, tables: Mapping[str, Part], partitions: Mapping[str, Partition]
-    ) -> bool:
-        """Whether the batch is visible now; else it never will be."""
-
-        def upload(table: str) -> list[Addition]:
-            names = (batch_name(batch, number) for number in itertools.count())
-            return [
-                self._write(table, names, part, partition)
-                for partition, part in by_partition(tables[table], partitions, batch)
-            ]
+    def _append_batch(self, buffer: AppendBuffer) -> bool:
+        """Whether the batch is visible now; otherwise it never will be."""
 
         def append(table: str) -> None:
-            additions = upload(table)
-            if additions:
-                self._commit_child(table, additions)
+            self._commit_child(table, self._upload(buffer, table))
 
-        self._each(append, [table for table in self.schemas if table in tables and table != MAIN])
-        additions = upload(MAIN)
+        self._each(append, [table for table in buffer.files() if table != MAIN])
+        addition = self._upload(buffer, MAIN)
         return self.patience.call(
-            f"commit to {self.main.uri}", lambda: self._commit_main(batch, additions, partitions)
+            f"commit to {self.main.uri}",
+            lambda: self._commit_main(buffer.batch, addition, buffer.partitions),
         )
 
-    def _write(
-        self, table: str, names: Iterator[str], part: Part, partition: Partition
-    ) -> Addition:
-        def write() -> Addition:
-            file = ParquetFile(self.place, table, next(names), self.schemas[table])
-            return file.write(iter([part]), partition)
-
-        return self.patience.call(f"write to {self.place.uri}", write)
+    def _upload(self, buffer: AppendBuffer, table: str) -> Addition:
+        (partition,) = {*buffer.partitions.values()}
+        file = buffer.files()[table]
+        return self.patience.call(
+            f"write to {self.place.uri}",
+            lambda: upload(self.place, table, buffer.new_name(), file, partition),
+        )
 
     def _each(self, function: Callable[[str], None], tables: Sequence[str]) -> None:
         if self._threads == 1:
@@ -307,29 +288,27 @@ class Lake:
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(function, tables))
 
-    def _commit_child(self, table: str, additions: Sequence[Addition]) -> None:
+    def _commit_child(self, table: str, addition: Addition) -> None:
         log, tried = self.logs[table], False
 
         def attempt() -> None:
             nonlocal tried
-            if tried:
-                files = log.refresh().files
-                if all(item.name in files for item in additions):
-                    return
+            if tried and addition.name in log.refresh().files:
+                return
             tried = True
-            log.commit(self.schemas[table], add=additions, exact=False)
+            log.commit(self.schemas[table], add=[addition], exact=False)
 
         self.patience.call(f"commit to {log.uri}", attempt)
 
     def _commit_main(
-        self, batch: str, additions: Sequence[Addition], partitions: Mapping[str, Partition]
+        self, batch: str, addition: Addition, partitions: Mapping[str, Partition]
     ) -> bool:
         held = self._held(partitions)
         if batch in held.values():
             return True  # an earlier try, whose answer was lost
         if held or self.main.fenced(batch):
             return False
-        self.main.commit(self.schemas[MAIN], add=additions, exact=True)
+        self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
@@ -349,26 +328,6 @@ class Lake:
         ]
         found = self.index.of(files)
         return {run: found[run] for run in partitions if run in found}
-
-    # Upkeep --------------------------------------------------------------------------------------
-
-    def compact(self, **limits: Any) -> list[Compacted]:
-        """Merge small files; `results.lake.upkeep.compaction.compact` has the limits."""
-        from results.lake.upkeep.compaction import compact
-
-        return compact(self, **limits)
-
-    def vacuum(self, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-        """Remove what no reader sees and is older; see `results.lake.upkeep.vacuum`."""
-        from results.lake.upkeep.vacuum import vacuum
-
-        return vacuum(self, grace_hours=grace_hours, dry_run=dry_run)
-
-    def check(self) -> list[Finding]:
-        """What is damaged or left over; see `results.lake.upkeep.soundness`."""
-        from results.lake.upkeep.soundness import check
-
-        return check(self)
 
     # Reading -------------------------------------------------------------------------------------
 

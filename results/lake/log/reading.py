@@ -39,8 +39,8 @@ def runs_in(
     """Each of `runs` (sorted, each once) with its rows of every table that `files` names.
 
     With a `key_range`, tables that have ranges of keys give only its rows. `files` are names of
-    files by table, whose rows are all visible; columns that a file of an older version lacks are
-    null. A run without rows in a table has none there. Raises as the store does.
+    files by table, whose rows are all visible. A run without rows in a table has none there. Raises
+    as the store does.
     """
     tables = {
         table: _Cursor(
@@ -125,7 +125,7 @@ def batches_of(
     *,
     key_range: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of a file in their order, in today's columns, some at a time, none of them empty.
+    """The rows of a file in their order, some at a time, none of them empty.
 
     They are those of the row groups that may have runs from `first` to `last`, and others; with a
     `key_range`, only that one's. Of an
@@ -177,7 +177,10 @@ def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows in today's columns; those that a file of an older version lacks are null."""
+    """The rows of a file in the columns of their table; a column that the file lacks is null.
+
+    Delta's own writers leave out the columns that a table is partitioned by.
+    """
     import pyarrow as pa
 
     if rows.schema.equals(schema):

@@ -128,8 +128,7 @@ class Snapshot:
     def dataset(self, table: str) -> ds.Dataset:
         """The visible rows, read when they are asked for; partitions and runs prune files.
 
-        Of a range all rows of its files are there. Columns that a file of an older version lacks
-        are null.
+        Of a range all rows of its files are there.
         """
         import pyarrow.dataset as ds
 

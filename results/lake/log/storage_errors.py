@@ -18,7 +18,15 @@ from typing import Any, Final, TypeVar
 from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
 from results.lake.log.refusals import RIGHTS_CODES, RefusedError
 
-__all__ = ["AgainError", "ConflictError", "Patience", "require", "troubles", "without_secrets"]
+__all__ = [
+    "AgainError",
+    "ConflictError",
+    "NoSpaceError",
+    "Patience",
+    "require",
+    "troubles",
+    "without_secrets",
+]
 
 T = TypeVar("T")
 
@@ -43,6 +51,10 @@ _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 class AgainError(InfrastructureError):
     """A call failed in a way that another try may cure, or whose effect is not known."""
+
+
+class NoSpaceError(InfrastructureError):
+    """The disk is full."""
 
 
 class ConflictError(AgainError):
@@ -79,7 +91,7 @@ def said_of(error: Exception, uri: str) -> Exception:
     lower = text.lower()
     code = _code_of(error, lower)
     if code in FULL_CODES or any(word in lower for word in FULL):
-        return InfrastructureError(
+        return NoSpaceError(
             f"no space is left at {uri}; what was acknowledged is whole: free some and append again"
         )
     if code in NO_FOLDER_CODES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from results.lake.log.place import Place
 
-__all__ = ["ParquetFile", "accept", "by_partition", "new_id", "stored_schema"]
+__all__ = ["ParquetFile", "accept", "new_id", "stored", "stored_schema", "upload"]
 
 
 def new_id() -> str:
@@ -99,40 +98,12 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.select(nullable.names).cast(nullable)
 
 
-def by_partition(
-    table: pa.Table | Encoded, partitions: Mapping[str, Partition], batch: str
-) -> Iterator[tuple[Partition, pa.Table | Encoded]]:
-    """The rows of these runs by partition, and there by run, each run's in their order.
-
-    What is encoded as a file of just these runs and this batch stays as it is.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if isinstance(table, Encoded):
-        if table.batch == batch and table.runs == len(partitions):
-            yield next(iter(partitions.values())), table
-            return
-        table = table.table()
-    groups: dict[Partition, list[str]] = {}
-    for run, partition in partitions.items():
-        groups.setdefault(partition, []).append(run)
-    for partition in sorted(groups, key=repr):
-        own = pc.is_in(table[KEY], value_set=pa.array(groups[partition]))
-        part = table if pc.all(own).as_py() else table.filter(own)  # as a rule all are: no copy
-        if part.num_rows:
-            yield partition, stored(part, batch)
-
-
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Rows as they are stored: with their batch, by run."""
+    """Coded rows as they are stored: with their batch, by run."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(rows.schema.field(KEY).type):
-        codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
-        batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
-    else:
-        batches = pa.repeat(pa.scalar(batch, pa.string()), rows.num_rows)
+    codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+    batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
 
 
@@ -159,26 +130,18 @@ class ParquetFile:
     def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
         self._place, self._table, self._name, self._schema = place, table, name, schema
 
-    def write(self, parts: Iterator[pa.Table | Encoded], partition: Partition) -> Addition:
-        """Write all parts and say what a log needs to know about the file.
-
-        A part that is encoded is the whole file.
-        """
-        first = next(parts)
+    def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
+        """Write all parts; what a log needs to know about the file."""
         with self._place.writing(self._table, self._name) as sink:
-            if isinstance(first, Encoded):
-                sink.write(first.content)
-                rows, said = first.rows, first.statistics
-            else:
-                with Encoder(sink, self._schema) as encoder:
-                    for part in itertools.chain([first], parts):
-                        encoder.write(part)
-                rows, said = encoder.written()
+            with Encoder(sink, self._schema) as encoder:
+                for part in parts:
+                    encoder.write(part)
             size_bytes = sink.tell()
-        return Addition(
-            name=self._name,
-            size_bytes=size_bytes,
-            rows=rows,
-            partition=partition,
-            statistics=said,
-        )
+        return Addition(self._name, size_bytes, *encoder.written(), partition)
+
+
+def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:
+    """Write a file that is encoded; what a log needs to know about it."""
+    with place.writing(table, name) as sink:
+        sink.write(file.content)
+    return Addition(name, file.content.size, file.rows, file.statistics, partition)

@@ -20,6 +20,7 @@ from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
 from results.lake.tables.attempt_outcomes import outcome_of
 from results.lake.tables.key_columns import heads_of, with_head
+from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.noted import Noted, noted_of, situations
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 from results.lake.transfer.source import Source
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Batch"]
 
 _SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
-KEY_RANGE_OPS: Final = 1 << 15
-"""Operations of a range of keys, which is judged as one piece of work."""
-_decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -109,7 +107,8 @@ class Batch:
         at = pa.array(self.invoked)
         value = self._column("value")
         keys, asked, answered_with, unlike = self._keyed(value.take(at), value.take(answers))
-        self._cut(keys)
+        cut = cut_keys(keys, self.run[self.invoked], np.flatnonzero(self._independent).tolist())
+        self._key_range, self._order, self._range_ops = cut
         answer_columns = ANSWERS.shred(answered_with)
         self.answered = self._answered(answer_columns[0], answer_columns[-1])
         phases, active = situations(self.noted, self.run[self.invoked], self.time[self.invoked])
@@ -160,46 +159,19 @@ class Batch:
         keys: list[bytes | None] = [None] * len(asked)
         new_asked = asked.cast(pa.binary()).to_pylist()
         new_answers = answers.cast(pa.binary()).to_pylist()
-        for row, pair in zip(rows.tolist(), _pairs([new_asked[row] for row in rows]), strict=True):
+        for row, pair in zip(
+            rows.tolist(), pairs_of([new_asked[row] for row in rows]), strict=True
+        ):
             if pair is not None:
                 keys[row], new_asked[row] = pair
         unlike = {row for row in rows.tolist() if keys[row] and new_answers[row]}
         tuples = [row for row in sorted(unlike) if new_answers[row][:1] == b"["]
-        for row, pair in zip(tuples, _pairs([new_answers[row] for row in tuples]), strict=True):
+        for row, pair in zip(tuples, pairs_of([new_answers[row] for row in tuples]), strict=True):
             if pair is not None and pair[0] == keys[row]:
                 new_answers[row] = pair[1]
                 unlike.remove(row)
         columns = (keys, new_asked, new_answers)
         return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
-
-    def _cut(self, keys: pa.Array) -> None:
-        """Cut runs over independent keys into ranges of keys, which their operations are sorted by.
-
-        A range has whole keys, of `KEY_RANGE_OPS` operations and what its last key has more.
-        """
-        import numpy as np
-        import pyarrow as pa
-
-        run = self.run[self.invoked]
-        rank = np.zeros(len(run), np.int64)
-        self._key_range = np.full(len(run), -1, np.int32)
-        self._range_ops: list[list[int]] = [[] for _ in self.sources]
-        for number in np.flatnonzero(self._independent).tolist():
-            rows = np.flatnonzero(run == number)
-            coded = keys.take(pa.array(rows)).dictionary_encode()
-            if coded.null_count:
-                at = self.index[self.invoked[rows[coded.is_null().to_numpy(zero_copy_only=False)]]]
-                raise HistoryError(f"op {at[0]} has no key, in a run over independent keys")
-            names = coded.dictionary.to_pylist()
-            ranks = np.empty(len(names), np.int64)
-            ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-            rank[rows] = ranks[coded.indices.to_numpy()]
-            sizes = np.bincount(rank[rows])
-            begun = (np.cumsum(sizes) - sizes) // KEY_RANGE_OPS
-            _, of_key = np.unique(begun, return_inverse=True)
-            self._key_range[rows] = of_key[rank[rows]]
-            self._range_ops[number] = np.bincount(self._key_range[rows]).tolist()
-        self._order = np.lexsort((rank, run))
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
         """`ok`, or a definite no of the target: an answer with a result."""
@@ -315,7 +287,7 @@ class Batch:
         columns |= {name: each(self.kind == number) for number, name in enumerate(TYPES)}
         return [
             {name: int(column[number]) for name, column in columns.items()}
-            | {"key_ranges": self._range_ops[number]}
+            | {"key_ranges": self._range_ops.get(number, [])}
             for number in range(len(self.sources))
         ]
 
@@ -368,18 +340,6 @@ def _columns(source: Source) -> pa.Table:
             raise HistoryError(f"{source.key} holds a row that is not an op: its {name} is null")
     chosen = table.select(wanted.names)
     return chosen if chosen.schema.equals(wanted) else chosen.cast(wanted)
-
-
-def _pairs(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-    """The two parts of each JSON text that is a list of two."""
-    try:
-        found = _decode_pairs(b"[" + b",".join(texts) + b"]")
-        return [(bytes(one), bytes(other)) for one, other in found]
-    except msgspec.ValidationError:
-        if len(texts) == 1:
-            return [None]
-    middle = len(texts) // 2
-    return _pairs(texts[:middle]) + _pairs(texts[middle:])
 
 
 @functools.cache

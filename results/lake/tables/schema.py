@@ -18,7 +18,7 @@ pyarrow is imported inside functions: listing plug-ins must stay quick.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ __all__ = [
     "TABLES",
     "Column",
     "arrow_type",
-    "markdown",
     "schema",
     "schemas",
 ]
@@ -299,20 +298,3 @@ def arrow_type(kind: str) -> pa.DataType:
 def schemas() -> dict[str, pa.Schema]:
     """Those of all tables."""
     return {name: schema(name) for name in TABLES}
-
-
-def markdown(tables: Mapping[str, Sequence[Column]] = TABLES, *, head: int = 0) -> str:
-    """Tables for people, as `docs/lake-tables.md` has them; without the columns of their `head`."""
-    lines: list[str] = []
-    for name, columns in tables.items():
-        lines += [f"### {name}", "", "| column | type | unit | meaning |", "|---|---|---|---|"]
-        lines += [
-            f"| `{column.name}` | {column.type} | {column.unit} | {_cell(column.meaning)} |"
-            for column in columns[head:]
-        ]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

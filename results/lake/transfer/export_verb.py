@@ -13,7 +13,6 @@ from results.judging.problems import problem_lines
 from results.lake.log.lake import Lake
 from results.lake.log.refusals import require_writable
 from results.lake.log.storage_errors import troubles
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.export import chosen_runs, export
 
 __all__ = ["add_export", "export_runs"]
@@ -37,7 +36,7 @@ def add_export(actions: Any) -> None:
 
 def export_runs(parsed: argparse.Namespace) -> int:
     """Write the runs, name those that could not be, and sum up."""
-    lake = Lake.open(parsed.uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(parsed.uri)
     snapshot = lake.snapshot()
     with troubles(lake.place.uri):
         rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)

@@ -20,7 +20,7 @@ import msgspec
 from harness.errors import HarnessError, UsageError
 from harness.store import is_being_written
 from results.judging.problems import RUNNING, Problem, Problems
-from results.lake.log.append_buffer import Gathered
+from results.lake.log.append_buffer import AppendBuffer
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import files_of, folder_of
@@ -57,7 +57,7 @@ class Sink(Protocol):
         """The keys of the runs that it has."""
         ...
 
-    def append(self, rows: Gathered) -> list[str]:
+    def append(self, rows: AppendBuffer) -> list[str]:
         """Append whole runs; those that it has by now are left out and returned."""
         ...
 
@@ -79,7 +79,7 @@ class _Group:
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self.lines = self.bytes = 0  # of the sources
-        self.gathered = Gathered(schemas())
+        self.gathered = AppendBuffer(schemas())
         self.gathered_bytes = 0
 
     @property
@@ -288,7 +288,7 @@ class _Work:
         self._write(group)
 
     def _write(self, group: _Group) -> None:
-        gathered, group.gathered = group.gathered, Gathered(schemas())
+        gathered, group.gathered = group.gathered, AppendBuffer(schemas())
         group.gathered_bytes = 0
         if len(gathered):
             skipped = self._lake.append(gathered)

@@ -14,11 +14,10 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
 from results.judging.problems import problem_lines
 from results.lake.log.lake import Lake
 from results.lake.log.place import Place
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import Ingested, ingest
 
-__all__ = ["main"]
+__all__ = ["Status", "main"]
 
 PIPE_INTERVAL_S: Final = 5.0
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="take runs without a run.json as well: those that were cut short, or still go on",
+        help="take runs as well that were cut short, or whose run.json is not that of the history",
     )
     parsed = parser.parse_args(list(arguments))
     place = Place(parsed.lake)
@@ -53,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
             f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
             "are runs; keep them apart"
         )
-    lake = Lake.create_or_open(parsed.lake, schemas=schemas(), version=SCHEMA_VERSION)
-    status = _Status()
+    lake = Lake.create_or_open(parsed.lake)
+    status = Status()
     found, problems = ingest(
         parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status
     )
@@ -74,14 +73,15 @@ def _summary(found: Ingested, failed: int) -> str:
     return ", ".join(parts)
 
 
-class _Status:
-    """A line now and then."""
+class Status:
+    """A line now and then on how far an ingest is."""
 
     def __init__(self) -> None:
         self._line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
         self._begin_s = time.monotonic()
 
     def __call__(self, found: Ingested) -> None:
+        """Show it when that is due."""
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
@@ -90,4 +90,5 @@ class _Status:
             )
 
     def finish(self) -> None:
+        """Remove the line."""
         self._line.finish()

@@ -34,7 +34,6 @@ from results.judging.problems import Problems, problem_lines
 from results.lake.log.files import KEY, MAIN, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.folders import folder_of, writer_to
 from results.lake.transfer.ingest import ingest_folders
 from results.lake.transfer.source import read_about
@@ -43,7 +42,7 @@ from results.lake.upkeep.compaction import SMALL_BYTES, compact
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.lake.log.append_buffer import Gathered
+    from results.lake.log.append_buffer import AppendBuffer
 
 __all__ = ["LakeSink", "SoakedRuns"]
 
@@ -74,9 +73,7 @@ class LakeSink:
         storage_options: Mapping[str, str] | None = None,
     ) -> SoakedRuns:
         """See `harness.plugins.SoakSink`; makes the lake where there is none."""
-        lake = Lake.create_or_open(
-            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=storage_options
-        )
+        lake = Lake.create_or_open(uri, storage_options=storage_options)
         return SoakedRuns(lake, name=name, prefix=prefix)
 
 
@@ -265,7 +262,7 @@ class _Watch:
         """None yet: what is known was left out before. The ingest adds what it takes up."""
         return self._known
 
-    def append(self, rows: Gathered) -> list[str]:
+    def append(self, rows: AppendBuffer) -> list[str]:
         """As a lake's."""
         skipped = self._lake.append(rows)
         self.skipped += skipped

@@ -6,9 +6,11 @@ sealed file, or the log of a run that was cut short.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import hashlib
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,7 @@ __all__ = [
     "FINISHED",
     "FOREIGN",
     "TORN",
+    "TROUBLES",
     "About",
     "Source",
     "day_of",
@@ -46,6 +49,15 @@ DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
 """The state of a run whose history is a different one than run.json tells of."""
+TROUBLES: Final = {
+    TORN: ("unfinished", "has no run.json: it was cut short"),
+    DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
+    FOREIGN: (
+        "record",
+        "its history is a different one than run.json tells of; it is judged as it is",
+    ),
+}
+"""The kind and the text of the problem that a report names, by state."""
 
 
 class _Results(msgspec.Struct):
@@ -131,6 +143,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
 
     Raises `HistoryError` or `UsageError`.
     """
+    _require_plain(folder)
     case = load_case(folder / "case.json")
     record: RunRecord | None = None
     state, trouble = FINISHED, ""
@@ -138,7 +151,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
         _ = day_of(record.started)  # which a lake is partitioned by
     except FileNotFoundError:
-        state, trouble = TORN, "has no run.json: it was cut short"
+        state, trouble = TORN, TROUBLES[TORN][1]
     except _UNREADABLE as error:
         record = None
         state, trouble = DAMAGED, f"run.json is not valid: {error}"
@@ -159,6 +172,14 @@ def read_about(folder: Path, name: str | None = None) -> About:
                 "case.json and run.json"
             )
     return about
+
+
+def _require_plain(folder: Path) -> None:
+    """Refuse a run with a link, which may lead anywhere, or a pipe, which may block for ever."""
+    for name in ("case.json", "run.json", "results.json", "history.parquet", "ops.log"):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG((folder / name).lstat().st_mode):
+                raise HistoryError(f"{name} is a link, or not a plain file, and is not read")
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:

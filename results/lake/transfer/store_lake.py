@@ -1,19 +1,58 @@
-"""The lake of a plain store: `STORE/.lake`, brought up to date whenever the store is read."""
+"""The lake of a plain store: `STORE/.lake`, brought up to date whenever the store is read.
+
+It has the runs that the store has: new ones are appended, changed ones replaced, and those whose
+folders are gone are removed. Folders that did not change are not read again
+(`results.lake.transfer.folder_memo`). One process at a time brings a store's lake up to date;
+others wait for it.
+
+Such a lake can be made again from its store at any time. So one of an older schema is made anew,
+and it keeps no copies of run folders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import collections
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from harness.cachefolder import cache_folder
+from harness.cli.output import note
+from harness.errors import HarnessError, InfrastructureError, UsageError
 from results.judging.problems import Problems
-from results.lake.log.lake import Lake
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
-from results.lake.transfer.ingest import Ingested, ingest
+from results.lake.log.delta import Log
+from results.lake.log.files import MAIN
+from results.lake.log.lake import SCHEMA, Lake
+from results.lake.log.place import Place
+from results.lake.log.refusals import RefusedError, failure_of, require_writable
+from results.lake.log.storage_errors import NoSpaceError, Patience, require
+from results.lake.tables.schema import SCHEMA_VERSION
+from results.lake.transfer.folder_memo import (
+    Entry,
+    content_of,
+    read_memo,
+    stamp_of,
+    write_memo,
+)
+from results.lake.transfer.ingest import Ingested, ingest_folders
+from results.lake.transfer.run_folders import run_folders
+from results.lake.upkeep.compaction import SMALL_BYTES, compact
+from results.lake.upkeep.removal import pairs_of, remove
+from results.lake.upkeep.vacuum import vacuum
 
 __all__ = ["LAKE_FOLDER", "StoreLake", "lake_of_store"]
 
 LAKE_FOLDER: Final = ".lake"
+CACHED: Final = "lakes"
+"""Below the user's cache folder: lakes of stores that cannot be written."""
+SMALL_FILES_MAX: Final = 16
+"""Of `runs` in a partition; more are merged."""
+PATIENCE_S: Final = 20.0  # the disk is near, and others rarely write
 
 
 class StoreLake(NamedTuple):
@@ -29,8 +68,182 @@ class StoreLake(NamedTuple):
 def lake_of_store(
     store: Path, *, progress: Callable[[Ingested], None] = lambda _: None
 ) -> StoreLake:
-    """Bring the lake of a store up to date, and return it."""
-    uri = str(store.resolve() / LAKE_FOLDER)
-    lake = Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION)
-    _, problems = ingest(store, lake, None, unfinished=True, progress=progress)
-    return StoreLake(uri, store, problems)
+    """Bring the lake of a store up to date, and return it.
+
+    Raises `UsageError` where there is no store, and `HarnessError` for what is wrong with its lake.
+    """
+    if not store.is_dir():
+        raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
+    require("deltalake")
+    problems = Problems()
+    with _alone(store):
+        folder = _folder_for(store)
+        try:
+            _Update(store, folder, problems, progress).run()
+        except (RefusedError, NoSpaceError):
+            raise
+        except (UsageError, InfrastructureError) as error:
+            raise type(error)(
+                f"{error} (or remove {folder}: it is made again from the store)"
+            ) from error
+    return StoreLake(str(folder), store, problems)
+
+
+@contextlib.contextmanager
+def _alone(store: Path) -> Iterator[None]:
+    """No other process brings the lake of this store up to date meanwhile."""
+    descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"waiting for another process that reads the runs of {store}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks: the lake's protocol keeps runs whole
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _folder_for(store: Path) -> Path:
+    """Where the lake of a store is; the folder is there."""
+    own = store.resolve() / LAKE_FOLDER
+    repair = "free some space, or choose another folder for the store"
+    try:
+        require_writable(own, repair)
+        Place(str(own))  # refuses paths that its libraries read differently
+    except UsageError:  # also rights
+        key = hashlib.sha256(os.fsencode(own)).hexdigest()[:16]
+        try:
+            own = cache_folder() / CACHED / key
+            require_writable(own, "set XDG_CACHE_HOME to a folder that can be written")
+        except OSError as error:
+            raise failure_of(
+                error, f"neither {store} nor the user's cache can be written: {error.strerror}"
+            ) from error
+    except FileExistsError as error:
+        raise UsageError(f"{str(own)!r} is not a folder; remove it") from error
+    except OSError as error:
+        raise InfrastructureError(f"{own} cannot be made: {error.strerror}; {repair}") from error
+    return own
+
+
+def _opened(folder: Path) -> Lake:
+    """The lake, made where there is none or an older one."""
+    uri = str(folder)
+
+    def lake() -> Lake:
+        return Lake.create_or_open(uri, patience=Patience(total_s=PATIENCE_S))
+
+    try:
+        return lake()
+    except UsageError:
+        log = Log(Place(uri), MAIN)
+        found = log.settings().get(SCHEMA, "") if log.exists() else ""
+        if not found.isdigit() or int(found) >= SCHEMA_VERSION:
+            raise
+        note(f"{folder} is of an older release, and is made again from the store")
+        shutil.rmtree(folder)
+        return lake()
+
+
+class _Update:
+    """One update of a store's lake."""
+
+    def __init__(
+        self,
+        store: Path,
+        folder: Path,
+        problems: Problems,
+        progress: Callable[[Ingested], None],
+    ) -> None:
+        self._folder = folder
+        self._problems = problems
+        self._progress = progress
+        self._lake = _opened(folder)
+        self._memo = read_memo(folder)
+        self._found = [*run_folders(store, problems)]
+        self._entries: dict[str, Entry] = {}
+        self._stamps: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Remove what changed, append what is new, remove what is gone."""
+        before = self._memo.runs
+        if self._memo.removing:  # by a process that ended in between
+            self._remove()
+        known = self._lake.known()
+        changed, new = self._compare(known)
+        self._remove(changed)
+        if new:
+            paths = {f"{name}/{run}": folder for name, run, folder in new}
+
+            def taken(place: str, key: str) -> None:
+                self._entries[place] = self._entry(paths[place], key, self._stamps[place])
+
+            ingest_folders(
+                iter(new), self._lake, None,
+                problems=self._problems, unfinished=True, progress=self._progress, taken=taken,
+            )  # fmt: skip
+        gone = known - changed - {entry.key for entry in self._entries.values()}
+        self._remove(gone)
+        self._memo.runs = self._entries
+        if self._entries != before:
+            write_memo(self._folder, self._memo)
+        if new or gone or changed:
+            self._tidy(removed=bool(gone or changed))
+
+    def _compare(self, known: set[str]) -> tuple[set[str], list[tuple[str, str, Path]]]:
+        """The keys of runs whose folders changed, and the folders that have to be read."""
+        changed = set()
+        new = []
+        for name, run, folder in self._found:
+            place = f"{name}/{run}"
+            entry = self._memo.runs.get(place)
+            stamp = stamp_of(folder)
+            if entry is not None and entry.key in known:
+                if entry.stamp != stamp:
+                    entry = self._same(folder, entry, stamp)
+                if entry is not None:
+                    self._entries[place] = entry
+                    continue
+                changed.add(self._memo.runs[place].key)
+            self._stamps[place] = stamp
+            new.append((name, run, folder))
+        return changed, new
+
+    def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
+        """The entry of a folder whose files were written again, if they hold what they held."""
+        again = self._entry(folder, entry.key, stamp)
+        return again if again.content and again.content == entry.content else None
+
+    def _entry(self, folder: Path, key: str, stamp: str) -> Entry:
+        """The entry of a folder that had this stamp before it was read."""
+        try:
+            content = content_of(folder)
+        except OSError:
+            content = ""
+        # What changed while it was read is read again next time.
+        return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
+
+    def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
+        """Remove these runs, and those whose removal had begun."""
+        if runs:
+            self._memo.removing = pairs_of(self._lake, runs)
+            write_memo(self._folder, self._memo)
+        if self._memo.removing:
+            remove(self._lake, self._memo.removing)
+            self._memo.removing = []
+            write_memo(self._folder, self._memo)
+
+    def _tidy(self, *, removed: bool) -> None:
+        """Merge small files where there are many, and delete files that no reader needs."""
+        small = collections.Counter(
+            file.partition for file in self._lake.files(MAIN) if file.size_bytes < SMALL_BYTES
+        )
+        crowded = [partition for partition, n in small.items() if n > SMALL_FILES_MAX]
+        with contextlib.suppress(HarnessError):  # otherwise a later update does it
+            if crowded:
+                compact(self._lake, partitions=crowded)
+            if crowded or removed:
+                vacuum(self._lake)

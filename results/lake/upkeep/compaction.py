@@ -10,20 +10,20 @@ of two merges of the same files one is abandoned, and `vacuum` removes what it w
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.errors import InternalError
-from results.lake.log.files import KEY, FileRef, Partition, merged_name
+from results.lake.log.files import BATCH, KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
 from results.lake.log.reading import batches_of
-from results.lake.log.snapshot import Snapshot
 from results.lake.log.writing import ParquetFile, new_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact"]
+__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact", "rewrite", "run_and_batch"]
 
 MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
@@ -64,7 +64,7 @@ def compact(
         looked = [file for file in before if partitions is None or file.partition in partitions]
         for group in planned(looked, small_bytes, target_bytes):
             progress(f"{table}: {len(group)} files into one")
-            if not _merge(lake, snapshot, table, group):
+            if not rewrite(lake, snapshot.version, table, group):
                 abandoned += 1
         after = lake.snapshot().files(table)
         done.append(
@@ -105,8 +105,21 @@ def planned(
             yield group
 
 
-def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef]) -> bool:
-    """Whether these files are one now; `False` where somebody else changed them meanwhile."""
+def rewrite(
+    lake: Lake,
+    version: int,
+    table: str,
+    group: Sequence[FileRef],
+    *,
+    without: Collection[str] = (),
+    fence: Sequence[str] = (),
+) -> bool:
+    """Put one file in the place of these, or none where no row is left.
+
+    All their rows are visible at this `version` of `runs`. Rows whose `run_and_batch` is in
+    `without` are left out, and the commit fences the batches of `fence`. Returns `False` where
+    another process changed the files in the meantime.
+    """
     log = lake.logs[table]
     schema = lake.schemas[table]
 
@@ -114,14 +127,16 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
         if not _there(group, log.refresh().files):
             return False
         merge = new_id()
-        name = merged_name(snapshot.version, merge)
-        addition = ParquetFile(lake.place, table, name, schema).write(
-            _parts(lake, group), group[0].partition
-        )
-        if addition.rows != sum(file.rows for file in group):
-            raise InternalError(
-                f"{table}: merged {addition.rows} rows of {[file.name for file in group]}"
-            )
+        name = merged_name(version, merge)
+        additions = []
+        parts = _parts(lake, group, without)
+        first = next(parts, None)
+        if first is not None:
+            file = ParquetFile(lake.place, table, name, schema)
+            additions = [file.write(itertools.chain([first], parts), group[0].partition)]
+        rows, before = sum(item.rows for item in additions), sum(file.rows for file in group)
+        if rows > before or (rows < before and not without):
+            raise InternalError(f"{table}: merged {rows} rows of {[file.name for file in group]}")
 
         def commit() -> bool:
             files = log.refresh().files
@@ -129,7 +144,14 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
                 return True  # an earlier try, whose answer was lost
             if log.fenced(merge) or not _there(group, files):
                 return False
-            log.commit(schema, add=[addition], remove=group, exact=True, rearranged=True)
+            log.commit(
+                schema,
+                add=additions,
+                remove=group,
+                fence=fence,
+                exact=True,
+                rearranged=not without,
+            )
             return True
 
         return lake.patience.call(f"commit to {log.uri}", commit)
@@ -137,22 +159,34 @@ def _merge(lake: Lake, snapshot: Snapshot, table: str, group: Sequence[FileRef])
     return lake.patience.call(f"merge files of {log.uri}", write_and_commit)
 
 
+def run_and_batch(rows: pa.Table) -> pa.ChunkedArray:
+    """The run and the batch of each row as one text."""
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(rows[KEY], rows[BATCH], "|")
+
+
 def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
     return all(file.name in files for file in group)
 
 
-def _parts(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
+def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
     """The rows of these files in the order of their runs, some at a time, in today's columns.
 
     Readers count on that order (`results.lake.log.reading`), also across the parts.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []
     size = 0
     for rows in merged_rows(lake, group):
-        parts.append(rows)
-        size += rows.nbytes
+        left = rows.filter(pc.invert(pc.is_in(run_and_batch(rows), left_out))) if without else rows
+        if not len(left):
+            continue
+        parts.append(left)
+        size += left.nbytes
         if size >= PART_BYTES:
             yield pa.concat_tables(parts).combine_chunks()
             parts, size = [], 0

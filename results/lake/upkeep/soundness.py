@@ -87,7 +87,7 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
     """Runs that results are about and that the lake does not have, or has of another batch."""
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
-    snapshot = lake.snapshot()  # the newer state: no run ever goes away
+    snapshot = lake.snapshot()  # the newer state: runs were appended before their results
     known = RunIndex(lake.place).of(snapshot.files(MAIN))
     return [
         run

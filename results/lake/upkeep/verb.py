@@ -15,13 +15,12 @@ from harness.cli.parser import Parser
 from harness.errors import EXIT_INVALID, EXIT_VALID, counted
 from results.judging.result_lake import RESULTS, ResultLake
 from results.lake.log.files import MAIN
-from results.lake.log.lake import GRACE_HOURS, Lake
+from results.lake.log.lake import Lake
 from results.lake.log.place import Place
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer.export_verb import add_export, export_runs
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import Finding, check, check_results
-from results.lake.upkeep.vacuum import vacuum
+from results.lake.upkeep.vacuum import GRACE_HOURS, vacuum
 
 __all__ = ["main"]
 
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     if parsed.action == "export":
         return export_runs(parsed)
-    lake = Lake.open(parsed.uri, schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(parsed.uri)
     beside = Place(f"{lake.place.uri}/{RESULTS}", lake.place.options)
     if parsed.action == "check":
         return _check(lake, beside)

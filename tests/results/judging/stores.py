@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.case import Case
+from harness.imported import imported_case
 from harness.ops import History, Op, OpType
 from results.facts.schema import schema
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import Checked, check
-from results.lake import SCHEMA_VERSION, schemas
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
 from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
@@ -55,6 +55,12 @@ def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **c
         store, name, run, Case(seed=seed, **{"workload": "register", **case}), history,
         label=label, finished=finished,
     )  # fmt: skip
+
+
+def put_keyed(store, name, run, history):
+    """One run over independent keys, as `harness import` leaves it."""
+    case = imported_case("cas-register", independent=True)
+    return keep_run(store, name, run, case, history, environment="imported")
 
 
 def hopeless(count, *, values=8, seed=2):
@@ -135,10 +141,10 @@ def judge_lake(
     uri, *, budget=DEFAULT, second_pass=True, executor="inline", jobs=None, again=False,
     progress=None, **given,
 ):  # fmt: skip
-    """The same of a lake; `given` is for `LakeSource`."""
-    snapshot = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    """The same of a lake; `given` is for `ReportRuns`."""
+    snapshot = Lake.open(str(uri)).snapshot()
     budgets = (budget, budget.larger()) if second_pass else (budget,)
-    with contextlib.closing(LakeSource(snapshot, budgets=budgets, slots=2, **given)) as runs:
+    with contextlib.closing(ReportRuns(snapshot, budgets=budgets, slots=2, **given)) as runs:
         checked = check(runs, executor=executor, jobs=jobs, again=again, progress=progress)
         return Found(checked, tables_of(checked))
 

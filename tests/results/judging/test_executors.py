@@ -1,7 +1,6 @@
 """Two executors, one core: equal rows, and none is lost with a worker."""
 
 import contextlib
-import os
 import shutil
 import time
 from pathlib import Path
@@ -12,11 +11,10 @@ import pytest
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.executors import pool
 from results.judging.executors.pool import PoolExecutor
 from results.judging.markers import Marker
 from results.judging.result_lake import RESULTS
-from results.judging.work import LakeConfig
+from results.judging.work_units import RoundConfig
 from results.lake.transfer.store_lake import lake_of_store
 from tests.results.judging.stores import (
     hopeless,
@@ -44,7 +42,7 @@ BUDGET = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
 @pytest.mark.slow
 @pytest.mark.process
 def test_pool_and_inline_make_equal_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr("results.judging.report_runs.UNIT_RUNS_MAX", 1)
     uri = Path(lake_of_store(mixed_store(tmp_path)).uri)
     found = {}
     for executor in ("inline", "pool"):
@@ -76,22 +74,6 @@ def test_memory_is_limited_in_workers(tmp_path, deadly):
 def test_a_small_store_is_judged_here(tmp_path):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
     assert judge_store(tmp_path, executor="auto").checked.executor == "inline"
-
-
-@pytest.mark.process
-def test_all_workers_of_a_pool_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
-    for n in range(3):
-        put_run(tmp_path, "n", f"r{n}", History(register_ops(n)), seed=n)
-    real, busy = pool._ready, []
-
-    def ready(workers):
-        busy.append(sum(worker.unit is not None for worker in workers))
-        return real(workers)
-
-    monkeypatch.setattr(pool, "_ready", ready)
-    judge_store(tmp_path, executor="pool", jobs=2)
-    assert max(busy) == 2
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -147,16 +129,8 @@ def test_a_marker_counts_only_what_never_ended(tmp_path):
     assert not Marker(tmp_path, "other", "stage").spent
 
 
-CONFIG = LakeConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=False)
+CONFIG = RoundConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=False)
 
 
 def test_a_pool_without_work_starts_nothing():
     assert list(PoolExecutor(2).run([], CONFIG)) == []
-
-
-def test_a_worker_is_out_of_reach_of_ctrl_c_from_its_first_moment_on():
-    worker = pool._Worker(CONFIG)
-    try:
-        assert os.getpgid(worker._process.pid) != os.getpgrp()
-    finally:
-        worker.end()

@@ -85,7 +85,7 @@ def noted(draw):
 
 @st.composite
 def histories(draw, *, keyed=False):
-    """Any history; a keyed one has values [key, value] as `harness.store.keyed` wants them."""
+    """Any history; a keyed one has values [key, value]."""
     ops, index, time, open_ops, fresh = [], 0, 0, {}, 0
     for _ in range(draw(st.integers(0, 14))):
         index += draw(st.integers(1, 3))

@@ -10,11 +10,13 @@ import pytest
 
 from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
+from results.lake import SCHEMA_VERSION
 from results.lake.log.lake import Lake
 from results.lake.log.place import Place
 from results.lake.log.storage_errors import AgainError, Patience, said_of
-from results.lake.tables.schema import SCHEMA_VERSION, schemas
-from results.lake.upkeep.vacuum import Vacuumed
+from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import Vacuumed, vacuum
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
 
 pytestmark = pytest.mark.lake
@@ -116,8 +118,8 @@ def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
     foreign_table(tmp_path / "lake" / "theirs")
     before = sorted((tmp_path / "lake" / "theirs").rglob("*"))
     lake = lake_at(tmp_path / "lake")
-    lake.compact()
-    lake.vacuum(grace_hours=0)
+    compact(lake)
+    vacuum(lake, grace_hours=0)
     assert sorted((tmp_path / "lake" / "theirs").rglob("*")) == before
 
 
@@ -127,7 +129,7 @@ def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
 )
 def test_a_lake_of_another_version_is_refused(tmp_path, capsys, more, advice):
     uri, store = str(tmp_path / "lake"), str(tmp_path / "store")
-    Lake.create_or_open(uri, schemas=schemas(), version=SCHEMA_VERSION + more)
+    Lake.create_or_open(uri, version=SCHEMA_VERSION + more)
     (tmp_path / "store").mkdir()
     before = sorted(tmp_path.rglob("*"))
     for words in (
@@ -169,8 +171,8 @@ def test_an_upload_that_was_torn_and_one_that_lands_late_are_in_no_log(tmp_path)
     assert len(set(tried)) == len(tried) == 6
     assert contents(lake) == {"r1", "r2"}
     assert damage(lake) == []
-    lake.vacuum(grace_hours=0)
-    assert lake.check() == []
+    vacuum(lake, grace_hours=0)
+    assert check(lake) == []
 
 
 def test_a_write_that_fails_leaves_no_half_file(tmp_path):
@@ -215,12 +217,12 @@ def test_a_check_while_files_are_replaced_and_removed_finds_no_damage(tmp_path):
 
     def meanwhile(table):
         lake.place.listed = listed
-        other.compact()
-        assert other.vacuum(grace_hours=0) != Vacuumed((), (), ())
+        compact(other)
+        assert vacuum(other, grace_hours=0) != Vacuumed((), (), ())
         return listed(table)
 
     lake.place.listed = meanwhile
-    assert lake.check() == []
+    assert check(lake) == []
 
 
 def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
@@ -234,12 +236,12 @@ def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
         found = refresh()
         calls.append(found)
         if len(calls) == 2:  # of the snapshot, then of the check
-            other.compact()
-            other.vacuum(grace_hours=0)
+            compact(other)
+            vacuum(other, grace_hours=0)
         return found
 
     log.refresh = meanwhile
-    assert lake.check() == []
+    assert check(lake) == []
 
 
 @pytest.mark.parametrize("turn", range(3))
@@ -312,9 +314,9 @@ def test_a_full_disk(small_disk, left):
     lake.append(rows(many))
     assert contents(lake) == {"r1", *many}
     lake_at(small_disk / "other").append(rows(["r1"]))
-    lake.vacuum(grace_hours=0)
-    lake.vacuum(grace_hours=0)
-    assert lake.check() == []
+    vacuum(lake, grace_hours=0)
+    vacuum(lake, grace_hours=0)
+    assert check(lake) == []
 
 
 def remount(disk, how):
@@ -329,7 +331,7 @@ def test_a_folder_that_is_read_only(small_disk):
     for refused in (
         lambda: lake.append(rows(["r2"])),
         lambda: lake_at(small_disk / "other"),
-        lake.compact,
+        lambda: compact(lake),
     ):
         with pytest.raises(UsageError, match="refuses us") as said:
             refused()
@@ -337,7 +339,7 @@ def test_a_folder_that_is_read_only(small_disk):
     assert contents(lake_at(small_disk / "lake")) == {"r0", "r1"}
     remount(small_disk, "rw")
     lake.append(rows(["r2"]))
-    lake.compact()
+    compact(lake)
     assert contents(lake) == {"r0", "r1", "r2"}
 
 
@@ -375,7 +377,7 @@ def test_looking_makes_no_folders(tmp_path):
 @pytest.mark.parametrize("module", ["deltalake", "tenacity"])
 def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, capsys, module):
     (tmp_path / "store").mkdir()
-    Lake.create_or_open(str(tmp_path / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    Lake.create_or_open(str(tmp_path / "lake"))
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setitem(sys.modules, module, None)
     for words in (

@@ -10,7 +10,6 @@ from harness.errors import InfrastructureError
 from harness.ops import HARNESS, History, Op, OpType
 from results.judging.budgets import Budget
 from results.judging.result_lake import RESULTS, ResultLake
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from results.lake.log.writing import ParquetFile
 from results.lake.upkeep.verb import main as lake_verb
@@ -80,7 +79,7 @@ def test_results_about_runs_that_the_lake_lacks_are_left_over(judged, lake, caps
     code, _, found = checked(other, capsys)
     assert code == 0
     assert "left over  runs: results about 3 runs that the lake does not have" in found
-    again = Lake.open(str(judged), schemas=schemas(), version=SCHEMA_VERSION)
+    again = Lake.open(str(judged))
     assert len(again.known()) == 3
 
 

@@ -13,11 +13,11 @@ from harness.case import Case
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, History, Op, OpType, Verdict
 from harness.signatures import Failure
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log import lake as lake_module
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
+from results.lake.upkeep.compaction import compact
 from tests.run_folders import keep_run
 from tests.spark_support import spark_test
 
@@ -64,7 +64,7 @@ def history(seed):
 def lake(tmp_path_factory):
     """Six runs of two days in a few appends, and rows that a dead writer left of a seventh."""
     place = tmp_path_factory.mktemp("docs")
-    lake = Lake.create_or_open(str(place / "lake"), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.create_or_open(str(place / "lake"))
     for seed in range(8):
         store = place / f"store{seed % 4}"
         invalid = seed % 4 == 1
@@ -135,7 +135,7 @@ def by_spark(uri, session):
 @pytest.fixture(scope="module", params=["as appended", "compacted"])
 def uri(request, lake):
     if request.param == "compacted":
-        assert [item.files_after for item in lake.compact() if item.table == "runs"] == [2]
+        assert [item.files_after for item in compact(lake) if item.table == "runs"] == [2]
     return lake.place.uri
 
 

@@ -13,7 +13,8 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, InfrastructureError, UsageE
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.signatures import Failure
 from harness.store import load_run
-from results.lake import SCHEMA_VERSION, schemas
+from results.lake import schemas
+from results.lake.log.files import BATCH
 from results.lake.log.lake import Lake
 from results.lake.transfer.ingest import ingest
 from results.lake.transfer.ingest_verb import main as ingest_verb
@@ -44,7 +45,7 @@ def store_fixture(tmp_path):
     """A valid run, one in buckets with a label, a failed one with a log, and an unfinished one."""
     store = tmp_path / "store"
     keep_run(store, "ddl-none", "r1", Case(seed=1), history(1))
-    keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), buckets=2, label="v1")
+    keep_run(store, "ddl-none", "r2", Case(seed=2), history(2), label="v1")
     folder = keep_run(
         store, "ddl-kill", "r3", Case(seed=3), history(3), [FINDING],
         verdict=Verdict.INVALID, failure=FAILURE,
@@ -56,7 +57,7 @@ def store_fixture(tmp_path):
 
 
 def opened(uri):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    return Lake.open(str(uri))
 
 
 def column(lake, table, name):
@@ -228,10 +229,10 @@ class Sink:
     def known(self):
         return {key for rows in self.appended for key in rows["runs"]["run"].to_pylist()}
 
-    def append(self, gathered):
+    def append(self, buffer):
         if len(self.appended) >= self.appends_max:
             raise KeyboardInterrupt
-        rows = {name: file.table() for name, file in gathered.files().items()}
+        rows = {name: file.table().drop_columns([BATCH]) for name, file in buffer.files().items()}
         assert all(table.schema == schemas()[name] for name, table in rows.items())
         self.appended.append(rows)
         return []
@@ -267,9 +268,9 @@ def test_memory_is_bounded_over_all_partitions(tmp_path, monkeypatch):
     looked, at = [], []
 
     class Noting(Sink):
-        def append(self, gathered):
+        def append(self, buffer):
             at.append(looked[-1])
-            return super().append(gathered)
+            return super().append(buffer)
 
     ingest(tmp_path, Noting(), refuse, progress=lambda found: looked.append(found.looked))
 

@@ -14,6 +14,8 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import vacuum
 from tests.results.lake.stage import HARM, Actor, play
 from tests.results.lake.toy import contents, damage, lake_at, rows
 from tests.tiers import examples
@@ -49,8 +51,8 @@ def compactor(lake):
 
 
 def vacuumer(lake):
-    lake.vacuum(grace_hours=0)
-    lake.vacuum(grace_hours=0)
+    vacuum(lake, grace_hours=0)
+    vacuum(lake, grace_hours=0)
 
 
 @settings(
@@ -97,8 +99,8 @@ def test_no_acknowledged_run_is_lost_and_none_is_doubled(seed, harm, readers, va
         # Whoever was killed appends all of it again.
         everything = ["b0", "b1", "b2", "b3", "c0", "c1", "c2", "a1", "d0", "d1"]
         assert set(after.append(rows(everything))) == found & set(everything)
-        after.compact()
-        after.vacuum(grace_hours=0)
-        after.vacuum(grace_hours=0)
+        compact(after)
+        vacuum(after, grace_hours=0)
+        vacuum(after, grace_hours=0)
         assert contents(after) == {*everything, *before}
-        assert after.check() == []
+        assert check(after) == []

@@ -1,5 +1,6 @@
 """A lake on local disks: what is appended is there, once; what is no lake is refused."""
 
+import contextlib
 import datetime as dt
 
 import duckdb
@@ -10,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import InfrastructureError, InternalError, UsageError
-from results.lake.log.append_buffer import Gathered
+from results.lake.log.append_buffer import AppendBuffer
 from results.lake.log.files import coded_schema
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError
+from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
 from tests.results.lake.toy import (
     DAY,
     HEAD,
@@ -98,7 +101,7 @@ def test_statistics_are_kept(tmp_path):
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(["r1", "r2"]))
     lake.append(rows(["r3"]))
-    lake.compact()
+    compact(lake)
     actions = pa.table(
         DeltaTable(str(tmp_path / "lake" / "operations")).get_add_actions(flatten=True)
     )
@@ -149,7 +152,7 @@ def test_a_commit_whose_answer_is_lost_is_recognised(tmp_path, table, after):
     failing_once(lake.logs[table], "commit", after=after)
     assert lake.append(rows(["r1"])) == []
     assert contents(lake) == {"r0", "r1"}
-    assert lake.check() == []
+    assert check(lake) == []
 
 
 def test_a_merge_between_two_looks_of_a_reader_is_noticed(tmp_path):
@@ -161,7 +164,7 @@ def test_a_merge_between_two_looks_of_a_reader_is_noticed(tmp_path):
     def meanwhile():
         log.refresh = refresh
         writer.append(rows(["r1"]))
-        writer.compact()
+        compact(writer)
         return refresh()
 
     log.refresh = meanwhile
@@ -175,7 +178,7 @@ def test_a_reader_in_the_middle_of_an_append_sees_nothing_of_it(tmp_path):
 
     def look(*args, **options):
         assert contents(reader) == {"r0"}
-        reader.compact()
+        compact(reader)
         assert contents(reader) == {"r0"}
         commit(*args, **options)
 
@@ -242,63 +245,66 @@ def test_a_torn_file_is_one_clear_line(tmp_path):
 def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(tmp_path, monkeypatch):
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(["r1"]))
-    write = pq.ParquetWriter.write_table
+    writing = lake.place.writing
 
-    def full(*args, **options):
-        raise OSError(28, "No space left on device")
+    @contextlib.contextmanager
+    def full(table, name):
+        with writing(table, name) as sink:
+            yield sink
+            raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    monkeypatch.setattr(lake.place, "writing", full)
     with pytest.raises(InfrastructureError, match="no space is left"):
         lake.append(rows(["r2"]))
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", write)
+    monkeypatch.setattr(lake.place, "writing", writing)
     assert contents(lake) == {"r1"}
     lake.append(rows(["r2"]))
     assert contents(lake) == {"r1", "r2"}
 
 
-def test_gathered_runs_are_appended_as_they_are_and_once(tmp_path):
+def test_buffered_runs_are_appended_as_they_are_and_once(tmp_path):
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
-    gathered = Gathered(SCHEMAS)
+    buffer = AppendBuffer(SCHEMAS)
     for runs in (["a", "b"], ["c"]):
-        gathered.add(rows(runs))
+        buffer.add(rows(runs))
 
-    assert lake.append(gathered) == []
-    assert [file.batch for file in lake.files("runs")] == [gathered.files()["runs"].batch]
+    assert lake.append(buffer) == []
+    assert [file.batch for file in lake.files("runs")] == [buffer.batch]
     assert contents(lake) == {"a", "b", "c"}
-    assert sorted(other.append(gathered)) == ["a", "b", "c"]
+    assert sorted(other.append(buffer)) == ["a", "b", "c"]
 
 
-def test_gathered_runs_of_which_somebody_appends_some_go_under_another_batch(tmp_path):
+def test_buffered_runs_of_which_somebody_appends_some_go_under_another_batch(tmp_path):
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
-    gathered = Gathered(SCHEMAS)
-    gathered.add(rows(["a", "b", "c"]))
+    buffer = AppendBuffer(SCHEMAS)
+    buffer.add(rows(["a", "b", "c"]))
     other.append(rows(["b"]))
 
-    assert lake.append(gathered) == ["b"]
+    assert lake.append(buffer) == ["b"]
     assert contents(lake) == {"a", "b", "c"}
 
 
-def test_gathered_runs_are_of_one_partition_and_there_once():
-    gathered = Gathered(SCHEMAS)
-    gathered.add(rows(["a"]))
+def test_buffered_runs_are_of_one_partition_and_there_once():
+    buffer = AppendBuffer(SCHEMAS)
+    buffer.add(rows(["a"]))
     with pytest.raises(InternalError, match="twice"):
-        gathered.add(rows(["a"]))
+        buffer.add(rows(["a"]))
     with pytest.raises(InternalError, match="several partitions"):
-        gathered.add(rows(["b"], label="other"))
-    gathered.add(rows(["c"]))
+        buffer.add(rows(["b"], label="other"))
+    buffer.add(rows(["c"]))
     with pytest.raises(InternalError, match="out of order"):
-        gathered.add(rows(["b"]))
+        buffer.add(rows(["b"]))
 
 
 def test_codes_that_no_row_has_are_in_no_statistics(tmp_path):
-    lake, gathered = lake_at(tmp_path / "lake"), Gathered(SCHEMAS)
+    lake, buffer = lake_at(tmp_path / "lake"), AppendBuffer(SCHEMAS)
     tables = rows(["a", "b", "c"])
     coded = tables["operations"].cast(coded_schema(SCHEMAS["operations"]))
     tables["operations"] = coded.filter(pc.equal(coded["run"], "b"))
     assert len(tables["operations"]["run"].chunk(0).dictionary) == 3
-    gathered.add(tables)
+    buffer.add(tables)
 
-    lake.append(gathered)
+    lake.append(buffer)
 
     (file,) = lake.files("operations")
     assert (file.first_run, file.last_run) == ("b", "b")
@@ -307,12 +313,12 @@ def test_codes_that_no_row_has_are_in_no_statistics(tmp_path):
 
 def test_row_groups_are_written_on_the_way_and_hold_whole_runs(tmp_path, monkeypatch):
     monkeypatch.setattr("results.lake.log.append_buffer.GROUP_ROWS", 10)
-    lake, gathered = lake_at(tmp_path / "lake"), Gathered(SCHEMAS)
+    lake, buffer = lake_at(tmp_path / "lake"), AppendBuffer(SCHEMAS)
     runs = [f"r{number:02}" for number in range(12)]
     for run in runs:
-        gathered.add(rows([run]))
+        buffer.add(rows([run]))
 
-    lake.append(gathered)
+    lake.append(buffer)
 
     (file,) = lake.files("operations")
     parquet = pq.ParquetFile(file.uri)

@@ -1,5 +1,6 @@
 """A lake on an S3 server: the same as on disks, also where one request in ten gets a 503."""
 
+import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,9 @@ from harness.errors import InfrastructureError, UsageError
 from results.lake.log.lake import Lake
 from results.lake.log.place import Place
 from results.lake.log.storage_errors import AgainError, Patience
+from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import vacuum
 from tests.object_store import (
     BUCKET,
     flaky_proxy,
@@ -39,9 +43,9 @@ def test_a_lake_in_a_bucket(endpoint):
         lake.append(rows([run], label="a b/é%"))
     lake.append(rows(["r4"], label=None))
     assert lake.files("runs")[0].uri.startswith(f"s3://{BUCKET}/plain/lake/runs/b-")
-    assert [item.files_after for item in lake.compact()] == [2, 2, 2]
-    lake.vacuum(grace_hours=0)
-    assert lake.check() == []
+    assert [item.files_after for item in compact(lake)] == [2, 2, 2]
+    vacuum(lake, grace_hours=0)
+    assert check(lake) == []
     assert contents(lake_at(uri, storage_options=options)) == {"r1", "r2", "r3", "r4"}
 
 
@@ -77,10 +81,10 @@ def test_two_writers_and_a_compaction_at_a_server_that_is_busy(endpoint):
             writer.start()
         lake = lake_at(uri, storage_options=options, patience=patience)
         while any(writer.is_alive() for writer in writers):
-            lake.compact()
+            compact(lake)
         for writer in writers:
             writer.join()
-        lake.compact()
+        compact(lake)
         assert failures == []
         assert refused_by(proxy) >= 5
     lake = lake_at(uri, storage_options=options_for(endpoint))
@@ -167,16 +171,19 @@ def test_credentials_that_expire_lose_nothing(endpoint):
         lake = lake_at(uri, storage_options=options_for(proxy))
         lake.append(rows(["r1"]))
         refuse_from_now(proxy, 1.0)
-        for refused in (lambda: lake.append(rows(["r2"])), lake.compact, lake.vacuum, lake.check):
+        for refused in (
+            lambda: lake.append(rows(["r2"])),
+            *(functools.partial(upkeep, lake) for upkeep in (compact, vacuum, check)),
+        ):
             with pytest.raises(UsageError, match="check the credentials"):
                 refused()
         assert refused_by(proxy) <= 60
         refuse_from_now(proxy, 0.0)
         lake.append(rows(["r2"]))
         assert contents(lake) == {"r1", "r2"}
-        lake.vacuum(grace_hours=0)
-        lake.vacuum(grace_hours=0)
-        assert lake.check() == []
+        vacuum(lake, grace_hours=0)
+        vacuum(lake, grace_hours=0)
+        assert check(lake) == []
 
 
 def test_two_creations_at_once(endpoint):

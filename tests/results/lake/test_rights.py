@@ -7,7 +7,6 @@ import pytest
 from harness.errors import counted
 from harness.ops import History
 from results.judging.result_lake import ResultLake
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import Lake
 from tests.results.judging.stores import put_run, register_ops
 from tests.results.judging.test_lake_source import plain_lake, report
@@ -50,7 +49,7 @@ def refused(said):
 
 
 def runs_of(lake):
-    return Lake.open(str(lake), schemas=schemas(), version=SCHEMA_VERSION).known()
+    return Lake.open(str(lake)).known()
 
 
 @pytest.mark.parametrize("part", ["runs", "runs/_delta_log", "operations", "operations/_delta_log"])

@@ -1,10 +1,8 @@
 """Histories become rows and are equal afterwards; rows say what they mean."""
 
 import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from harness.store.keyed import checked_buckets, is_keyed, write_buckets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +12,7 @@ from results.facts.operations import of_history
 from results.lake import case_of, history_of, record_of, rows_of
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
-from results.lake.transfer.source import Source, source_of
+from results.lake.transfer.source import source_of
 from tests.results.lake.histories import about, histories
 
 
@@ -45,18 +43,6 @@ def test_rows_do_not_depend_on_what_else_is_converted(history):
 
     for name, table in rows_of_run(among, source.key).items():
         assert table.to_pylist() == alone[name].to_pylist()
-
-
-@given(histories(keyed=True), st.integers(1, 3))
-def test_buckets_become_the_same_rows_as_the_whole_history(tmp_path_factory, history, buckets):
-    if not is_keyed(history):
-        return
-    folder = tmp_path_factory.mktemp("buckets") / "history"
-    write_buckets(folder, history, buckets=buckets)
-    table = pa.concat_tables(part for _, part in checked_buckets(folder)).sort_by("index")
-    source = Source(about=about(), table=table, digest=history.digest(), buckets=buckets)
-
-    assert history_of(tables_of([source]), digest=history.digest()) == history
 
 
 CLIENTS = [

@@ -11,12 +11,14 @@ import pytest
 from harness.cli import main
 from harness.errors import UsageError
 from results.judging.result_lake import ResultLake, result_schema
-from results.lake.log import lake as lake_module
 from results.lake.log import reading
 from results.lake.log.files import KEY, MAIN, FileRef, batch_of
+from results.lake.log.lake import Lake
 from results.lake.log.writing import ParquetFile
 from results.lake.upkeep import compaction
 from results.lake.upkeep.compaction import compact, planned
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import vacuum
 from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, operations_of, rows
 
 pytestmark = pytest.mark.lake
@@ -59,13 +61,13 @@ def abandoned(uri, runs):
 def test_a_compaction_leaves_one_file_a_partition_and_every_row(uri):
     lake, other = lake_at(uri), lake_at(uri)
     before = other.snapshot()
-    done = {item.table: item for item in lake.compact()}
+    done = {item.table: item for item in compact(lake)}
     assert {item.files_before for item in done.values()} == {12}
     assert {item.files_after for item in done.values()} == {2}
     assert done["operations"].bytes_after < done["operations"].bytes_before
     assert contents(lake) == contents(other) == ALL
     assert before.dataset("operations").count_rows() == sum(map(operations_of, ALL))
-    assert [item.files_after for item in lake.compact()] == [2, 2, 2]
+    assert [item.files_after for item in compact(lake)] == [2, 2, 2]
     for file in lake.files("operations"):
         runs = pq.read_table(file.uri)["run"].to_pylist()
         assert runs == sorted(runs)
@@ -80,7 +82,7 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(RUNS[0::2]))
     lake.append(rows(RUNS[1::2]))
-    lake.compact()
+    compact(lake)
     for table in ("runs", "operations"):
         (file,) = lake.files(table)
         runs = pq.read_table(file.uri)["run"].to_pylist()
@@ -139,12 +141,12 @@ def test_of_two_compactions_at_once_one_is_abandoned(uri):
     commit = lake.logs["operations"].commit
 
     def late(*args, **options):
-        other.compact()
+        compact(other)
         lake.logs["operations"].commit = commit
         return commit(*args, **options)
 
     lake.logs["operations"].commit = late
-    done = {item.table: item.abandoned for item in lake.compact()}
+    done = {item.table: item.abandoned for item in compact(lake)}
     assert done == {"operations": 2, "faults": 0, "runs": 0}
     assert contents(lake) == ALL
     assert damage(lake) == []
@@ -154,14 +156,14 @@ def test_what_dead_writers_left_goes_after_the_time_of_grace(uri):
     batch = abandoned(uri, ["lost"])
     lake = lake_at(uri)
     assert contents(lake) == ALL
-    assert [finding.damaged for finding in lake.check()] == [False] * 3
-    assert lake.vacuum(grace_hours=1) == ((), (), ())
-    planned_ = lake.vacuum(grace_hours=0, dry_run=True)
+    assert [finding.damaged for finding in check(lake)] == [False] * 3
+    assert vacuum(lake, grace_hours=1) == ((), (), ())
+    planned_ = vacuum(lake, grace_hours=0, dry_run=True)
     assert planned_.fenced == (batch,)
-    assert lake.vacuum(grace_hours=0) == planned_
-    lake.vacuum(grace_hours=0)
-    assert lake.check() == []
-    assert lake.vacuum(grace_hours=0) == ((), (), ())
+    assert vacuum(lake, grace_hours=0) == planned_
+    vacuum(lake, grace_hours=0)
+    assert check(lake) == []
+    assert vacuum(lake, grace_hours=0) == ((), (), ())
     assert contents(lake) == ALL
     lake.append(rows(["lost"]))
     assert contents(lake) == {*ALL, "lost"}
@@ -175,16 +177,16 @@ def test_a_writer_that_slept_through_a_vacuum_begins_again(uri, moment):
 
     def late(*args, **options):
         log.commit = commit
-        assert len(other.vacuum(grace_hours=0).fenced) == 1
+        assert len(vacuum(other, grace_hours=0).fenced) == 1
         return commit(*args, **options)
 
     log.commit = late
     assert lake.append(rows(["r00", "slow"], label=None)) == ["r00"]
     assert contents(lake) == {*ALL, "slow"}
     assert damage(lake) == []
-    other.vacuum(grace_hours=0)
-    other.vacuum(grace_hours=0)
-    assert other.check() == []
+    vacuum(other, grace_hours=0)
+    vacuum(other, grace_hours=0)
+    assert check(other) == []
 
 
 def test_a_compaction_that_slept_through_a_vacuum_is_abandoned(uri):
@@ -194,7 +196,7 @@ def test_a_compaction_that_slept_through_a_vacuum_is_abandoned(uri):
 
     def late(*args, **options):
         log.commit = commit
-        assert len(other.vacuum(grace_hours=0).deleted) == 1
+        assert len(vacuum(other, grace_hours=0).deleted) == 1
         return commit(*args, **options)
 
     log.commit = late
@@ -206,34 +208,32 @@ def test_a_compaction_that_slept_through_a_vacuum_is_abandoned(uri):
 def test_files_that_a_compaction_replaced_stay_for_readers_of_old_versions(uri):
     lake = lake_at(uri)
     old = lake.snapshot()
-    lake.compact()
-    assert lake.vacuum(grace_hours=1).deleted == ()
+    compact(lake)
+    assert vacuum(lake, grace_hours=1).deleted == ()
     assert old.dataset("operations").count_rows() == sum(map(operations_of, ALL))
-    assert len(lake.vacuum(grace_hours=0).deleted) == 36
+    assert len(vacuum(lake, grace_hours=0).deleted) == 36
     assert contents(lake) == ALL
 
 
 def test_a_vacuum_leaves_files_that_are_not_ours(uri, tmp_path):
     strange = tmp_path / "lake" / "runs" / "notes.txt"
     strange.touch()
-    lake_at(uri).vacuum(grace_hours=0)
+    vacuum(lake_at(uri), grace_hours=0)
     assert strange.exists()
     with pytest.raises(UsageError, match="-1 hours"):
-        lake_at(uri).vacuum(grace_hours=-1)
+        vacuum(lake_at(uri), grace_hours=-1)
 
 
-def rewritten(lake, change):
-    """Append a batch of two runs in which one table is not what it should be."""
-    write = ParquetFile.write
+def uploads_otherwise(monkeypatch, change):
+    """Have appends write the stored rows of each table as `change` has them."""
 
-    def changed(file, parts, partition):
-        return write(file, (change(file._table, part) for part in parts), partition)
+    def upload(lake, buffer, table):
+        (partition,) = {*buffer.partitions.values()}
+        rows = change(table, buffer.files()[table].table())
+        file = ParquetFile(lake.place, table, buffer.new_name(), lake.schemas[table])
+        return file.write(iter([rows]), partition)
 
-    ParquetFile.write = changed
-    try:
-        lake.append(rows(["bad1", "bad2"]))
-    finally:
-        ParquetFile.write = write
+    monkeypatch.setattr(Lake, "_upload", upload)
 
 
 def other_batch(table, part):
@@ -254,10 +254,11 @@ def twice(table, part):
 
 
 @pytest.mark.parametrize("change", [other_batch, without_runs, twice])
-def test_check_finds_rows_that_do_not_fit(uri, change):
+def test_check_finds_rows_that_do_not_fit(uri, monkeypatch, change):
     lake = lake_at(uri)
     assert damage(lake) == []
-    rewritten(lake, change)
+    uploads_otherwise(monkeypatch, change)
+    lake.append(rows(["bad1", "bad2"]))
     assert damage(lake) != []
 
 
@@ -269,8 +270,7 @@ def test_check_finds_files_that_are_gone(uri, tmp_path):
 
 
 def test_the_verb(uri, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("results.lake.upkeep.verb.schemas", lambda: SCHEMAS)
-    monkeypatch.setattr("results.lake.upkeep.verb.SCHEMA_VERSION", 1)
+    monkeypatch.setattr("results.lake.upkeep.verb.Lake.open", lake_at)
     abandoned(uri, ["lost"])
     assert main(["lake", "check", uri]) == 0
     assert "sound  24 runs" in capsys.readouterr().out
@@ -292,24 +292,15 @@ def test_the_verb_refuses(words, tmp_path, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def cut_otherwise(monkeypatch, table, cut):
-    """Have appends write the rows of a table as `cut` has them: a list of tables, a file each."""
-    usual = lake_module.by_partition
-
-    def by_partition(rows, partitions, batch):
-        for partition, part in usual(rows, partitions, batch):
-            own = rows is not None and set(rows.column_names) == set(SCHEMAS[table].names)
-            yield from ((partition, one) for one in (cut(part) if own else [part]))
-
-    monkeypatch.setattr(lake_module, "by_partition", by_partition)
-
-
 @pytest.mark.parametrize("table", list(SCHEMAS))
 def test_check_finds_a_file_whose_runs_are_out_of_order(tmp_path, monkeypatch, table):
     lake = lake_at(tmp_path / "lake")
     lake.append(rows([f"r{index}" for index in range(6)]))
     assert damage(lake) == []
-    cut_otherwise(monkeypatch, table, lambda part: [part.take(list(range(len(part)))[::-1])])
+    uploads_otherwise(
+        monkeypatch,
+        lambda name, part: part.take(list(range(len(part)))[::-1]) if name == table else part,
+    )
     lake.append(rows([f"s{index}" for index in range(6)]))
     (finding,) = damage(lake)
     assert (finding.table, "out of their order" in finding.text) == (table, True)
@@ -321,20 +312,29 @@ def test_check_finds_a_run_that_is_in_a_file_twice_with_another_between(
 ):
     lake = lake_at(tmp_path / "lake")
 
-    def scattered(part):
-        return [part.take([*range(1, len(part)), 0])]
+    def scattered(name, part):
+        return part.take([*range(1, len(part)), 0]) if name == table else part
 
-    cut_otherwise(monkeypatch, table, scattered)
+    uploads_otherwise(monkeypatch, scattered)
     lake.append(rows(["r1", "r2"]))
     (finding,) = damage(lake)
     assert (finding.table, "out of their order" in finding.text) == (table, True)
 
 
-def test_check_finds_a_run_that_spans_two_files(tmp_path, monkeypatch):
-    lake = lake_at(tmp_path / "lake")
-    cut_otherwise(monkeypatch, "operations", lambda part: [part.slice(0, 1), part.slice(1)])
+def test_check_finds_a_run_that_spans_two_files(tmp_path):
     assert operations_of("r1") > 1
+    lake = lake_at(tmp_path / "lake")
     lake.append(rows(["r1", "r2"]))
+    log, schema = lake.logs["operations"], lake.schemas["operations"]
+    ((name, file),) = log.refresh().files.items()
+    whole = pq.read_table(tmp_path / "lake" / "operations" / name, partitioning=None)
+    halves = [
+        ParquetFile(lake.place, "operations", f"b-{file.batch}-{9 + number}.parquet", schema).write(
+            iter([part]), file.partition
+        )
+        for number, part in enumerate([whole.slice(0, 1), whole.slice(1)])
+    ]
+    log.commit(schema, add=halves, remove=[file], exact=True)
     (finding,) = damage(lake)
     assert finding.table == "operations"
     assert "1 run in two files" in finding.text
@@ -344,14 +344,14 @@ def test_check_finds_a_run_that_spans_two_files(tmp_path, monkeypatch):
 def test_check_finds_runs_that_the_log_has_out_of_bounds(tmp_path, monkeypatch):
     """What it says of a file decides whether anybody looks into it for a run."""
     lake = lake_at(tmp_path / "lake")
-    write = ParquetFile.write
+    upload = Lake._upload
 
-    def write_and_lie(file, parts, partition):
-        addition = write(file, parts, partition)
+    def upload_and_lie(lake, buffer, table):
+        addition = upload(lake, buffer, table)
         said = addition.statistics.replace('"run":"r3"', '"run":"r2"')
         return dataclasses.replace(addition, statistics=said)
 
-    monkeypatch.setattr(ParquetFile, "write", write_and_lie)
+    monkeypatch.setattr(Lake, "_upload", upload_and_lie)
     lake.append(rows(["r1", "r2", "r3"]))
     found = damage(lake)
     assert {finding.table for finding in found} == set(SCHEMAS)

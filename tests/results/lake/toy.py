@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import Patience
+from results.lake.upkeep.soundness import check
 
 HEAD = [
     ("target", pa.string()), ("label", pa.string()), ("day", pa.date32()), ("run", pa.string()),
@@ -69,4 +70,4 @@ def contents(lake):
 
 def damage(lake):
     """What `check` calls damaged."""
-    return [finding for finding in lake.check() if finding.damaged]
+    return [finding for finding in check(lake) if finding.damaged]

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 import results
 from harness.errors import UsageError
 from harness.store import load_run
-from results.lake import SCHEMA_VERSION, schemas
+from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import Patience
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
+from results.lake.upkeep.compaction import compact
 from results.notebook.store_tables import StoreSource
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.serve.stores import HOSTILE, add_run, small_store
@@ -32,9 +33,7 @@ QUICK = Patience(sleep=lambda _: None)
 
 
 def lake_at(uri, **options):
-    return Lake.create_or_open(
-        str(uri), schemas=schemas(), version=SCHEMA_VERSION, patience=QUICK, **options
-    )
+    return Lake.create_or_open(str(uri), patience=QUICK, **options)
 
 
 def ingested(store, uri, **options):
@@ -212,7 +211,7 @@ def test_a_snapshot_stays_what_it_is(tmp_path):
     dead = results.open(uri)
     lake = lake_at(uri)
     ingest(store, lake, writer_to(lake))
-    lake.compact()
+    compact(lake)
     after = results.open(uri)
     for name in ("runs", "operations", "faults", "nodes"):
         ids = [

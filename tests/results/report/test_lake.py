@@ -151,10 +151,9 @@ def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
     assert f'href="../folders/reg/{kept.name}/report.html"' in page
     assert f"{kept}/case.json" in page
 
-    from results.lake import SCHEMA_VERSION, schemas
     from results.lake.log.lake import Lake
 
-    snapshot = Lake.open(str(lake), schemas=schemas(), version=SCHEMA_VERSION).snapshot()
+    snapshot = Lake.open(str(lake)).snapshot()
     far = Addresses("s3://team/lake", snapshot, tmp_path)
     assert far.link(f"reg/{kept.name}") == f"s3://team/lake/folders/reg/{kept.name}/report.html"
     good = next(run for run in snapshot.known() if "good" in run)
@@ -163,10 +162,9 @@ def test_findings_link_to_the_folder_that_the_lake_keeps(tmp_path, capsys):
 
 
 def test_a_place_without_a_lake_or_runs_is_refused(tmp_path, capsys):
-    from results.lake import SCHEMA_VERSION, schemas
     from results.lake.log.lake import Lake
 
-    Lake.create_or_open(str(tmp_path / "empty"), schemas=schemas(), version=SCHEMA_VERSION)
+    Lake.create_or_open(str(tmp_path / "empty"))
     assert main(["report", str(tmp_path / "empty")]) == 254
     assert "no run" in capsys.readouterr().err
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from results.serve import group_pages
+from results.serve import runs
+from results.serve.library import Library
 from results.serve.routes import Application
 from results.serve.server import StoreServer
-from results.serve.store_library import StoreLibrary
 from tests.results.serve.lakes import ingested, make_store
 from tests.results.serve.stores import small_store
 
@@ -46,23 +46,27 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(store, library=None):
-    """A store served, or what another library has."""
-    server = StoreServer("127.0.0.1", 0, Application(library or StoreLibrary(store)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield Served(store, server)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def serving(place):
+    """A store or a lake, served."""
+    with contextlib.closing(Library(str(place))) as library:
+        server = StoreServer("127.0.0.1", 0, Application(library))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield Served(place, server)
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """Pages read all runs they show, also on a crowded machine: the limit has its own test."""
-    monkeypatch.setattr(group_pages, "MEASURE_S", CLIENT_S)
+@pytest.fixture(name="eager")
+def eager_fixture(monkeypatch):
+    """Every page looks for news, and waits for them."""
+    monkeypatch.setattr(runs, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(runs, "LOOK_REST", 0.0)
+    monkeypatch.setattr(runs, "FAILED_REST_S", 0.0)
+    monkeypatch.setattr(runs, "WAIT_S", CLIENT_S)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +79,6 @@ def served(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lake_served(tmp_path_factory):
     """The lake of a small store, served."""
-    from results.serve.lake_library import LakeLibrary
-
     root = tmp_path_factory.mktemp("lake")
-    lake = ingested(make_store(root / "store"), root / "lake")
-    with contextlib.closing(LakeLibrary(str(lake))) as library, serving(lake, library) as made:
+    with serving(ingested(make_store(root / "store"), root / "lake")) as made:
         yield made

@@ -1,8 +1,6 @@
 """Stores to browse: small, made in milliseconds, and one with 10,000 runs for the list."""
 
-import json
 import os
-from pathlib import Path
 
 from harness.case import Case, Fault
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
@@ -105,21 +103,3 @@ def poison(store):
     (middle / "history.parquet").write_bytes(data)
     for name in ("unfinished", "linked", "no-record"):  # their files alone say when they began
         os.utime(store / "poison" / name / "case.json", (LONG_AGO, LONG_AGO))
-
-
-def big_store(store: Path, count: int) -> Path:
-    """`count` runs of two small files each, as a long soak leaves them (histories are stubs)."""
-    outcomes = ("valid", "valid", "valid", "invalid", "unknown")
-    for number in range(count):
-        folder = store / f"series-{number % 10}" / f"run-{number:06}"
-        folder.mkdir(parents=True)
-        case = {"seed": number, "nemeses": [("kill-leader", "pause-leader")[number % 2]]}
-        record = {
-            "run": folder.name, "environment": "sim", "wall_s": 1.0, "digest": "0" * 64,
-            "started": f"2026-11-{number % 28 + 1:02}T00:00:00+00:00", "ops": number,
-            "verdict": outcomes[number % 5], "versions": {}, "label": f"v{number % 7}",
-        }  # fmt: skip
-        (folder / "case.json").write_text(json.dumps(case))
-        (folder / "run.json").write_text(json.dumps(record))
-        (folder / "history.parquet").write_bytes(b"PAR1....PAR1")
-    return store

@@ -59,7 +59,7 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
     assert page.url.startswith(served.url + "/?")
     assert "a3" in rows_of(page)
     page.follow(page.get_by_role("link", name="as trends"))
-    assert page.locator("figure.trend").count() == 6
+    assert page.locator("figure.trend").count() == 5
     shot(page, "trends")
 
 

@@ -1,23 +1,23 @@
 """The parts below the pages, against plain Python: numbers, groups, intervals, the index."""
 
+import contextlib
 import itertools
 import math
+import os
 
 import pytest
 from hypothesis import given, settings
 
-from harness.errors import HistoryError, UsageError
+from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
 from results.facts.run_numbers import run_numbers
 from results.report import number_words as numbers
 from results.serve.compare import flat
-from results.serve.over_time import trends_of
-from results.serve.run_index import RunRow, ScanCache, read_bounded, scan
-from results.serve.run_table import table_of_rows
-from results.serve.store_library import StoreLibrary
+from results.serve.library import Library
+from results.serve.paths import read_bounded
 from results.statistics.estimates import QUANTILES, wilson
 from tests.results.run.perfetto.histories import histories
-from tests.results.serve.stores import add_run, history, small_store
+from tests.results.serve.stores import add_run, history
 from tests.tiers import examples
 
 
@@ -129,37 +129,15 @@ def test_wilson_solves_its_equation(found, of):
             assert z == pytest.approx(1.959964, abs=1e-5)
 
 
-def test_a_scan_reads_again_what_changed_and_forgets_what_is_gone(tmp_path):
-    store = small_store(tmp_path / "store")
-    cache = ScanCache()
-    rows = {row.key: row for row in scan(store, cache).rows}
-    assert len(rows) == 12
-    again = {row.key: row for row in scan(store, cache).rows}
-    assert all(again[key] is row for key, row in rows.items())
-    path = store / "alpha" / "a1" / "run.json"
-    path.write_bytes(path.read_bytes().replace(b'"valid"', b'"invalid"'))
-    (store / "alpha" / "a2" / "case.json").unlink()
-    after = {row.key: row for row in scan(store, cache).rows}
-    assert after["alpha/a1"].outcome == "invalid"
-    assert after["alpha/a2"].outcome == "broken"
-    assert "case.json is missing" in after["alpha/a2"].problem
-    (store / "alpha").rename(store / ".alpha")
-    assert not [row for row in scan(store, cache).rows if row.name == "alpha"]
-    assert len(cache.rows) == 8
-
-
-def test_bounds_of_the_index_are_told(tmp_path):
-    store = small_store(tmp_path / "store")
-    index = scan(store, ScanCache(), runs_max=5)
-    assert len(index.rows) == 5
-    assert "5 runs" in index.notes[0]
+def test_only_plain_files_are_read_and_up_to_a_bound(tmp_path):
     path = tmp_path / "big"
     path.write_bytes(b"x" * 11)
     assert len(read_bounded(path, 11)) == 11
     with pytest.raises(ValueError, match="at most 10"):
         read_bounded(path, 10)
-    with pytest.raises(UsageError, match="cannot read the store"):
-        scan(tmp_path / "none", ScanCache())
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="not a plain file"):
+        read_bounded(tmp_path / "pipe", 10)
 
 
 def test_leaves_of_json_by_path_and_their_bound():
@@ -174,29 +152,13 @@ def test_leaves_of_json_by_path_and_their_bound():
 def test_numbers_are_read_again_when_the_history_changed(tmp_path):
     store = tmp_path / "store"
     folder = add_run(store, "x", "r", made=history(count=8))
-    library = StoreLibrary(store)
-    row = library.row("x/r")
-    assert library.numbers(row).total.count == 8
-    assert library.numbers(row) is library.numbers(row)
-    other = add_run(store, "x", "s", made=history(count=12))
-    (other / "history.parquet").replace(folder / "history.parquet")
-    assert library.numbers(row).total.count == 12
-    briefs = library.briefs([row], time_limit_s=0)
-    assert briefs["x/r"].ok_per_s == library.numbers(row).ok_per_s
-
-
-def test_briefs_stop_at_their_deadline_and_go_on(tmp_path):
-    store = tmp_path / "store"
-    for number in range(3):
-        add_run(store, "x", f"r{number}")
-    library = StoreLibrary(store)
-    table = library.table()
-    rows = [table.row(place) for place in range(len(table))]
-    assert library.briefs(rows, time_limit_s=0) == {}
-    first = library.briefs(rows[:1], time_limit_s=60)
-    assert len(first) == 1
-    assert library.briefs(rows, time_limit_s=0) == first
-    assert len(library.briefs(rows, time_limit_s=60)) == 3
+    with contextlib.closing(Library(str(store))) as library:
+        row = library.row("x/r")
+        assert library.numbers(row).total.count == 8
+        assert library.numbers(row) is library.numbers(row)
+        other = add_run(store, "x", "s", made=history(count=12))
+        (other / "history.parquet").replace(folder / "history.parquet")
+        assert library.numbers(row).total.count == 12
 
 
 def test_histories_of_the_oracle_have_all_kinds():
@@ -205,13 +167,6 @@ def test_histories_of_the_oracle_have_all_kinds():
     for pair in itertools.chain(history().pairs):
         kinds.add((pair.type, pair.completion is None))
     assert len(kinds) == 4
-
-
-def test_a_label_without_a_finished_run_has_no_rate():
-    row = RunRow(key="a/1", name="a", run="1", outcome="unfinished", label="x")
-    table = table_of_rows([row])
-    (((point, _),), _) = trends_of(table, table.every, "label")
-    assert (point.finished, point.rate, point.low, point.high) == (0, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
-from results.lake import SCHEMA_VERSION, schemas
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
 from results.questions.engines import DuckEngine
 from results.report.report import register
@@ -42,7 +41,7 @@ def uri(tmp_path):
 def opened(uri, **asked):
     from results.spark.session import get_spark
 
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
+    lake = Lake.open(str(uri))
     return SparkLake(get_spark("local[2]"), lake, lake.snapshot(), budgets=BUDGETS, **asked)
 
 
@@ -70,8 +69,8 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
     assert lacking(work) == [("n/hard", 1, 0)]
     third = work.check()
     assert (third.results_new, unsettled(work, third)) == (1, 1)
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+    lake = Lake.open(str(uri))
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=BUDGETS)) as source:
         found = check(source, executor="inline")
         assert (found.results_new, found.results_unsettled) == (0, 1)
         with contextlib.closing(DuckEngine()) as engine:
@@ -191,7 +190,7 @@ def test_a_run_that_came_to_no_result_is_counted(uri):
     deltalake.DeltaTable(str(uri / "operations")).delete("run LIKE 'n/r0@%' AND process = 1")
     work = opened(uri)
     told, _ = work.ask(work.check())
-    lake = Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION)
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+    lake = Lake.open(str(uri))
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=BUDGETS)) as source:
         local = check(source, executor="inline")
     assert told.runs_unjudged == local.runs_unjudged == 1

@@ -12,10 +12,9 @@ import pytest
 from harness.errors import InfrastructureError
 from results.facts.schema import COLUMNS
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.judging.result_lake import ResultLake
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
@@ -45,7 +44,7 @@ GONE = 1
 
 
 def opened(uri, options=None):
-    return Lake.open(str(uri), schemas=schemas(), version=SCHEMA_VERSION, storage_options=options)
+    return Lake.open(str(uri), storage_options=options)
 
 
 def spark_lake(uri, master="local[2]", options=None, **asked):
@@ -67,7 +66,7 @@ def on_spark(uri, master="local[2]"):
 def on_duckdb(uri):
     """What local workers say of a lake, its tables, and the answers of DuckDB."""
     lake = opened(uri)
-    source = LakeSource(lake.snapshot(), budgets=BUDGETS)
+    source = ReportRuns(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
         checked = check(source, executor="inline")
         register(engine, checked)
@@ -136,7 +135,7 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     assert same_tables == tables
     assert same_answers == answers
     # What is known of another budget changes nothing.
-    other = LakeSource(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
+    other = ReportRuns(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
     with contextlib.closing(other):
         assert check(other, executor="inline").results_new > GONE
     assert on_spark(there)[1] == answers
@@ -149,8 +148,8 @@ def dying_after(appends, flag):
     """What a task does whose worker is killed once, after so many appends of a run each."""
 
     def work(batches, **given):
-        from results.judging import lake_work
         from results.judging import result_lake as judged
+        from results.judging import unit_judge
         from results.spark.range_checks import judge_ranges
 
         put = judged.ResultLake.append
@@ -165,7 +164,7 @@ def dying_after(appends, flag):
                 os.kill(os.getpid(), 9)
             return found
 
-        judged.ResultLake.append, lake_work.APPEND_EVERY_S = append, 0.0
+        judged.ResultLake.append, unit_judge.APPEND_EVERY_S = append, 0.0
         try:
             yield from judge_ranges(batches, **given)
         finally:
@@ -237,9 +236,7 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
     uri = f"s3://{BUCKET}/lake"
     with s3_server() as endpoint:
         options = options_for(endpoint)
-        made = Lake.create_or_open(
-            uri, schemas=schemas(), version=SCHEMA_VERSION, storage_options=options
-        )
+        made = Lake.create_or_open(uri, storage_options=options)
         ingest(store, made, writer_to(made), unfinished=True)
         work = spark_lake(uri, options=options)
         checked, _ = work.ask(work.check())

@@ -1,0 +1,68 @@
+"""Keys of operations: taken off their values, and cut into ranges that are judged one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from harness.errors import HistoryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from results.facts.intervals import Ints
+
+__all__ = ["cut_keys", "pairs_of"]
+
+KEY_RANGE_OPS: Final = 1 << 15
+"""About how many operations a range of keys has: a second of work or two."""
+_decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
+
+
+def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
+    """The two parts of each JSON text that is a list of two."""
+    try:
+        found = _decode_pairs(b"[" + b",".join(texts) + b"]")
+        return [(bytes(one), bytes(other)) for one, other in found]
+    except msgspec.ValidationError:
+        if len(texts) == 1:
+            return [None]
+    middle = len(texts) // 2
+    return pairs_of(texts[:middle]) + pairs_of(texts[middle:])
+
+
+def cut_keys(
+    keys: pa.Array, run: Ints, independent: Sequence[int]
+) -> tuple[npt.NDArray[np.int32], Ints, dict[int, list[int]]]:
+    """The range of each operation, their order by run and key, and operations by run and range.
+
+    Only runs over `independent` keys are cut and sorted; the range of others is -1. A range has
+    whole keys. Raises `HistoryError` for an operation without a key.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    rank = np.zeros(len(run), np.int64)
+    key_range = np.full(len(run), -1, np.int32)
+    operations: dict[int, list[int]] = {}
+    for number in independent:
+        rows = np.flatnonzero(run == number)
+        coded = keys.take(pa.array(rows)).dictionary_encode()
+        if coded.null_count:
+            raise HistoryError("an operation has no key, in a run over independent keys")
+        names = coded.dictionary.to_pylist()
+        ranks = np.empty(len(names), np.int64)
+        ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        rank[rows] = ranks[coded.indices.to_numpy()]
+        sizes = np.bincount(rank[rows])
+        ranges = max(1, round(len(rows) / KEY_RANGE_OPS))
+        _, of_key = np.unique(
+            (np.cumsum(sizes) - sizes) * ranges // max(1, len(rows)), return_inverse=True
+        )
+        key_range[rows] = of_key[rank[rows]]
+        operations[number] = np.bincount(key_range[rows]).tolist()
+    return key_range, np.lexsort((rank, run)), operations

@@ -1,0 +1,97 @@
+"""Which folders of a store its lake has: a file beside the tables, so that none is read twice.
+
+The lake alone says which runs it has. The memo adds under which key each folder went in, and what
+the folder held then: the times and sizes of its files, and where these differ (a copied store), a
+hash of their bytes. Without the memo, the keys of runs tell which ones the lake has.
+
+Before runs are removed, the memo names them, so that a removal that was cut short is completed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from results.lake.log.storage_errors import troubles
+from results.lake.upkeep.removal import Pair
+
+__all__ = ["Entry", "Memo", "content_of", "read_memo", "stamp_of", "write_memo"]
+
+MEMO: Final = "folders.json"
+FORM: Final = 1
+FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
+UNSEALED: Final = ("ops.log", "history")
+"""What may hold the history instead of history.parquet."""
+_HEX_BYTES: Final = 8
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The key of a folder's run, and the folder's `stamp_of` and `content_of`."""
+
+    key: str
+    stamp: str
+    content: str
+
+
+class Memo(msgspec.Struct, kw_only=True):
+    """The entries by `NAME/ID`, and the runs whose removal has begun."""
+
+    form: int = FORM
+    runs: dict[str, Entry] = {}
+    removing: list[Pair] = []
+
+
+def read_memo(lake: Path) -> Memo:
+    """The memo of a lake; an empty one where none can be read."""
+    try:
+        found = msgspec.json.decode((lake / MEMO).read_bytes(), type=Memo)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Memo()
+    return found if found.form == FORM else Memo()
+
+
+def write_memo(lake: Path, memo: Memo) -> None:
+    """Replace the memo of a lake; raises as the disk does."""
+    part = lake / f".{MEMO}.{os.getpid()}"
+    with troubles(str(lake)):
+        try:
+            part.write_bytes(msgspec.json.encode(memo))
+            part.replace(lake / MEMO)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def stamp_of(folder: Path) -> str:
+    """Equal as long as no file of a run was written again, as far as times and sizes tell."""
+    place = str(folder)
+    stamps = [_stamp(f"{place}/{name}") for name in FILES]
+    if stamps[-1] is None:
+        stamps += [_stamp(f"{place}/{name}") for name in UNSEALED]
+    return _hash(repr(stamps).encode())
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def content_of(folder: Path) -> str:
+    """Equal for folders whose files hold the same; raises `OSError`."""
+    parts = []
+    names = (*FILES, *UNSEALED)
+    for path in (folder / name for name in names):
+        if path.is_file():
+            with path.open("rb") as file:
+                parts.append((path.name, hashlib.file_digest(file, "blake2b").hexdigest()))
+    return _hash(repr(parts).encode())
+
+
+def _hash(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=_HEX_BYTES).hexdigest()

@@ -1,0 +1,87 @@
+"""Runs leave a lake: the files that hold them are written again without them.
+
+`runs` loses them first, by exact commits, and so no reader sees a run in part: rows that other
+tables still have of it join with no row of `runs`. A run is named with its batch, since the same
+run may be appended again at any time, under another batch. A batch that loses its last run is
+fenced, so that a writer whose answer was lost does not commit it again.
+
+A process that ends in between leaves rows of removed runs in other tables. The same removal,
+repeated, completes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator
+
+from results.lake.log.files import BATCH, KEY, MAIN, FileRef
+from results.lake.log.lake import Lake
+from results.lake.log.storage_errors import AgainError, troubles
+from results.lake.upkeep.compaction import rewrite
+
+__all__ = ["Pair", "pairs_of", "remove"]
+
+Pair = tuple[str, str]
+"""The key of a run, and its batch."""
+
+
+def pairs_of(lake: Lake, runs: Collection[str]) -> list[Pair]:
+    """Those of these runs that the lake has, each with its batch."""
+
+    def read() -> list[Pair]:
+        found = lake.index.of([*lake.main.refresh().files.values()])
+        return [(run, found[run]) for run in runs if run in found]
+
+    return lake.patience.call(f"read {lake.main.uri}", read)
+
+
+def remove(lake: Lake, pairs: Collection[Pair]) -> None:
+    """Remove runs from every table; raises `InfrastructureError`."""
+    if not pairs:
+        return
+    for table in reversed(lake.tables):
+        lake.patience.call(
+            f"remove runs from {lake.logs[table].uri}",
+            functools.partial(_remove, lake, table, frozenset(pairs)),
+        )
+
+
+def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
+    """Rewrite the files of one table that have some of the runs."""
+    first, last = min(pairs)[0], max(pairs)[0]
+    version = lake.main.refresh().version
+    for file in [*lake.logs[table].refresh().files.values()]:
+        if file.first_run > last or file.last_run < first:
+            continue
+        own = pairs & {*_pairs_in(lake, file)}
+        if not own:
+            continue
+        done = rewrite(
+            lake, version, table, [file],
+            without=[f"{run}|{batch}" for run, batch in own],
+            fence=_emptied(lake, own) if table == MAIN else (),
+        )  # fmt: skip
+        if not done:
+            raise AgainError("another process merged the files meanwhile")
+
+
+def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
+    """The runs of a file with their batches."""
+    import pyarrow.parquet as pq
+
+    with troubles(file.uri):
+        rows = pq.read_table(
+            f"{file.table}/{file.name}",
+            columns=[KEY, BATCH],
+            filesystem=lake.place.files,
+            partitioning=None,
+        )
+    unique = rows.group_by([KEY, BATCH]).aggregate([])
+    return zip(unique[KEY].to_pylist(), unique[BATCH].to_pylist(), strict=True)
+
+
+def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
+    """The batches that have no run but these."""
+    found = lake.index.of([*lake.main.refresh().files.values()])
+    left = {batch for run, batch in found.items() if (run, batch) not in gone}
+    return sorted({batch for _, batch in gone} - left)

@@ -1,0 +1,163 @@
+"""Drawings over time as geometry: a run from second to second, many runs from day to day.
+
+They fill the width of a page: `WIDE` is stretched to it, so their texts are outside of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from results.report.plots import Bar, Tick
+
+if TYPE_CHECKING:
+    from results.facts.run_numbers import RunNumbers
+
+__all__ = ["Completions", "Point", "Series", "Value", "completions", "peak", "series"]
+
+WIDE: Final = 1000.0
+HIGH: Final = 120.0
+BARS_MAX: Final = 200
+_NS_PER_S: Final = 1_000_000_000
+_KINDS: Final = ("ok", "fail", "info")
+
+
+class Completions(msgspec.Struct, frozen=True):
+    """The ends of operations over the time of a run, with its faults and the phase of chaos."""
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[float, ...]
+    end: str
+    top: str
+
+
+def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Completions:
+    """A run on an axis of `end_s` seconds, `most` operations high.
+
+    Two runs that are compared have both in common.
+    """
+    end_s = max(end_s, 1)
+    step = _step_s(end_s)
+    top = max(most if most is not None else peak(numbers, end_s=end_s), 1)
+    scale = WIDE / end_s
+    width = max(step * scale - (1 if end_s / step < 150 else 0), 0.5)
+
+    def span(kind: str, title: str, times_ns: tuple[int, int], y: float, height: float) -> Bar:
+        start, end = (time_ns / _NS_PER_S for time_ns in times_ns)
+        words = f"{title}: {start:.1f}-{end:.1f} s"
+        return Bar(start * scale, max((end - start) * scale, 1), kind, words, y, height)
+
+    ends: list[Bar] = []
+    for place, counts in enumerate(_sums(numbers, step)):
+        words = ", ".join(f"{n} {kind}" for n, kind in zip(counts, _KINDS, strict=True))
+        title, y = f"{place * step}-{(place + 1) * step} s: {words}", HIGH
+        for n, kind in zip(counts, _KINDS, strict=True):
+            y -= n * HIGH / top
+            if n:
+                ends.append(Bar(place * step * scale, width, kind, title, y, n * HIGH / top))
+    faults = [
+        (f"{band.nemesis} on {band.targets}", (band.start_ns, band.end_ns))
+        for band in numbers.faults
+    ]
+    chaos = numbers.chaos_ns
+    return Completions(
+        (
+            *(span("fault", *fault, 0, HIGH) for fault in faults),
+            *ends,
+            *(span("fault-edge", *fault, HIGH + 2, 6) for fault in faults),
+            *(() if chaos is None else (span("chaos", "chaos", chaos, HIGH + 10, 4),)),
+        ),
+        # A tenth of the time each, or somewhat more, in a round number of seconds.
+        tuple(place * scale for place in range(0, end_s + 1, int(_round_up(max(1, end_s / 10))))),
+        f"{end_s} s",
+        f"{top} a second" if step == 1 else f"{top} in {step} s",
+    )
+
+
+def peak(numbers: RunNumbers, *, end_s: int) -> int:
+    """The highest bar that `completions` would draw."""
+    return max((sum(row) for row in _sums(numbers, _step_s(end_s))), default=0)
+
+
+def _step_s(end_s: int) -> int:
+    return max(1, math.ceil(end_s / BARS_MAX))
+
+
+def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, ...]]:
+    seconds = numbers.seconds
+    chunks = [seconds[start : start + step] for start in range(0, len(seconds), step)]
+    return [tuple(sum(row[place] for row in chunk) for place in range(3)) for chunk in chunks]
+
+
+def _round_up(least: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ..."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999999)
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A value of a series, with the interval that it has or not; `None` where nothing is known.
+
+    A line joins only values of one `kind`.
+    """
+
+    label: str
+    words: str
+    kind: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Where a value is: a height, and those of the ends of its interval."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    title: str
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One quantity over labels, days or versions, from zero."""
+
+    title: str
+    labels: tuple[str, ...]
+    points: tuple[Point, ...]
+    lines: tuple[str, ...]
+    ticks: tuple[Tick, ...]  # whose x is a height
+
+
+def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
+    """Values side by side; with `joined`, a line joins those of one kind."""
+    numbers = [number for one in values for number in (one.value, one.high) if number is not None]
+    most = max(numbers, default=0.0)
+    top = _round_up(most) if most > 0 else 1.0
+    width = WIDE / max(len(values), 1)
+
+    def up(value: float | None) -> float | None:
+        return None if value is None else HIGH - value * HIGH / top
+
+    points: list[Point] = []
+    lines: dict[str, list[str]] = {}
+    for place, one in enumerate(values):
+        y = up(one.value)
+        if y is None:
+            continue
+        x = (place + 0.5) * width
+        words = f"{one.label} ({one.words}): {one.value:.4g}"
+        if one.low is not None and one.high is not None:
+            words += f" ({one.low:.3g} to {one.high:.3g})"
+        points.append(Point(x, y, up(one.low), up(one.high), words))
+        lines.setdefault(one.kind, []).append(f"{x:.1f},{y:.1f}")
+    return Series(
+        title,
+        tuple(one.label for one in values),
+        tuple(points),
+        tuple(" ".join(line) for line in lines.values() if len(line) > 1) if joined else (),
+        tuple(Tick(HIGH - HIGH * part, f"{top * part:g}") for part in (0, 0.5, 1)),
+    )

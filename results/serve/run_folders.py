@@ -1,0 +1,267 @@
+"""The folder of one run: where it is in a store, or made again from the rows of a lake.
+
+A run of a lake gets its folder as `harness lake export` makes it, with what the lake keeps of a run
+that is not valid; so its page, its numbers, its files and its trace are those of a store. Such
+folders are temporary: the last `FOLDERS_KEPT` that pages asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import os
+import shlex
+import shutil
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness.case import replay_command
+from harness.errors import HistoryError, UsageError
+from harness.store import RunFolder
+from harness.store.folder import check_name
+from results.lake.log.files import BATCH, KEY, MAIN
+from results.lake.log.storage_errors import troubles
+from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
+from results.lake.transfer.folders import ARCHIVE, BYTES_MAX, FOLDERS, folder_of, unpack
+from results.serve.paths import FILES_MAX, NotThere, files_below, is_plain_name, open_below
+from results.serve.run_rows import RunRow
+
+if TYPE_CHECKING:
+    from results.lake.log.snapshot import Snapshot
+    from results.serve.runs import Runs
+
+__all__ = ["ARTEFACTS", "Command", "Folders", "LakeFolders", "LakeRows", "StoreFolders"]
+
+ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
+"""Files that are made when a page asks for them, by which reporter."""
+FOLDERS_KEPT: Final = 64
+HOLD_S: Final = 2.0
+LINES_MAX: Final = 1_000_000
+"""Lines of a history that is made again: about 1 GB of memory meanwhile."""
+PIECE_BYTES: Final = 1 << 20
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What to type to have a run again, and what it does in a word."""
+
+    word: str
+    text: str
+
+
+class Folders(ABC):
+    """Folders of runs, and how to have them again."""
+
+    @abstractmethod
+    def folder(self, row: RunRow) -> Path:
+        """A folder with the files of a run.
+
+        Raises `NotThere` for what may not be shown, and `HarnessError` where it cannot be had.
+        """
+
+    @abstractmethod
+    def open(self, row: RunRow, parts: Sequence[str]) -> int:
+        """The descriptor of a file in the run's folder; raises as `folder`."""
+
+    @abstractmethod
+    def command(self, row: RunRow) -> Command | None:
+        """How to have the run again."""
+
+
+class StoreFolders(Folders):
+    """Those of a store: `STORE/NAME/RUN`."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def folder(self, row: RunRow) -> Path:
+        """See `Folders`."""
+        if not (is_plain_name(row.name) and is_plain_name(row.run)):
+            raise NotThere
+        folder = self._store / row.name / row.run
+        if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
+            raise NotThere
+        return folder
+
+    def open(self, row: RunRow, parts: Sequence[str]) -> int:
+        """See `Folders`."""
+        return open_below(self._store, (row.name, row.run, *parts))
+
+    def command(self, row: RunRow) -> Command | None:
+        """See `Folders`."""
+        if row.seed is None or not row.environment:
+            return None
+        case = self._store / row.name / row.run / "case.json"
+        return Command("Replay", replay_command(case, row.environment))
+
+
+class LakeRows:
+    """The rows of one run in any table of a lake."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._held: tuple[float, int, Snapshot] | None = None
+
+    def snapshot(self) -> Snapshot:
+        """One snapshot of all tables for a moment, so that two compared runs have the same."""
+        with self._runs.using:
+            now_s, version = time.monotonic(), self._runs.version
+            if self._held is None or now_s >= self._held[0] or version != self._held[1]:
+                self._held = (now_s + HOLD_S, version, self._runs.lake.snapshot())
+            return self._held[2]
+
+    def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
+        """The rows of a run in a table, read from the files that may have them.
+
+        With `batch`, only from those of that append and merged ones.
+        """
+        import pyarrow.compute as pc
+
+        day = dt.date.fromisoformat(row.started[:10]) if row.started else None
+        files = [
+            file
+            for file in snapshot.files(table)
+            if file.partition == (row.target, row.label, day)
+            and file.first_run <= row.lake_run <= file.last_run
+            and (batch is None or file.batch in {None, batch})
+        ]
+        narrowed = dataclasses.replace(snapshot, tables={table: tuple(files)})
+        with troubles(snapshot.place.uri):
+            return narrowed.dataset(table).to_table(filter=pc.field(KEY) == row.lake_run)
+
+
+class LakeFolders(Folders):
+    """Those of a lake, made again in `scratch`."""
+
+    def __init__(self, runs: Runs, rows: LakeRows, scratch: Path) -> None:
+        self._rows = rows
+        self._place = runs.lake.place
+        self._scratch = scratch
+        self._folders: OrderedDict[str, Path] = OrderedDict()
+        self._exporting = threading.Lock()
+        self._made = 0
+
+    def folder(self, row: RunRow) -> Path:
+        """See `Folders`; raises `HistoryError` for rows that make no run."""
+        if not (is_plain_name(row.name) and is_plain_name(row.run)):
+            raise NotThere
+        with self._exporting:
+            found = self._folders.get(row.key)
+            if found is None:
+                found = self._folders[row.key] = self._export(row)
+            self._folders.move_to_end(row.key)
+            while len(self._folders) > FOLDERS_KEPT:
+                _, oldest = self._folders.popitem(last=False)
+                shutil.rmtree(oldest.parent.parent, ignore_errors=True)
+            return found
+
+    def open(self, row: RunRow, parts: Sequence[str]) -> int:
+        """See `Folders`."""
+        return open_below(self.folder(row), parts)
+
+    def command(self, row: RunRow) -> Command:
+        """See `Folders`: of the kept case if it is on this machine, else for the folder."""
+        place = self._place.uri
+        if self._place.local and row.environment and is_plain_name(row.run):
+            kept = Path(place) / folder_of(row.key) / "case.json"
+            if is_plain_name(row.name) and kept.is_file():
+                return Command("Replay", replay_command(kept, row.environment))
+        words = f"harness lake export {shlex.quote(place)} --store again --run "
+        return Command("Its folder again", words + shlex.quote(row.key))
+
+    def _export(self, row: RunRow) -> Path:
+        """Make the folder of a run."""
+        snapshot = self._rows.snapshot()
+        found = self._rows.of(snapshot, MAIN, row).to_pylist()
+        if not found:
+            raise NotThere
+        if (found[0]["lines"] or 0) > LINES_MAX:
+            raise HistoryError(
+                f"the history has {found[0]['lines']} lines, and here at most {LINES_MAX} are made "
+                "a folder again; use `harness lake export`"
+            )
+        batch = found[0][BATCH]
+        rows = {name: self._rows.of(snapshot, name, row, batch) for name in HISTORY_TABLES}
+        history = history_of(rows, digest=found[0]["digest"])
+        record = record_of(found[0])
+        self._made += 1
+        names = (_folder_name(found[0][name]) for name in ("name", "id"))
+        made = RunFolder(self._scratch / str(self._made), *names, staged=True)
+        try:
+            made.write_case(case_of(found[0]))
+            made.seal(history, label=row.label)
+            if record is not None:
+                made.finish(record)
+            if found[0]["folder"] is not None:
+                self._fetch(row, made.path)  # last: its page is as new as the rest
+            return made.publish(latest=False)
+        except BaseException:
+            made.discard()
+            raise
+
+    def _fetch(self, row: RunRow, to: Path) -> None:
+        """Copy what the lake keeps of a run besides its rows; existing files stay.
+
+        Links are not followed: a lake, too, may come from elsewhere.
+        """
+        if self._place.local:
+            kept = Path(self._place.uri) / folder_of(row.key)
+            if any(path.is_symlink() for path in (kept, kept.parent, kept.parent.parent)):
+                return
+            entries, cut = files_below(kept)
+            sizes = [(entry.path, entry.size) for entry in entries]
+        else:
+            sizes, cut = self._stored(folder_of(row.key)), False
+        if cut or len(sizes) > FILES_MAX or sum(size for _, size in sizes) > BYTES_MAX:
+            raise HistoryError(
+                f"the folder kept of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
+                "bytes: no release writes such"
+            )
+        # What is made of a run comes last: it is as new as what it is made of.
+        for path, _ in sorted(sizes, key=lambda item: item[0] in ARTEFACTS):
+            if not (to / path).exists():
+                (to / path).parent.mkdir(parents=True, exist_ok=True)
+                self._copy(row, path, to / path)
+            if path == ARCHIVE:
+                unpack(to)
+
+    def _stored(self, folder: str) -> list[tuple[str, int]]:
+        """The files below a prefix whose names can be part of an address."""
+        from pyarrow import fs
+
+        with troubles(self._place.uri):
+            found = self._place.files.get_file_info(
+                fs.FileSelector(folder, recursive=True, allow_not_found=True)
+            )
+        named = [(info.path.removeprefix(f"{folder}/"), info) for info in found]
+        return [
+            (path, info.size)
+            for path, info in named
+            if info.type == fs.FileType.File and all(map(is_plain_name, path.split("/")))
+        ]
+
+    def _copy(self, row: RunRow, path: str, to: Path) -> None:
+        place = self._place
+        if place.local:
+            parts = (FOLDERS, row.name, row.run, *path.split("/"))
+            source: Any = os.fdopen(open_below(Path(place.uri), parts), "rb")
+        else:
+            with troubles(place.uri):
+                source = place.files.open_input_stream(f"{folder_of(row.key)}/{path}")
+        with troubles(place.uri), source, to.open("wb") as sink:
+            shutil.copyfileobj(source, sink, PIECE_BYTES)
+
+
+def _folder_name(name: str) -> str:
+    """A name as `RunFolder` takes it: stores of others have any."""
+    try:
+        check_name(name, "run")
+    except UsageError:
+        return "run"
+    return name

@@ -1,0 +1,171 @@
+"""The row of a run as pages show it, and the SQL that makes it from a row of the lake's `runs`.
+
+Null means that a run has no such value. Texts are cut: a lake may come from elsewhere. `FINISHED`
+are the runs with a verdict; as the table `judged` of a report they answer the report's own queries
+(`results/questions/sql`), so a number on a page here is the number of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import Verdict
+from results.facts.schema import LIST_SEPARATOR
+from results.lake.log.duckdb_views import CODE, STARTED
+from results.lake.transfer.source import DAMAGED, FOREIGN, TORN
+
+__all__ = [
+    "BROKEN",
+    "COLUMNS",
+    "FINISHED",
+    "NONE",
+    "OUTCOMES",
+    "UNFINISHED",
+    "RunRow",
+    "as_report",
+    "create_runs",
+    "row_of",
+    "selected",
+]
+
+TEXT_CHARS_MAX: Final = 200
+NONE: Final = "(none)"
+BROKEN: Final = "broken"
+UNFINISHED: Final = "unfinished"
+FINISHED: Final = tuple(verdict.value for verdict in Verdict)
+OUTCOMES: Final = (*reversed(FINISHED), UNFINISHED, BROKEN)
+"""Every outcome of a run, in the order of tables."""
+COLUMNS: Final = (
+    *("run", "name", "id", "label", "target", "environment", "profile", "workload", "nemeses"),
+    *("asked", "bugs", "setting", "seed", "started", "wall_s", "simulated_s", "length_ns"),
+    *("verdict", "state", "failure_checker", "failure_reason", "signature", "digest", "lines"),
+    *("ops", "ok", "fail", "info", "refused", "elections", "faults", "interrupted", "versions"),
+)
+"""The columns of the lake's `runs` that pages need."""
+_PROBLEMS: Final = {
+    TORN: "cut short: it has no run.json",
+    DAMAGED: "its run.json cannot be read",
+    FOREIGN: "its history is another one than its run.json tells of",
+}
+_TEXTS: Final = (
+    *("label", "target", "environment", "profile", "workload", "nemeses", "asked", "bugs"),
+    *("setting", "signature", "digest"),
+)
+_NUMBERS: Final = (
+    *("seed", "wall_s", "simulated_s", "length_ns", "lines", "ops", "ok", "fail", "info"),
+    *("refused", "elections", "faults"),
+)
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `outcome` is its verdict, or `unfinished`, or `broken`; `problem` tells why."""
+
+    key: str  # "name/run", as addresses have it
+    name: str
+    run: str
+    lake_run: str = ""  # its key in the lake; empty where the lake could not take it
+    outcome: str
+    problem: str | None = None
+    started: str = ""
+    label: str | None = None
+    environment: str = ""
+    target: str = ""
+    profile: str = ""
+    workload: str = ""
+    nemeses: tuple[str, ...] = ()
+    bugs: tuple[str, ...] = ()
+    seed: int | None = None
+    faults: int | None = None
+    lines: int | None = None
+    wall_s: float | None = None
+    simulated_s: float | None = None
+    interrupted: bool = False
+    digest: str = ""
+    versions: str = ""
+    code: str = ""  # what tells versions of the code apart
+    setting: str = ""  # equal for runs whose cases differ in nothing but the seed
+    checker: str = ""  # of the worst finding, where the run is not valid
+    signature: str = ""
+    reason: str = ""
+
+
+_OPTIONAL: Final = frozenset({"problem", "label", *_NUMBERS})
+_FIELDS: Final = tuple(RunRow.__struct_fields__)
+
+
+def row_of(values: Mapping[str, Any]) -> RunRow:
+    """A row from the columns of the same names."""
+    given = {name: values[name] for name in _FIELDS}
+    given |= {name: _items(given[name]) for name in ("nemeses", "bugs")}
+    given |= {name: "" for name, value in given.items() if value is None and name not in _OPTIONAL}
+    return RunRow(**{**given, "interrupted": bool(given["interrupted"])})
+
+
+def _items(joined: str | None) -> tuple[str, ...]:
+    return tuple(joined.split(LIST_SEPARATOR)) if joined else ()
+
+
+def _cut(text: str) -> str:
+    return (
+        f"CASE WHEN length({text}) > {TEXT_CHARS_MAX} THEN left({text}, {TEXT_CHARS_MAX}) || '…' "
+        f"ELSE nullif({text}, '') END"
+    )
+
+
+def selected(source: str, *, of_store: bool) -> str:
+    """The rows of the table `runs` here from rows of a lake's; a store's runs have its own ids."""
+    run = "r.id" if of_store else "regexp_replace(r.run, '^[^/]*/', '')"
+    verdicts = ", ".join(f"'{verdict}'" for verdict in FINISHED)
+    states = " ".join(f"WHEN '{state}' THEN '{text}'" for state, text in _PROBLEMS.items())
+    texts = ", ".join(f"{_cut(f'r.{name}')} AS {name}" for name in _TEXTS)
+    return f"""
+        SELECT r.name || '/' || {run} AS key, r.name, {run} AS run, r.run AS lake_run,
+               CASE WHEN r.state IN ('{DAMAGED}', '{FOREIGN}') THEN '{BROKEN}'
+                    WHEN r.verdict IN ({verdicts}) THEN r.verdict
+                    ELSE '{UNFINISHED}' END AS outcome,
+               CASE r.state {states} END AS problem,
+               {STARTED} AS started, strftime(r.started AT TIME ZONE 'UTC', '%Y-%m-%d') AS day,
+               {texts}, {", ".join(f"r.{name}" for name in _NUMBERS)},
+               coalesce(r.interrupted, false) AS interrupted,
+               {_cut("translate(r.versions, ':,{}" + '"' + "', '  ')")} AS versions,
+               {_cut(CODE)} AS code, {_cut("r.failure_checker")} AS checker,
+               {_cut("r.failure_reason")} AS reason
+        FROM {source} r
+    """  # noqa: S608
+
+
+def create_runs(rows: str) -> str:
+    """The statement that makes the table of these rows anew."""
+    return f"CREATE OR REPLACE TABLE runs AS {rows}"
+
+
+def as_report(where: str, dimension: str | None = None) -> str:
+    """Tables of a report, as common table expressions: finished runs that pass a condition.
+
+    Runs of one setting and label are one population. With a `dimension` its value is the `day`,
+    and with that of the label, populations are settings alone.
+    """
+    finished = ", ".join(f"'{verdict}'" for verdict in FINISHED)
+    alike = "setting" if dimension == "label" else f"coalesce(label, '{NONE}'), setting"
+    day, code = ("day", "code") if dimension is None else (f"coalesce({dimension}, '{NONE}')", "''")
+    return f"""
+        WITH judged AS (
+            SELECT key AS run, CAST(hash({alike}) >> 1 AS BIGINT) AS population,
+                   coalesce(label, '{NONE}') AS label, environment, target, profile, workload,
+                   nemeses, asked, coalesce(bugs, '') AS bugs, coalesce(setting, '') AS setting,
+                   seed, started, length_ns, ops, ok, fail, info, refused, elections, faults,
+                   {code} AS code, {day} AS day, outcome AS verdict, checker, signature, reason
+            FROM runs WHERE outcome IN ({finished}) AND {where}
+        ),
+        failing_runs AS (
+            SELECT run, population, verdict, target, nemeses, bugs, seed, environment, checker,
+                   CAST(NULL AS VARCHAR) AS rule, signature, reason, day, code
+            FROM judged WHERE verdict NOT IN ('valid', 'permitted') AND signature IS NOT NULL
+        ),
+        unavailability AS (
+            SELECT '' AS run, '' AS kind, 0 AS start_ns, 0 AS end_ns WHERE false
+        )
+    """  # noqa: S608

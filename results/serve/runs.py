@@ -1,0 +1,245 @@
+"""All runs of a store or a lake as one table in DuckDB's memory, kept up to date.
+
+The table `runs` has the columns of `results.serve.run_rows`. When the version of the lake moves,
+rows of new files are added; where files went (a compaction, a run that changed) the table is made
+anew. That happens beside the pages: they show the table that exists, and wait for a newer one only
+a moment. A store is brought into its lake first, which is its only reader of folders; runs that
+it could not take are rows too, with the outcome `broken` and the reason. A lake that does not
+answer costs nothing but news, and a note says since when.
+
+A page reads in one transaction (`Reading`), so its numbers are of one version. Answers are kept for
+the version that they are of: a list that is asked for again costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HarnessError, InfrastructureError, counted
+from results.judging.problems import RUNNING, SEED_WITHOUT_RUN, Problem, Problems
+from results.lake.log.delta import State
+from results.lake.log.duckdb_views import readable, source_of
+from results.lake.log.files import LOG_FOLDER, MAIN, FileRef
+from results.lake.log.lake import Lake
+from results.lake.log.snapshot import Snapshot
+from results.lake.log.storage_errors import Patience, troubles
+from results.lake.transfer.ingest import Ingested
+from results.lake.transfer.store_lake import lake_of_store
+from results.questions.engines import DuckEngine
+from results.serve.query import Where
+from results.serve.run_rows import (
+    BROKEN,
+    COLUMNS,
+    UNFINISHED,
+    RunRow,
+    create_runs,
+    row_of,
+    selected,
+)
+
+__all__ = ["QUICK", "Reading", "Runs"]
+
+LOOK_EVERY_S: Final = 2.0
+LOOK_REST: Final = 10.0
+"""The rest after a look, in times of what the look took."""
+FAILED_REST_S: Final = 15.0
+WAIT_S: Final = 2.0
+"""How long a page waits for news."""
+QUICK: Final = Patience(attempts_max=4, total_s=5.0)
+"""For requests that a page waits for."""
+ANSWERS_KEPT: Final = 128
+NOTES_MAX: Final = 20
+
+Row = dict[str, Any]
+
+
+class Reading:
+    """The table as one page sees it."""
+
+    def __init__(
+        self,
+        connection: Any,
+        version: int,
+        notes: tuple[str, ...],
+        kept: OrderedDict[Any, list[Row]],
+    ) -> None:
+        self._connection = connection
+        self._version = version
+        self._kept = kept
+        self.notes = notes
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """The answer of a query with these parameters; not to be changed."""
+        asked = (self._version, sql, tuple(values))
+        answer = self._kept.get(asked)
+        if answer is None:
+            found = self._connection.execute(sql, list(values))
+            names = [column[0] for column in found.description]
+            answer = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            self._kept[asked] = answer
+            with contextlib.suppress(KeyError):  # another page may have removed it
+                while len(self._kept) > ANSWERS_KEPT:
+                    self._kept.popitem(last=False)
+        return answer
+
+    def runs(self, where: Where, order: str, *, limit: int, offset: int = 0) -> list[RunRow]:
+        """Some of the runs that pass a condition, in an order."""
+        sql = f"SELECT * FROM runs WHERE {where.sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608
+        return [row_of(row) for row in self.rows(sql, (*where.values, limit, offset))]
+
+    def run(self, key: str) -> RunRow | None:
+        """The run "name/run"."""
+        found = self.runs(Where("key = ?", (key,)), "key", limit=1)
+        return found[0] if found else None
+
+
+class Runs:
+    """The table `runs`. Safe to use from many threads."""
+
+    def __init__(self, place: str, scratch: Path, progress: Callable[[Ingested], None]) -> None:
+        """Read the runs of a lake, or of a store where `place` is a `Path`'s text of one.
+
+        Raises `UsageError` where there is neither, or where access is refused;
+        `InfrastructureError` where the storage does not answer.
+        """
+        self.store = None if _is_lake(place) else Path(place)
+        self._problems = Problems()
+        uri = place if self.store is None else self._ingest(progress)
+        self.lake = Lake.open(uri)
+        self.lake.patience = QUICK
+        self.using = threading.Lock()
+        """Held while the lake is used, which is for one thread at a time."""
+        self.version = -1
+        self._engine = DuckEngine(scratch)
+        self._files: frozenset[str] = frozenset()
+        self._broken: list[tuple[str, str, str]] = []
+        self._notes: tuple[str, ...] = ()
+        self._failed: tuple[str, ...] = ()
+        self._kept: OrderedDict[Any, list[Row]] = OrderedDict()
+        self._looking = threading.Lock()
+        self._looked = threading.Event()
+        self._read()
+        self._next_s = time.monotonic() + LOOK_EVERY_S
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """The runs as they were a moment ago, or when the lake answered last."""
+        if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
+            self._looked.clear()
+            threading.Thread(target=self._look, daemon=True).start()
+            self._looked.wait(WAIT_S)
+        with contextlib.closing(self._engine.connection.cursor()) as cursor:
+            cursor.begin()
+            [(version,)] = cursor.execute("SELECT number FROM version").fetchall()
+            yield Reading(cursor, version, (*self._failed, *self._notes), self._kept)
+
+    def close(self) -> None:
+        """Forget the table."""
+        self._engine.close()
+
+    def _look(self) -> None:
+        began_s = time.monotonic()
+        try:
+            if self.store is not None:
+                self._ingest()
+            self._read()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a note says it
+            text = error if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+            now = dt.datetime.now(dt.UTC)
+            place = "lake" if self.store is None else "store"
+            held = f"this is what it held before {now:%H:%M:%S} UTC"
+            self._failed = (f"the {place} cannot be read ({text}); {held}",)
+            rest_s = FAILED_REST_S
+        else:
+            rest_s = max(LOOK_EVERY_S, (time.monotonic() - began_s) * LOOK_REST)
+        finally:
+            self._next_s = time.monotonic() + rest_s
+            self._looked.set()
+            self._looking.release()
+
+    def _ingest(self, progress: Callable[[Ingested], None] = lambda _: None) -> str:
+        """Bring the lake of the store up to date; returns its address."""
+        assert self.store is not None
+        found = lake_of_store(self.store, progress=progress)
+        self._problems = found.problems
+        return found.uri
+
+    def _read(self) -> None:
+        """Bring the table up to date."""
+        with self.using:
+            state = QUICK.call(f"read {self.lake.main.uri}", self._state)
+        problems = self._problems.kept
+        broken = [
+            (one.run, UNFINISHED if one.kind == RUNNING else BROKEN, one.text)
+            for one in problems
+            if _is_of_run(one)
+        ]
+        if state.version != self.version or broken != self._broken:
+            self._write(state, broken)
+        others = [f"{one.run}: {one.text}" for one in problems if not _is_of_run(one)]
+        more = self._problems.total - len(broken) - len(others[:NOTES_MAX])
+        others[NOTES_MAX:] = [f"{counted(more, 'more problem')} of the store"] if more > 0 else []
+        self._notes = tuple(others)
+        self._failed = ()
+
+    def _state(self) -> State:
+        """The newest state of `runs`; a log that is gone would look like one without news."""
+        from pyarrow.fs import FileType
+
+        place = self.lake.place
+        with troubles(place.uri):
+            found = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")
+        if found.type == FileType.NotFound:
+            raise InfrastructureError(f"{place.uri} has no table of runs any more")
+        return self.lake.main.refresh()
+
+    def _write(self, state: State, broken: list[tuple[str, str, str]]) -> None:
+        """Add the rows of new files, or make the table anew, in one transaction."""
+        names = frozenset(state.files)
+        anew = not self._files <= names or broken != self._broken or self.version < 0
+        files = [file for name, file in state.files.items() if anew or name not in self._files]
+        with (
+            contextlib.closing(self._engine.connection.cursor()) as cursor,
+            readable(self.lake.place.uri),
+        ):
+            cursor.begin()
+            rows = selected(self._source(cursor, state, files), of_store=self.store is not None)
+            cursor.execute(create_runs(rows) if anew else f"INSERT INTO runs {rows}")
+            if anew and broken:
+                rows_of = [[key, key, key, outcome, text, key] for key, outcome, text in broken]
+                cursor.executemany(_ADD_BROKEN, rows_of)
+            number = int(time.monotonic_ns())
+            cursor.execute(f"CREATE OR REPLACE TABLE version AS SELECT {number} AS number")
+            cursor.commit()
+        self._kept.clear()
+        self._files, self._broken, self.version = names, broken, state.version
+
+    def _source(self, cursor: Any, state: State, files: Sequence[FileRef]) -> str:
+        found = Snapshot(state.version, {MAIN: tuple(files)}, self.lake.schemas, self.lake.place)
+        return source_of(cursor, found, MAIN, COLUMNS)
+
+
+def _is_of_run(problem: Problem) -> bool:
+    """Whether the folder of a run exists, and only its content is wrong or not complete."""
+    return problem.run.count("/") == 1 and problem.kind not in {"case", SEED_WITHOUT_RUN}
+
+
+_ADD_BROKEN: Final = """
+    INSERT INTO runs BY NAME
+    SELECT ? AS key, split_part(?, '/', 1) AS name, split_part(?, '/', 2) AS run,
+           ? AS outcome, ? AS problem, false AS interrupted
+    WHERE NOT EXISTS (SELECT 1 FROM runs WHERE key = ?)
+"""
+
+
+def _is_lake(place: str) -> bool:
+    from results.report.report import is_lake
+
+    return is_lake(place)
