@@ -10,8 +10,8 @@ from typing import Final
 
 __all__ = ["BEST_FIRST", "MISSING", "OF_WANTS"]
 
-BEST_FIRST: Final = "unsettled, judged_at DESC, batch"
-"""The order of results of one run with one id."""
+BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
+"""The order of results `k` of one run that one checker made: the first one counts."""
 
 OF_WANTS: Final = f"""
     WITH ranked AS (

@@ -1,7 +1,6 @@
-"""Which runs somebody wants: by key, target, label and day, as lakes are partitioned and clustered.
+"""A filter of runs by key, target, label and day, as lakes are partitioned and clustered.
 
-So a choice is made before anything large is read: files of a lake are left out by their partition
-and their first and last run, runs of a store by what their small files say.
+Files are left out by their partition and their first and last run before anything large is read.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ EVERYTHING: Final = Choice()
 
 
 def chosen(filters: Filters) -> Choice:
-    """The choice that somebody's words make; raises `UsageError`."""
+    """The choice that these filters make; raises `UsageError`."""
     unknown = sorted(filters.keys() - Filters.__annotations__.keys())
     if unknown:
         raise UsageError(

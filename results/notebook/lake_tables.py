@@ -1,73 +1,153 @@
-"""One state of a lake as tables: for `results.open`."""
+"""One state of a lake as tables, and the results that reports have of its runs: for `results.open`.
+
+The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
+appends what it judged. Of each run and checker (and range of keys, `results.judging.result_ids`),
+and of the facts of each run, one result counts: a settled one before others, then the newest. A
+filter leaves out the rows of the others.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from results.lake.log.files import BATCH, MAIN
+from results.facts.schema import FACT_TABLES
+from results.judging.chosen_results import BEST_FIRST
+from results.judging.result_lake import ResultLake
+from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import RunIndex, Snapshot
+from results.lake.log.storage_errors import require as library
 from results.notebook.choice import Choice, require
-from results.notebook.result_tables import REPORT, ReportedTables
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LakeSource"]
+__all__ = ["LakeTables"]
+
+REPORT: Final = "report."
+VERDICTS: Final = "verdicts"
+_ID: Final = "result_id"
+COUNTING: Final = f"""
+    WITH checkers AS (SELECT DISTINCT result_id, checker FROM verdicts),
+    listed AS (
+        SELECT *, mark <> '' AS unsettled FROM (
+            SELECT run, run_batch, batch, judged_at,
+                   unnest(results) AS result_id, unnest(marks) AS mark
+            FROM results
+        )
+    )
+    SELECT k.run, k.result_id, k.batch,
+           r.run IS NOT NULL AND 1 = row_number() OVER (
+               PARTITION BY k.run, c.checker, split_part(k.result_id, '.', 2)
+               ORDER BY r.run IS NULL, {BEST_FIRST}
+           ) AS counts
+    FROM listed k
+    LEFT JOIN runs r ON r.run = k.run AND r.batch = k.run_batch
+    LEFT JOIN checkers c ON c.result_id = k.result_id
+"""  # noqa: S608
 
 
-class LakeSource:
+class LakeTables:
     """The visible rows of a lake, as they were when it was opened."""
 
-    problems: Final[Mapping[str, str]] = {}
-
-    def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Raises as `results.notebook.tables.open`."""
+    def __init__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        problems: Mapping[str, str] | None = None,
+    ) -> None:
+        """`problems` are of the runs that the lake lacks; raises as `results.notebook.open`."""
         lake = Lake.open(uri, storage_options=storage_options)
+        results = ResultLake.beside(lake.place.uri, lake.place.options)
         self.uri = lake.place.uri
-        self._snapshot = lake.snapshot()
-        self._reported = ReportedTables(lake.place, self._snapshot)
+        self.problems = problems or {}
+        self._lake = lake.snapshot()
+        self._results = None if results is None else results.snapshot()
 
-    def tables(self) -> Sequence[str]:
-        """All of the schema (those that an older lake lacks are empty), and what reports found."""
-        return (*self._snapshot.schemas, *self._reported.tables())
+    def tables(self) -> tuple[str, ...]:
+        """The tables of the schema, and the results of reports as `report.NAME`."""
+        if self._results is None or not self._results.files(MAIN):
+            return tuple(self._lake.schemas)
+        return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
 
     def check(self, choice: Choice) -> None:
-        """Targets and labels are those of partitions; runs are looked up in files of `runs`."""
-        files = self._snapshot.files(MAIN)
+        """Raise `UsageError` for targets, labels and runs that the lake does not have."""
+        files = self._lake.files(MAIN)
         if choice.targets is not None:
             require("target", choice.targets, (file.partition[0] for file in files))
         if choice.labels is not None:
             require("label", choice.labels, (file.partition[1] for file in files))
         if choice.runs is not None:
             within = [file for file in files if Choice(runs=choice.runs).takes_file(file)]
-            require("run", choice.runs, RunIndex(self._snapshot.place).of(within))
+            require("run", choice.runs, RunIndex(self._lake.place).of(within))
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """A dataset over the files that may have rows of these runs."""
-        if table.startswith(REPORT):
-            return self._reported.dataset(table, choice)
-        dataset, wanted = self._narrowed(table, choice).dataset(table), choice.rows()
-        return dataset if wanted is None else dataset.filter(wanted)
+        found = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
+        for wanted in (choice.rows(), self._rows_that_count(table)):
+            if wanted is not None:
+                found = found.filter(wanted)
+        return found
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
-        """See `results.spark.frames`."""
-        if table.startswith(REPORT):
-            return self._reported.spark(session, table, choice)
+        """The same rows as a data frame, see `results.spark.frames`."""
         from results.spark.frames import lake_frame
 
-        frame: DataFrame = lake_frame(session, self._narrowed(table, choice), table)
-        return frame if choice.runs is None else frame.where(frame["run"].isin(sorted(choice.runs)))
+        narrowed = self._narrowed(table, choice)
+        frame: DataFrame = lake_frame(session, narrowed, table.removeprefix(REPORT))
+        if choice.runs is not None:
+            frame = frame.where(frame[KEY].isin(sorted(choice.runs)))
+        if not table.startswith(REPORT):
+            return frame
+        own = self._counting.filter(self._counting["counts"]).drop_columns(["counts"])
+        return frame.join(session.createDataFrame(own), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
-        """The snapshot with the files of one table that may have rows, and without the batch."""
-        schema = self._snapshot.schemas[table]
-        files = [file for file in self._snapshot.files(table) if choice.takes_file(file)]
-        return dataclasses.replace(
-            self._snapshot,
-            tables={table: tuple(files)},
-            schemas={table: schema.remove(schema.get_field_index(BATCH))},
-        )
+        """A snapshot with the files of one table that may have rows of these runs."""
+        snapshot, name = self._lake, table.removeprefix(REPORT)
+        if table.startswith(REPORT):
+            assert self._results is not None
+            snapshot = self._results
+        files = tuple(file for file in snapshot.files(name) if choice.takes_file(file))
+        schema = snapshot.schemas[name]
+        if snapshot is self._lake:  # whose batches say nothing more
+            schema = schema.remove(schema.get_field_index(BATCH))
+        return dataclasses.replace(snapshot, tables={name: files}, schemas={name: schema})
+
+    def _rows_that_count(self, table: str) -> ds.Expression | None:
+        """A filter for the rows of results that count; `None`: all do."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.dataset as ds
+
+        if not table.startswith(REPORT):
+            return None
+        others = self._counting.filter(pc.invert(self._counting["counts"]))
+        by_append = others.group_by([_ID, BATCH]).aggregate([(KEY, "list")]).to_pylist()
+        wanted = [
+            ~(
+                (ds.field(_ID) == one[_ID])
+                & (ds.field(BATCH) == one[BATCH])
+                & ds.field(KEY).isin(pa.array(one[f"{KEY}_list"], pa.string()))
+            )
+            for one in by_append
+        ]
+        return functools.reduce(lambda left, right: left & right, wanted) if wanted else None
+
+    @functools.cached_property
+    def _counting(self) -> pa.Table:
+        """Every listed result (run, id, batch), and whether it counts."""
+        assert self._results is not None
+        with contextlib.closing(library("duckdb").connect()) as connection:
+            connection.register("results", self._results.dataset(MAIN))
+            connection.register(VERDICTS, self._results.dataset(VERDICTS))
+            connection.register("runs", self._lake.dataset(MAIN))
+            found: pa.Table = connection.sql(COUNTING).to_arrow_table()
+        return found

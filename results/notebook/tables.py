@@ -5,10 +5,10 @@
     runs.duckdb().sql("SELECT f, count(*) FROM operations GROUP BY f")
 
 What is opened is one state of a lake, the same runs in every table, whatever others append and
-merge meanwhile. A store of folders has the same tables, with the same rows that `harness ingest`
-makes of it. Nothing is read before it is asked for, and of what lies elsewhere (other targets,
-labels, days, runs) nothing is. A table that would not fit into memory is refused rather than cut: a
-mean over half of the rows looks like any other.
+merge meanwhile. The runs of a store go into its lake first (`results.lake.transfer.store_lake`).
+Nothing is read before it is asked for, and files of other targets, labels, days and runs are not
+read at all. A table that would not fit into memory is refused rather than cut: a mean over half of
+the rows looks like any other.
 
 `results.lake.tables.schema` (docs/lake-tables.md) says what the columns are. Rows here have no
 `batch`: what a lake does not count is left out already.
@@ -16,17 +16,22 @@ mean over half of the rows looks like any other.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote, urlsplit
 
-from harness.errors import UsageError
+from harness.errors import UsageError, counted, listed
 from harness.ops import History
+from results.judging.problems import Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.storage_errors import troubles
+from results.lake.transfer.run_folders import run_folders
+from results.lake.transfer.store_lake import lake_of_store
 from results.notebook.choice import EVERYTHING, Choice, Filters, chosen
+from results.notebook.lake_tables import LakeTables
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,41 +46,15 @@ ROWS_MAX: Final = 5_000_000
 """Rows in one pandas table: a few GB of memory."""
 
 
-class Source(Protocol):
-    """Where the rows come from."""
-
-    uri: str
-
-    @property
-    def problems(self) -> Mapping[str, str]:
-        """Which runs are left out, and why."""
-        ...
-
-    def tables(self) -> Sequence[str]:
-        """The names of the tables."""
-        ...
-
-    def check(self, choice: Choice) -> None:
-        """Raise `UsageError` for names that are not there."""
-        ...
-
-    def dataset(self, table: str, choice: Choice) -> ds.Dataset:
-        """The rows of these runs."""
-        ...
-
-    def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
-        """The same rows as a data frame of Spark."""
-        ...
-
-
 def open(  # noqa: A001 - `results.open` reads as what it is
     uri: str | Path, *, storage_options: Mapping[str, str] | None = None
 ) -> Runs:
     """The runs of a lake (a folder, or `s3://BUCKET/PREFIX`) as it is now, or of a store.
 
-    `storage_options` go over the environment's `AWS_*`. Raises `UsageError` where there is neither
-    lake nor store, for a newer release's lake, or where a library is missing, and
-    `InfrastructureError` where the storage does not answer.
+    A store's runs that cannot be read are named in a warning. `storage_options` override the
+    environment's `AWS_*`. Raises `UsageError` where there is neither lake nor store, for another
+    release's lake, or where a library is missing, and `InfrastructureError` where the storage does
+    not answer.
     """
     text = str(uri)
     remote = "://" in text and not text.startswith("file://")
@@ -86,25 +65,28 @@ def open(  # noqa: A001 - `results.open` reads as what it is
             f"there is neither a lake nor a store at {text!r}; give the URI of `--lake` or the "
             "folder of `--store`"
         )
-    source: Source
     with troubles(text):
         is_lake = remote or (local / MAIN / LOG_FOLDER).is_dir()
     if is_lake:
-        from results.notebook.lake_tables import LakeSource
-
-        source = LakeSource(text, storage_options)
-    else:
-        from results.notebook.store_tables import StoreSource
-
-        source = StoreSource(local)
-    return Runs(source, EVERYTHING)
+        return Runs(LakeTables(text, storage_options), EVERYTHING)
+    if next(run_folders(local, Problems()), None) is None:
+        raise UsageError(f"{text!r} holds neither a lake nor a run")
+    found = lake_of_store(local)
+    problems = {problem.run: problem.text for problem in found.problems.kept}
+    if problems:
+        warnings.warn(
+            f"{counted(found.problems.total, 'run')} of {text} left out, see `problems`: "
+            f"{listed(sorted(problems), limit=3)}",
+            stacklevel=2,
+        )
+    return Runs(LakeTables(found.uri, problems=problems), EVERYTHING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runs:
     """Some runs, as tables. Use `open`, and `only` for fewer of them."""
 
-    _source: Source
+    _source: LakeTables
     _choice: Choice
 
     def __repr__(self) -> str:
@@ -112,12 +94,12 @@ class Runs:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; `report.NAME` are what the last `harness report` found."""
-        return tuple(self._source.tables())
+        """The names of the tables; `report.NAME` are the results of `harness report`."""
+        return self._source.tables()
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Which runs of a store are left out, and why."""
+        """Runs of a store that are left out, each with the reason."""
         return self._source.problems
 
     def only(self, **filters: Unpack[Filters]) -> Runs:
@@ -169,7 +151,7 @@ class Table:
     """The rows of some runs in one table, read when somebody asks for them."""
 
     name: str
-    _source: Source
+    _source: LakeTables
     _choice: Choice
 
     def __repr__(self) -> str:
@@ -228,10 +210,7 @@ class Table:
         return relation
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """As a Spark data frame over the files, which all executors must reach; no jar is needed.
-
-        The rows of a store of folders go through the driver.
-        """
+        """As a Spark data frame over the files, which all executors must reach, without a jar."""
         return self._source.spark(session, self.name, self._choice)
 
 

@@ -1,14 +1,11 @@
-"""`results.open`: a lake and the store it was made of give the same tables, whatever is asked."""
+"""`results.open`: the tables of a lake, and of a store through its lake."""
 
 import datetime as dt
 import shutil
-import warnings
 
 import duckdb
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,13 +19,12 @@ from results.lake.log.storage_errors import Patience
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.lake.upkeep.compaction import compact
-from results.notebook.store_tables import StoreSource
 from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.serve.stores import HOSTILE, add_run, small_store
 from tests.spark_support import spark_test
 from tests.tiers import examples
 
-BROKEN = {"poison/torn", "poison/no-record", "poison/unfinished", "poison/linked", "poison/rotten"}
+BROKEN = {"poison/torn", "poison/rotten"}
 QUICK = Patience(sleep=lambda _: None)
 
 
@@ -47,15 +43,10 @@ def store(tmp_path_factory):
     return small_store(tmp_path_factory.mktemp("opened") / "store")
 
 
-@pytest.fixture(scope="module", params=["store", pytest.param("lake", marks=pytest.mark.lake)])
-def opened(request, store, tmp_path_factory):
-    if request.param == "lake":
-        return results.open(ingested(store, tmp_path_factory.mktemp("lake") / "lake"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the broken ones
-        found = results.open(store)
-        found.table("runs").arrow()
-    return found
+@pytest.fixture(scope="module")
+def opened(store):
+    with pytest.warns(UserWarning, match="runs of .* left out"):
+        return results.open(store)
 
 
 def rows(table, **options):
@@ -64,23 +55,21 @@ def rows(table, **options):
 
 
 @pytest.mark.lake
-def test_a_store_and_its_lake_have_the_same_rows(store, tmp_path):
+def test_a_store_is_opened_through_its_lake(store, opened, tmp_path):
     lake = results.open(ingested(store, tmp_path / "lake"))
-    local = results.open(store)
-    with pytest.warns(UserWarning, match="2 runs cannot be read and left out"):
-        local.table("runs").arrow()
-    assert local.tables == lake.tables == tuple(schemas())
+    assert opened.tables == lake.tables == tuple(schemas())
+    finished = opened.only(runs=lake.table("runs").pandas(["run"])["run"])
     for name in lake.tables:
-        assert local.table(name).schema == lake.table(name).schema == schemas()[name]
-        here, there = rows(local.table(name).arrow()), rows(lake.table(name).arrow())
+        assert opened.table(name).schema == lake.table(name).schema == schemas()[name]
+        here, there = rows(finished.table(name).arrow()), rows(lake.table(name).arrow())
         if name == "runs":
-            kept = {row.pop("folder") for row in there}
-            assert len(kept) == 4  # three that are not valid, and none
             assert {row.pop("folder") for row in here} == {None}
+            assert len({row.pop("folder") for row in there}) == 4  # three not valid, and none
         assert here == there
         assert here or name in {"attempts", "events"}
-    assert (set(local.problems), dict(lake.problems)) == (BROKEN, {})
-    assert "no run.json" in local.problems["poison/unfinished"]
+    assert (set(opened.problems), dict(lake.problems)) == (BROKEN, {})
+    states = opened.table("runs").pandas(["state"])["state"]
+    assert set(states) >= {"finished", "torn"}
 
 
 days = st.dates(dt.date(2026, 11, 19), dt.date(2026, 11, 23))
@@ -161,10 +150,11 @@ def test_a_data_frame(opened):
     assert {name: str(kind) for name, kind in creates.dtypes.items()} == {
         "f": "string", "latency_ns": "Int64", "day": "object",
     }  # fmt: skip
-    assert creates["latency_ns"].isna().sum() == 6  # the last create of a run is never answered
-    assert len(table.pandas(rows_max=121)) == 121
-    with pytest.raises(UsageError, match="has 121 rows here, and rows_max is 120"):
-        table.pandas(rows_max=120)
+    assert creates["latency_ns"].isna().sum() == 9  # the last create of a run is never answered
+    rows = len(table.pandas())
+    assert len(table.pandas(rows_max=rows)) == rows > 120
+    with pytest.raises(UsageError, match=f"has {rows} rows here, and rows_max is {rows - 1}"):
+        table.pandas(rows_max=rows - 1)
     with pytest.raises(UsageError, match="has no column 'latency'"):
         table.pandas(["latency"])
     started = opened.table("runs").pandas()["started"]
@@ -221,19 +211,6 @@ def test_a_snapshot_stays_what_it_is(tmp_path):
         assert ids == [{"alpha/a1"}, {"alpha/a1"}, {"alpha/a1", "alpha/a2"}]
 
 
-def test_tables_of_a_report(tmp_path):
-    store = tmp_path / "store"
-    for run, label in (("a1", None), ("a2", "v2")):
-        add_run(store, "alpha", run, label=label)
-    (store / ".report" / "tables").mkdir(parents=True)
-    table = pa.table({"run": ["alpha/a1", "alpha/a2"], "n": [1, 2]})
-    pq.write_table(table, store / ".report" / "tables" / "infos.parquet")
-    runs = results.open(store)
-    assert runs.tables[-1] == "report.infos"
-    assert rows(runs.table("report.infos").arrow()) == table.to_pylist()
-    assert rows(runs.only(label="v2").table("report.infos").arrow()) == table.to_pylist()[1:]
-
-
 def test_the_uri_of_a_folder(tmp_path):
     store = tmp_path / "a store"
     add_run(store, "alpha", "a1")
@@ -250,12 +227,7 @@ def test_what_is_no_lake_and_no_store(tmp_path):
         with pytest.raises(UsageError, match="neither a lake nor a"):
             results.open(bad)
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_store_that_does_not_fit_is_refused(store, monkeypatch):
-    monkeypatch.setattr("results.notebook.store_tables.BYTES_MAX", 1000)
-    with pytest.raises(UsageError, match="harness ingest"):
-        StoreSource(store).dataset("runs", results.open(store).only(label="v1")._choice)
+    assert not [*(tmp_path / "empty").iterdir()]
 
 
 @pytest.mark.lake
@@ -265,14 +237,12 @@ def test_spark_reads_the_same(store, tmp_path):
 
     session = get_spark("local[2]")
     lake = results.open(ingested(store, tmp_path / "a lake"))
-    local = results.open(store).only(label=["v1", "v2"])
-    key = rows(local.table("runs").arrow())[0]["run"]
+    key = rows(lake.table("runs").arrow())[0]["run"]
     for runs in (
         lake,
         lake.only(label="v1"),
         lake.only(runs=key),
         lake.only(day="2030-01-01.."),
-        local,
     ):
         for name in runs.tables:
             table = runs.table(name)

@@ -6,7 +6,6 @@ import random
 import duckdb
 import pyarrow as pa
 import pytest
-from results.report.lake_report import report_lake
 
 import results
 from results.judging.result_lake import RESULT_TABLES, ResultLake, result_schema
@@ -14,6 +13,7 @@ from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
+from results.report.report import report
 from tests.results.report.test_verb import add_quick
 from tests.spark_support import spark_test
 
@@ -74,7 +74,7 @@ def test_a_lake_without_reports_has_none_of_their_tables(lake):
 
 
 def test_the_tables_of_a_report_are_there(lake, tmp_path):
-    report_lake(lake.place.uri, output=tmp_path / "out", executor="inline")
+    report(lake.place.uri, output=tmp_path / "out", executor="inline")
     opened = results.open(lake.place.uri)
     names = {f"report.{name}" for name in RESULT_TABLES if name != "runs"}
 
@@ -107,6 +107,16 @@ def test_the_settled_then_the_newest_result_counts(lake):
     own = opened.only(runs=second).table("report.elections")
     assert [row["node"] for row in rows(own.arrow())] == ["m3"]
     assert own.duckdb(duckdb.connect()).aggregate("count(*)").fetchall() == [(1,)]
+
+
+def test_every_range_of_keys_counts(lake):
+    run, *_ = batches_of(lake)
+    put(lake, [(run, "a", "a1.0", "", "old"), (run, "a", "a1.1", "", "second")], 1)
+    put(lake, [(run, "a", "a2.0", "", "first")], 2)
+
+    found = results.open(lake.place.uri).table("report.verdicts").arrow()
+
+    assert [row["reason"] for row in rows(found)] == ["first", "second"]
 
 
 def random_results(lake, seed):
