@@ -24,8 +24,8 @@ __all__ = ["Entry", "Memo", "content_of", "read_memo", "stamp_of", "write_memo"]
 MEMO: Final = "folders.json"
 FORM: Final = 1
 FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
-UNSEALED: Final = ("ops.log", "history")
-"""What may hold the history instead of history.parquet."""
+LOG: Final = "ops.log"
+"""What holds the history of a run without history.parquet."""
 _HEX_BYTES: Final = 8
 
 
@@ -70,7 +70,7 @@ def stamp_of(folder: Path) -> str:
     place = str(folder)
     stamps = [_stamp(f"{place}/{name}") for name in FILES]
     if stamps[-1] is None:
-        stamps += [_stamp(f"{place}/{name}") for name in UNSEALED]
+        stamps.append(_stamp(f"{place}/{LOG}"))
     return _hash(repr(stamps).encode())
 
 
@@ -85,8 +85,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 def content_of(folder: Path) -> str:
     """Equal for folders whose files hold the same; raises `OSError`."""
     parts = []
-    names = (*FILES, *UNSEALED)
-    for path in (folder / name for name in names):
+    for path in (folder / name for name in (*FILES, LOG)):
         if path.is_file():
             with path.open("rb") as file:
                 parts.append((path.name, hashlib.file_digest(file, "blake2b").hexdigest()))

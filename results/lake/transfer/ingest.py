@@ -183,7 +183,10 @@ def _read(
         raise _NotTakenError("case", "holds no case.json, so it is not a run; move it elsewhere")
     if not (folder / "run.json").exists() and is_being_written(folder):
         raise _NotTakenError(RUNNING, "is still running, and is read when it has ended")
-    about = read_about(folder, name)
+    try:
+        about = read_about(folder, name)
+    except HarnessError as error:
+        raise _NotTakenError("case", str(error)) from error
     if about.record is not None and (key := run_key(about, about.record.digest)) in known:
         return key, None
     source = None

@@ -253,6 +253,26 @@ def test_a_verdict_that_changed_is_read_again(store, read):
     assert_whole(uri)
 
 
+def test_a_run_that_can_no_longer_be_read_leaves_the_lake_and_is_named(store):
+    lake_of_store(store)
+    path = store / "ddl-none" / "r2" / "history.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+
+    found = lake_of_store(store)
+
+    assert [(problem.run, problem.kind) for problem in found.problems.kept] == [
+        ("ddl-none/r2", "history")
+    ]
+    assert [*rows_of(found.uri)] == ["ddl-kill/r1", "ddl-none/r3"]
+
+    path.write_bytes(whole)
+
+    assert lake_of_store(store).problems.total == 0
+    assert "ddl-none/r2" in rows_of(found.uri)
+    assert_whole(found.uri)
+
+
 def test_files_that_were_written_again_as_they_were_change_nothing(store, read):
     uri = lake_of_store(store).uri
     version = lake_at(uri).snapshot().version
