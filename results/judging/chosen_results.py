@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BEST_FIRST", "MISSING", "OF_WANTS"]
+__all__ = ["BEST_FIRST", "MISSING", "OF_WANTS", "WITHOUT_ROWS"]
 
-BEST_FIRST: Final = "unsettled, judged_at DESC, batch"
-"""The order of results of one run with one id."""
+BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
+"""The order of results `k` of one run that one checker made: the first one counts."""
 
 OF_WANTS: Final = f"""
     WITH ranked AS (
@@ -37,3 +37,11 @@ MISSING: Final = """
     SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
 """
 """The wants of a report without a result."""
+
+WITHOUT_ROWS: Final = """
+    SELECT count(*) FROM chosen
+    SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
+    ANTI JOIN {source} USING (run, batch, result_id)
+    WHERE place <> ?
+"""
+"""How many chosen results of runs with operations have no row in a source, except at a place."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
-from results.judging.chosen_results import MISSING, OF_WANTS
+from results.judging.chosen_results import MISSING, OF_WANTS, WITHOUT_ROWS
 from results.judging.markers import LIMITED
 from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
@@ -384,15 +384,7 @@ class PendingResults:
         A checker of keys has no row for such a run.
         """
         source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
-        return self.number(
-            f"""
-            SELECT count(*) FROM chosen
-            SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
-            ANTI JOIN {source} USING (run, batch, result_id)
-            WHERE place <> ?
-            """,  # noqa: S608
-            [FACTS],
-        )
+        return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
         """Let go of what was only to find out what counts; it is read again where it is needed."""
