@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,7 +21,7 @@ from harness.errors import UsageError
 from results.facts.schema import COLUMNS
 from results.judging.problems import NO_LOSS, SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
-from results.lake.log.refusals import failure_of
+from results.lake.log.refusals import failure_of, is_seen
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.source import KEY_DIGITS
 from results.questions.engines import query_names
@@ -292,7 +293,7 @@ def _with_problems(checked: Checked, store: Problems, asked: _Asked) -> Checked:
     more = store.total - len(store.kept) + checked.problems_total - len(checked.problems)
     lost = {problem.run for problem in store.kept if problem.kind not in NO_LOSS}
     lost -= {problem.run for problem in crashed_runs(asked.store, store.kept)}
-    unjudged = sum(_is_run(folder_in(asked.store, run)) for run in lost)
+    unjudged = sum(_is_run(asked.store, run) for run in lost)
     return msgspec.structs.replace(
         checked,
         problems=every.kept,
@@ -311,21 +312,19 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
     ]
 
 
+def _is_run(store: Path, run: str) -> bool:
+    """Whether a problem is about a run: a folder with a case, or one that may not be read."""
+    folder = folder_in(store, run)
+    return is_seen(folder / "case.json") or (
+        "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)
+    )
+
+
 def _only_a_case(folder: Path) -> bool:
     """Whether it is what a crashed seed of a soak leaves: its case, to run it again."""
-    return _is_run(folder) and not any(_is_seen(folder / name) for name in HISTORY_FILES)
-
-
-def _is_run(folder: Path) -> bool:
-    return _is_seen(folder / "case.json")
-
-
-def _is_seen(path: Path) -> bool:
-    """Whether a file exists; one in a folder that may not be read does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
+    return is_seen(folder / "case.json") and not any(
+        is_seen(folder / name) for name in HISTORY_FILES
+    )
 
 
 # Answers -----------------------------------------------------------------------------------------
