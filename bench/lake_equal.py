@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from harness.checking import CHECK_TIME_LIMIT_S
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
 from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import ARCHIVE, FOLDERS
@@ -90,7 +90,7 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
     lake = opened(uri, options)
     budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
-    source = LakeSource(lake.snapshot(), budgets=(budget, budget.larger()))
+    source = ReportRuns(lake.snapshot(), budgets=(budget, budget.larger()))
     with contextlib.closing(source):
         checked = check(source, executor="inline")
         with contextlib.closing(DuckEngine()) as engine:

@@ -96,7 +96,7 @@ def plain_loop(uri: str) -> None:
     from results.judging.budgets import Budget
     from results.judging.result_ids import Registry
     from results.judging.staged_results import run_of
-    from results.judging.units import Checkers, judge_history
+    from results.judging.verdict_rows import Checkers, judge_history
     from results.lake.log.files import MAIN
     from results.lake.log.run_streams import runs_in
     from results.lake.tables.rebuild import HISTORY_TABLES, history_of
@@ -118,8 +118,8 @@ def plain_loop(uri: str) -> None:
 def checks(uri: str, executor: str) -> None:
     """Judge what is new of a lake, and store it."""
     from results.judging.budgets import Budget
-    from results.judging.lake_source import LakeSource
     from results.judging.pipeline import check
+    from results.judging.report_runs import ReportRuns
     from results.spark.driver import SparkLake
     from results.spark.session import get_spark
 
@@ -129,7 +129,7 @@ def checks(uri: str, executor: str) -> None:
         work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
         found = work.check()
     else:
-        source = LakeSource(snapshot, budgets=budgets, slots=2)
+        source = ReportRuns(snapshot, budgets=budgets, slots=2)
         found = check(source, executor=executor, jobs=2)
         source.close()
     assert found.results_new, found

@@ -16,7 +16,7 @@ from harness.errors import HistoryError
 from harness.imported import without_independence
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
-from results.judging.units import Checkers, Row, judge_history
+from results.judging.verdict_rows import Checkers, Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:

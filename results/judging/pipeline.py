@@ -19,11 +19,11 @@ import msgspec
 
 from harness.errors import InfrastructureError, UsageError
 from harness.workers import default_jobs
-from results.judging.lake_source import Gathered, LakeSource
-from results.judging.lake_work import do_units
 from results.judging.pool import in_workers
 from results.judging.problems import Problem
-from results.judging.work import LakeUnit
+from results.judging.report_runs import Gathered, ReportRuns
+from results.judging.unit_judge import do_units
+from results.judging.work_units import Unit
 from results.lake.log.refusals import failure_of, raise_if_refused
 
 __all__ = ["Checked", "Progress", "check"]
@@ -71,7 +71,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(
-    source: LakeSource,
+    source: ReportRuns,
     *,
     executor: str = "auto",
     jobs: int | None = None,
@@ -124,7 +124,7 @@ def check(
 class _Job:
     """One report's checks."""
 
-    source: LakeSource
+    source: ReportRuns
     executor: str  # "auto" until there is something to do
     jobs: int
     again: bool
@@ -154,7 +154,7 @@ class _Job:
             "remove the folder and try again"
         )
 
-    def _round(self, units: Sequence[LakeUnit]) -> None:
+    def _round(self, units: Sequence[Unit]) -> None:
         """Do units; those that do not come to an end are named."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
@@ -195,8 +195,8 @@ class _Job:
 
     def _say(
         self,
-        units: Mapping[str, LakeUnit],
-        left: Mapping[str, LakeUnit],
+        units: Mapping[str, Unit],
+        left: Mapping[str, Unit],
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
@@ -220,7 +220,7 @@ def _step(stage: str, kept: int) -> Progress:
     return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
 
 
-def _in_words(unit: LakeUnit, memory_bytes: int) -> str:
+def _in_words(unit: Unit, memory_bytes: int) -> str:
     """A unit, its checkers, its retry and the memory of its worker."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from harness.workers import Busy, WorkerPool
-from results.judging.work import STAGES_BESIDE_CHECKS, Done, LakeConfig, LakeUnit, stages_of
+from results.judging.work_units import STAGES_BESIDE_CHECKS, Done, RoundConfig, Unit, stages_of
 
 __all__ = ["in_workers"]
 
@@ -23,10 +23,10 @@ _DEATHS_A_STAGE: Final = 2
 
 
 def in_workers(
-    units: Sequence[LakeUnit], config: LakeConfig, jobs: int
+    units: Sequence[Unit], config: RoundConfig, jobs: int
 ) -> Generator[Done, None, None]:
     """Do units in `jobs` processes, which end with the generator; a lost unit yields nothing."""
-    pool: WorkerPool[LakeUnit, Done] = WorkerPool(
+    pool: WorkerPool[Unit, Done] = WorkerPool(
         module="results.judging.worker",
         arguments=[msgspec.json.encode(config).decode()],
         answer=Done,
@@ -43,12 +43,12 @@ def in_workers(
                 yield Done(unit.unit_id, 0, (), part=0.0, memory_bytes=answer.memory_bytes)
 
 
-def _deaths_max(unit: LakeUnit) -> int:
+def _deaths_max(unit: Unit) -> int:
     """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 
-def _silence_max_s(unit: LakeUnit) -> float:
+def _silence_max_s(unit: Unit) -> float:
     """How long one run of a unit may take."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

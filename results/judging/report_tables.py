@@ -15,7 +15,7 @@ from results.lake.log.files import MAIN
 from results.questions.engines import quoted
 
 if TYPE_CHECKING:
-    from results.judging.ledger import Ledger
+    from results.judging.pending_results import PendingResults
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["write_tables"]
@@ -50,7 +50,7 @@ _OF_TRAITS: Final = ("run", "nemeses", "bugs")
 
 
 def write_tables(
-    ledger: Ledger, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
+    ledger: PendingResults, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
     """The files of each table, and which of their rows count, see `Gathered`.
 
@@ -87,7 +87,7 @@ def write_tables(
     return paths, counting
 
 
-def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
+def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
     """In SQL, which rows `here` of the files of results count.
 
     As a rule their ids tell. What has the same ids and does not count, as of two reports that found
@@ -119,7 +119,7 @@ def _counting(ledger: Ledger, found: Snapshot, beyond: Path) -> str:
     return " AND ".join(parts)
 
 
-def _copy(ledger: Ledger, text: str, path: Path) -> None:
+def _copy(ledger: PendingResults, text: str, path: Path) -> None:
     ledger.rows(f"COPY ({text}) TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 

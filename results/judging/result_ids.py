@@ -49,7 +49,7 @@ READING_MODULES: Final = (
     "results.lake.tables.value_codecs",
     "results.lake.tables.values",
     "results.judging.staged_results",
-    "results.judging.lake_work",
+    "results.judging.unit_judge",
 )
 """The code between the rows of a lake and its histories."""
 VERDICT_MODULES: Final = (
@@ -64,7 +64,7 @@ VERDICT_MODULES: Final = (
     "harness.timeline",
     "results.judging.budgets",
     "results.judging.by_key",
-    "results.judging.units",
+    "results.judging.verdict_rows",
 )
 """The code of verdicts besides checkers: after a change of it all runs are judged again."""
 FACTS_MODULES: Final = (

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from harness.workers import serve
-from results.judging.lake_work import do_units
-from results.judging.work import LakeConfig, LakeUnit
+from results.judging.unit_judge import do_units
+from results.judging.work_units import RoundConfig, Unit
 
 __all__: list[str] = []
 
 
 def outcomes(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Do units until there are no more."""
-    config = msgspec.json.decode(sys.argv[2], type=LakeConfig)
-    units = map(msgspec.json.Decoder(LakeUnit).decode, lines)
+    config = msgspec.json.decode(sys.argv[2], type=RoundConfig)
+    units = map(msgspec.json.Decoder(Unit).decode, lines)
     yield from map(msgspec.json.encode, do_units(units, config=config))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from results.facts.schema import FACT_TABLES
+from results.judging.chosen_results import BEST_FIRST
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
@@ -32,22 +33,24 @@ __all__ = ["LakeTables"]
 REPORT: Final = "report."
 VERDICTS: Final = "verdicts"
 _ID: Final = "result_id"
-COUNTING: Final = """
+COUNTING: Final = f"""
     WITH checkers AS (SELECT DISTINCT result_id, checker FROM verdicts),
     listed AS (
-        SELECT run, run_batch, batch, judged_at,
-               unnest(results) AS result_id, unnest(marks) AS mark
-        FROM results
+        SELECT *, mark <> '' AS unsettled FROM (
+            SELECT run, run_batch, batch, judged_at,
+                   unnest(results) AS result_id, unnest(marks) AS mark
+            FROM results
+        )
     )
-    SELECT l.run, l.result_id, l.batch,
+    SELECT k.run, k.result_id, k.batch,
            r.run IS NOT NULL AND 1 = row_number() OVER (
-               PARTITION BY l.run, c.checker, split_part(l.result_id, '.', 2)
-               ORDER BY r.run IS NULL, l.mark <> '', l.judged_at DESC, l.batch
+               PARTITION BY k.run, c.checker, split_part(k.result_id, '.', 2)
+               ORDER BY r.run IS NULL, {BEST_FIRST}
            ) AS counts
-    FROM listed l
-    LEFT JOIN runs r ON r.run = l.run AND r.batch = l.run_batch
-    LEFT JOIN checkers c ON c.result_id = l.result_id
-"""
+    FROM listed k
+    LEFT JOIN runs r ON r.run = k.run AND r.batch = k.run_batch
+    LEFT JOIN checkers c ON c.result_id = k.result_id
+"""  # noqa: S608
 
 
 class LakeTables:

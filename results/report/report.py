@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,14 +18,15 @@ import msgspec
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from results.facts.schema import COLUMNS
-from results.judging.problems import NO_LOSS, SEED_WITHOUT_RUN, Problem, Problems
+from results.judging.problems import NO_LOSS, Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
-from results.lake.log.refusals import failure_of, is_seen
+from results.lake.log.refusals import failure_of
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.source import KEY_DIGITS
 from results.questions.engines import query_names
-from results.report.addresses import Addresses, default_output, folder_in, short
+from results.report.addresses import Addresses, default_output
 from results.report.files import write_report
+from results.report.store_problems import crashed_runs, with_problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,6 @@ RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 """Columns of answers and tables that hold keys of runs."""
 NAME_OF_RUN: Final = f"left(run, -{KEY_DIGITS + 1})"
 """In SQL, `NAME/ID` of a key: in a store no other run has it."""
-HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 Say = Callable[["Progress"], None]
 
@@ -150,7 +149,7 @@ def report(
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
         judged = _judged(lake, snapshot, asked, stack)
-        checked = _with_problems(judged.checked, problems, asked)
+        checked = with_problems(judged.checked, problems, store)
         answers = _answers(judged.engine, snapshot, checked, asked)
         summary = _summary(place, answers, checked, asked, hint)
         addresses = Addresses(place, snapshot, output, store=store)
@@ -207,8 +206,8 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
     """Judge what is new, here or on Spark; the engine and its tables go with `stack`."""
     from harness.workers import default_jobs
-    from results.judging.lake_source import LakeSource
     from results.judging.pipeline import check
+    from results.judging.report_runs import ReportRuns
     from results.lake.log.duckdb_views import readable
     from results.questions.engines import DuckEngine
 
@@ -218,7 +217,7 @@ def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.Exi
         if asked.checks_on_spark:
             checked = spark.check(asked.progress)
     if checked is None or asked.engine != "spark":
-        source = LakeSource(
+        source = ReportRuns(
             snapshot, budgets=asked.budgets, label=asked.only, slots=asked.jobs or default_jobs()
         )
         stack.enter_context(contextlib.closing(source))
@@ -279,52 +278,6 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
     for name in COLUMNS:
         where = checked.counting.get(name, "true")
         engine.register(name, checked.tables.get(name, ()), where, run)
-
-
-def _with_problems(checked: Checked, store: Problems, asked: _Asked) -> Checked:
-    """With the problems of the store; its runs are called by their names."""
-    if asked.store is None:
-        return checked
-    every = Problems()
-    for problem in store.kept:
-        every.add(problem)
-    for problem in checked.problems:
-        every.add(msgspec.structs.replace(problem, run=short(problem.run)))
-    more = store.total - len(store.kept) + checked.problems_total - len(checked.problems)
-    lost = {problem.run for problem in store.kept if problem.kind not in NO_LOSS}
-    lost -= {problem.run for problem in crashed_runs(asked.store, store.kept)}
-    unjudged = sum(_is_run(asked.store, run) for run in lost)
-    return msgspec.structs.replace(
-        checked,
-        problems=every.kept,
-        problems_total=every.total + more,
-        runs_unjudged=checked.runs_unjudged + unjudged,
-    )
-
-
-def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of runs that left their case and nothing else."""
-    return [
-        problem
-        for problem in problems
-        if problem.kind == SEED_WITHOUT_RUN
-        or (problem.kind == "history" and _only_a_case(folder_in(store, problem.run)))
-    ]
-
-
-def _is_run(store: Path, run: str) -> bool:
-    """Whether a problem is about a run: a folder with a case, or one that may not be read."""
-    folder = folder_in(store, run)
-    return is_seen(folder / "case.json") or (
-        "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)
-    )
-
-
-def _only_a_case(folder: Path) -> bool:
-    """Whether it is what a crashed seed of a soak leaves: its case, to run it again."""
-    return is_seen(folder / "case.json") and not any(
-        is_seen(folder / name) for name in HISTORY_FILES
-    )
 
 
 # Answers -----------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ import msgspec
 
 from harness.errors import HarnessError, InfrastructureError
 from results.judging.budgets import Budget
-from results.judging.lake_source import name_lacking
 from results.judging.pipeline import Checked, Progress
 from results.judging.problems import Problem, Problems
+from results.judging.report_runs import name_lacking
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Registry
 from results.judging.result_lake import ResultLake
-from results.judging.work import LakeConfig
+from results.judging.work_units import RoundConfig
 from results.lake.log.lake import Lake
 from results.lake.log.refusals import raise_if_refused
 from results.questions.engines import Extent
@@ -216,7 +216,7 @@ class SparkLake:
         self, todo: Todo, above: int, progress: Callable[[Progress], None] | None
     ) -> list[TaskDone]:
         """Have Spark do all tasks."""
-        config = LakeConfig(
+        config = RoundConfig(
             uri=self._lake.place.uri,
             scratch="",  # each executor has its own
             round=uuid.uuid4().hex,

@@ -1,6 +1,6 @@
 """A report's questions on Spark: each task answers them of a range of runs, one task adds up.
 
-What a task does with its runs is what a machine alone does with all (`LakeSource`, DuckDB and the
+What a task does with its runs is what a machine alone does with all (`ReportRuns`, DuckDB and the
 SQL of `results/questions/sql`), and what they tell is added up where one of them runs
 (`results.questions.partial_answers`): rows of runs never come to the driver but for the first few
 of what lists runs. Spark moves what parts told, as batches of Arrow in cells, and does the same on
@@ -30,7 +30,7 @@ from results.spark.task_plan import Lacking, range_cost
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.judging.lake_source import Gathered, LakeSource
+    from results.judging.report_runs import Gathered, ReportRuns
     from results.lake.log.snapshot import Snapshot
 
 __all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "tell"]
@@ -182,7 +182,7 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
         yield _batch(part, ACCOUNT, msgspec.json.encode(account))
 
 
-def _lacking(source: LakeSource, asking: Asking) -> tuple[Lacking, ...]:
+def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
     """What the runs of a range lack over the level of budget that is asked about."""
     if not asking.settled:
         return ()
@@ -220,7 +220,7 @@ def _text(said: str) -> pa.RecordBatch:
 
 
 @contextlib.contextmanager
-def _gathered(lake: Snapshot, source: LakeSource) -> Iterator[tuple[DuckEngine, Gathered]]:
+def _gathered(lake: Snapshot, source: ReportRuns) -> Iterator[tuple[DuckEngine, Gathered]]:
     """An engine with the tables of a range."""
     gathered = source.gather()
     with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:

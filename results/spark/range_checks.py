@@ -1,7 +1,7 @@
 """What a task on Spark does with a range of runs that lack results, and its answer.
 
 The task plans and judges its runs with the code of every other executor
-(`results.judging.lake_source`, `results.judging.lake_work`), and appends the results to the lake.
+(`results.judging.report_runs`, `results.judging.unit_judge`), and appends the results to the lake.
 One small row returns to the driver. A task that is repeated, on whichever machine, first looks for
 the results of its runs; rows that exist twice nevertheless count once
 (`results.judging.result_lake`).
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from results.judging.lake_work import do_units
 from results.judging.problems import Problem
-from results.judging.work import LakeConfig
+from results.judging.unit_judge import do_units
+from results.judging.work_units import RoundConfig
 from results.spark.ranges import Asking, sources
 from results.spark.task_plan import Between
 
@@ -45,7 +45,7 @@ def judge_ranges(
     *,
     asking: Asking,
     tasks: Sequence[Between],
-    config: LakeConfig,
+    config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
     """Do what one of these tasks has to."""
     import pyarrow as pa

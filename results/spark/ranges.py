@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
+from results.judging.report_runs import ReportRuns
 from results.judging.required_results import Kind, Wants
 from results.lake.log.files import KEY
 from results.lake.log.location import Place
@@ -158,10 +158,10 @@ def ranges_of(
 
 def sources(
     batches: Iterable[pa.RecordBatch], asking: Asking
-) -> Iterator[tuple[int, Snapshot, LakeSource]]:
+) -> Iterator[tuple[int, Snapshot, ReportRuns]]:
     """The number of each range, the lake's snapshot of it, and its runs with what is known."""
     for part, lake, results in ranges_of(batches, asking):
-        source = LakeSource(
+        source = ReportRuns(
             lake,
             budgets=asking.budgets,
             label=asking.label,

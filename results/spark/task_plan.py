@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from results.judging.ledger import Place
+from results.judging.pending_results import Place
 from results.spark.ranges import Range
 
 __all__ = ["Between", "Lacking", "Task", "Todo", "range_cost", "task_cost", "todo_of"]

@@ -13,7 +13,7 @@ from harness.limits import Limits
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.signatures import failure_of
 from results.judging.budgets import Budget
-from results.judging.units import judge_history
+from results.judging.verdict_rows import judge_history
 
 CASE = Case(seed=1, target="toy-register", workload="register")
 

@@ -13,8 +13,8 @@ from harness.imported import imported_case
 from harness.ops import History, Op, OpType
 from results.facts.schema import schema
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import Checked, check
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
 from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
@@ -141,10 +141,10 @@ def judge_lake(
     uri, *, budget=DEFAULT, second_pass=True, executor="inline", jobs=None, again=False,
     progress=None, **given,
 ):  # fmt: skip
-    """The same of a lake; `given` is for `LakeSource`."""
+    """The same of a lake; `given` is for `ReportRuns`."""
     snapshot = Lake.open(str(uri)).snapshot()
     budgets = (budget, budget.larger()) if second_pass else (budget,)
-    with contextlib.closing(LakeSource(snapshot, budgets=budgets, slots=2, **given)) as runs:
+    with contextlib.closing(ReportRuns(snapshot, budgets=budgets, slots=2, **given)) as runs:
         checked = check(runs, executor=executor, jobs=jobs, again=again, progress=progress)
         return Found(checked, tables_of(checked))
 

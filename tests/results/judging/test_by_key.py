@@ -17,10 +17,10 @@ from harness.independent import split
 from harness.ops import NEMESIS, History, Op, OpType
 from results.judging.budgets import Budget
 from results.judging.by_key import judge_range
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.judging.staged_results import run_of
-from results.judging.units import Checkers
+from results.judging.verdict_rows import Checkers
 from results.lake import rows_of
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import stored_schema
@@ -102,7 +102,7 @@ def plain_loop(history):
 @contextlib.contextmanager
 def source(uri):
     lake = Lake.open(str(uri))
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=(Budget(),))) as found:
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=(Budget(),))) as found:
         yield found
 
 

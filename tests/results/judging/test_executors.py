@@ -14,7 +14,7 @@ from results.judging.budgets import Budget
 from results.judging.markers import Marker
 from results.judging.pool import in_workers
 from results.judging.result_lake import RESULTS
-from results.judging.work import LakeConfig
+from results.judging.work_units import RoundConfig
 from results.lake.transfer.store_lake import lake_of_store
 from tests.results.judging.stores import (
     hopeless,
@@ -42,7 +42,7 @@ BUDGET = Budget(cpu_s=300.0, steps=20_000, configurations=1_000)
 @pytest.mark.slow
 @pytest.mark.process
 def test_pool_and_inline_make_equal_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr("results.judging.report_runs.UNIT_RUNS_MAX", 1)
     uri = Path(lake_of_store(mixed_store(tmp_path)).uri)
     found = {}
     for executor in ("inline", "pool"):
@@ -129,7 +129,7 @@ def test_a_marker_counts_only_what_never_ended(tmp_path):
     assert not Marker(tmp_path, "other", "stage").spent
 
 
-CONFIG = LakeConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=False)
+CONFIG = RoundConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=False)
 
 
 def test_a_pool_without_work_starts_nothing():

@@ -13,13 +13,13 @@ from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History
 from harness.store import RunFolder
 from harness.store.oplog import OpLog
-from results.judging import lake_source, lake_work, units
+from results.judging import report_runs, unit_judge, verdict_rows
 from results.judging import result_lake as judged
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.judging.result_lake import ResultLake
-from results.judging.units import CRASHED
+from results.judging.verdict_rows import CRASHED
 from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.ingest_verb import main as ingest_verb
@@ -73,7 +73,7 @@ def plain_lake(tmp_path, runs=3):
 def opened(uri, *, second_pass=False, budget=SMALL, **given):
     lake = Lake.open(str(uri))
     budgets = (budget, budget.larger()) if second_pass else (budget,)
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=budgets, **given)) as source:
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=budgets, **given)) as source:
         yield source
 
 
@@ -111,7 +111,7 @@ def test_what_is_known_is_not_judged(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("something was done again")
 
-    monkeypatch.setattr(lake_work, "do_units", refuse)
+    monkeypatch.setattr(unit_judge, "do_units", refuse)
     second, same = report(uri)
     assert (second.units, second.results_known, second.results_new) == (0, 15, 0)
     assert same == rows
@@ -176,7 +176,7 @@ def test_two_reports_that_find_the_same_count_once(tmp_path):
         plans = [first.plan(), second.plan()]
         for source, plan in zip((first, second), plans, strict=True):
             config = source.begin(limit_memory=False)
-            done = list(lake_work.do_units(plan.units, config=config))
+            done = list(unit_judge.do_units(plan.units, config=config))
             assert [item.problems for item in done if item.part == 1.0] == [()] * len(plan.units)
     results = ResultLake.beside(str(uri), {})
     assert len(results.dataset("runs").to_table()) == 6
@@ -210,7 +210,7 @@ def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(t
     counted(uri, budget=OTHER)
     with opened(uri) as one, opened(uri) as two:
         for source, plan in [(source, source.plan()) for source in (one, two)]:
-            list(lake_work.do_units(plan.units, config=source.begin(limit_memory=False)))
+            list(unit_judge.do_units(plan.units, config=source.begin(limit_memory=False)))
     if compacted:
         compact(ResultLake.beside(str(uri), {}))
     assert counted(uri) == (alone, False)
@@ -219,7 +219,7 @@ def test_results_of_another_budget_or_label_and_of_two_reports_change_no_table(t
 
 
 def test_a_report_of_many_appends_leaves_few_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr(report_runs, "UNIT_RUNS_MAX", 1)
     monkeypatch.setattr(judged, "SMALL_FILES_MAX", 2)
     uri = plain_lake(tmp_path)
     before = counted(uri)
@@ -256,37 +256,37 @@ def test_who_repeats_what_was_put_away_in_this_round_judges_nothing(tmp_path):
         def do(later_s=0.0):
             """How many rows there are, and whether a budget may have cut something short."""
             given = msgspec.structs.replace(elsewhere, since_s=config.since_s + later_s)
-            done = [one for one in lake_work.do_units(units, config=given) if one.part == 1.0]
+            done = [one for one in unit_judge.do_units(units, config=given) if one.part == 1.0]
             assert [one.problems for one in done] == [()] * len(units)
             return len(results.dataset("runs").to_table()), any(one.limited for one in done)
 
         assert do() == (3, False)
         assert do() == (3, True)  # what was there is not looked at
         assert do(later_s=600.0) == (6, False)  # of an earlier round
-        assert do(later_s=2 * lake_work.CLOCKS_APART_S) == (9, False)
+        assert do(later_s=2 * unit_judge.CLOCKS_APART_S) == (9, False)
 
 
 def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
     uri = plain_lake(tmp_path, runs=1)
     before = gc.get_threshold()
     with opened(uri) as source:
-        work = lake_work.do_units(source.plan().units, config=source.begin(limit_memory=False))
+        work = unit_judge.do_units(source.plan().units, config=source.begin(limit_memory=False))
         next(work)
-        assert gc.get_threshold() == lake_work.COLLECTIONS != before
+        assert gc.get_threshold() == unit_judge.COLLECTIONS != before
         work.close()
     assert gc.get_threshold() == before
 
 
 def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
     uri = plain_lake(tmp_path, runs=2)
-    real = units.load_checker
+    real = verdict_rows.load_checker
 
     def load(name):
         if name == "crash":
             raise UsageError("crash is not installed")
         return real(name)
 
-    monkeypatch.setattr(units, "load_checker", load)
+    monkeypatch.setattr(verdict_rows, "load_checker", load)
     checked, rows = report(uri)
     assert len(rows["verdicts"]) == 2 * 4
     assert sum("could not be judged" in row for row in rows["verdicts"]) == 2
@@ -312,12 +312,12 @@ def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_pa
 
 
 def test_a_report_that_is_interrupted_loses_only_what_was_under_way(tmp_path, monkeypatch):
-    monkeypatch.setattr(lake_source, "UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr(report_runs, "UNIT_RUNS_MAX", 1)
     uri = plain_lake(tmp_path)
     with opened(uri) as source:
         plan = source.plan()
         assert len(plan.units) == 3
-        work = lake_work.do_units(plan.units, config=source.begin(limit_memory=False))
+        work = unit_judge.do_units(plan.units, config=source.begin(limit_memory=False))
         while next(work).part < 1.0:
             pass
         work.close()  # killed while it is at the second
@@ -333,7 +333,7 @@ def test_a_run_that_kills_its_worker_is_named_and_nothing_else_is_lost(
     store = store_with_a_killer(tmp_path / "store")
     uri = ingested(store, tmp_path / "lake")
     names = ("linearizable-register", "deadly", "stats")
-    monkeypatch.setattr(lake_work, "SAY_EVERY_S", 0.0)
+    monkeypatch.setattr(unit_judge, "SAY_EVERY_S", 0.0)
     with opened(uri, checkers=names) as source:
         checked = check(source, executor="pool", jobs=2)
         found = tables_of(checked)["verdicts"].to_pylist()

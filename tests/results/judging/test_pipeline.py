@@ -15,7 +15,7 @@ from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import RunFolder, load_run
 from harness.store.oplog import OpLog
 from results.facts import extraction
-from results.judging import result_ids, units
+from results.judging import result_ids, verdict_rows
 from results.judging.budgets import Budget
 from tests.results.judging.stores import (
     REGISTER,
@@ -87,7 +87,7 @@ def test_an_empty_store_gives_empty_tables(tmp_path):
 
 
 def test_progress_reaches_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.judging.lake_source.UNIT_RUNS_MAX", 1)
+    monkeypatch.setattr("results.judging.report_runs.UNIT_RUNS_MAX", 1)
     seen = []
     judge_store(plain_store(tmp_path), progress=seen.append)
     steps = [step for step in seen if step.stage == "check"]
@@ -128,7 +128,7 @@ def reading(value):
 @pytest.fixture
 def poisoned(tmp_path, monkeypatch):
     """A store with every poison, and a checker that three of its histories kill."""
-    for module in (result_ids, units):
+    for module in (result_ids, verdict_rows):
         real = module.load_checker
         monkeypatch.setattr(
             module,
@@ -269,7 +269,7 @@ def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
 
     real = extraction.extract
     monkeypatch.setattr(
-        "results.judging.lake_work.extract",
+        "results.judging.unit_judge.extract",
         lambda run, history: fail(run, history) if run.run == "r1" else real(run, history),
     )
     found = judge_store(plain_store(tmp_path))
@@ -285,7 +285,7 @@ def test_facts_that_cannot_be_extracted_are_named(tmp_path, monkeypatch):
 def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeypatch, lost):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
     names = (LINEAR, "crash")
-    real = units.table_of
+    real = verdict_rows.table_of
 
     def table_of(rows, run, result_id):
         if rows and rows[0].checker == lost:
@@ -293,7 +293,7 @@ def test_a_run_without_the_verdict_of_one_checker_is_not_valid(tmp_path, monkeyp
         return real(rows, run, result_id)
 
     with monkeypatch.context() as broken:
-        broken.setattr("results.judging.lake_work.table_of", table_of)
+        broken.setattr("results.judging.unit_judge.table_of", table_of)
         found = judge_store(tmp_path, checkers=names, facts=False)
     assert found.verdicts().get(("n/r", lost, None)) != "valid"
     assert {kind for _, kind in found.problems()} == {"lost"}
@@ -319,7 +319,7 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
         raise UsageError(f"{name} is not installed here")
 
     with monkeypatch.context() as worker:
-        worker.setattr(units, "load_checker", load)
+        worker.setattr(verdict_rows, "load_checker", load)
         found = judge_store(tmp_path, checkers=(LINEAR,))
     assert {*found.verdicts().values()} == {"unknown"}
     assert {kind for _, kind in found.problems()} == {"checker"}
@@ -344,7 +344,7 @@ class Talks:
 @pytest.mark.parametrize("said", Verdict)
 def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    monkeypatch.setattr(units, "load_checker", lambda _: Talks(said))
+    monkeypatch.setattr(verdict_rows, "load_checker", lambda _: Talks(said))
     expected = "invalid" if said is Verdict.INVALID else "unknown"
     found = judge_store(tmp_path, checkers=(LINEAR,), facts=False)
     assert {*found.verdicts().values()} == {expected}

@@ -29,7 +29,7 @@ def test_facts_are_made_again_when_any_module_behind_them_changes():
 
 
 @pytest.mark.parametrize(
-    "module", ["harness.ops", "results.lake.tables.rebuild", "results.judging.units"]
+    "module", ["harness.ops", "results.lake.tables.rebuild", "results.judging.verdict_rows"]
 )
 def test_verdicts_are_made_again_when_the_code_that_reads_or_judges_changes(
     tmp_path, monkeypatch, module

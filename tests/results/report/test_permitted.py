@@ -7,7 +7,7 @@ import pytest
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import CheckResult, History, Verdict
 from results.facts.schema import schema
-from results.judging.units import _row_of, table_of
+from results.judging.verdict_rows import _row_of, table_of
 from results.questions.engines import DuckEngine, query
 from results.report.summary import exit_code
 

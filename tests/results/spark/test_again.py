@@ -6,8 +6,8 @@ import pytest
 
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.lake.log.lake import Lake
 from results.questions.engines import DuckEngine
 from results.report.report import register
@@ -70,7 +70,7 @@ def test_what_a_budget_cut_short_is_tried_once_more_and_again_when_that_is_asked
     third = work.check()
     assert (third.results_new, unsettled(work, third)) == (1, 1)
     lake = Lake.open(str(uri))
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=BUDGETS)) as source:
         found = check(source, executor="inline")
         assert (found.results_new, found.results_unsettled) == (0, 1)
         with contextlib.closing(DuckEngine()) as engine:
@@ -191,6 +191,6 @@ def test_a_run_that_came_to_no_result_is_counted(uri):
     work = opened(uri)
     told, _ = work.ask(work.check())
     lake = Lake.open(str(uri))
-    with contextlib.closing(LakeSource(lake.snapshot(), budgets=BUDGETS)) as source:
+    with contextlib.closing(ReportRuns(lake.snapshot(), budgets=BUDGETS)) as source:
         local = check(source, executor="inline")
     assert told.runs_unjudged == local.runs_unjudged == 1

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from results.judging.problems import Problem
-from results.judging.work import Done, LakeConfig
+from results.judging.work_units import Done, RoundConfig
 from results.spark import range_checks, ranges
 from results.spark.range_checks import TaskDone, judge_ranges
 
 pytestmark = pytest.mark.lake
 
-CONFIG = LakeConfig(uri="/l", scratch="", round="r0", since_s=0.0, limit_memory=False)
+CONFIG = RoundConfig(uri="/l", scratch="", round="r0", since_s=0.0, limit_memory=False)
 
 
 def test_a_task_says_one_row_however_many_units(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """A report on a lake is the same from DuckDB and from Spark."""
 
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -11,8 +12,8 @@ import pytest
 from harness.errors import InfrastructureError
 from results.facts.schema import COLUMNS
 from results.judging.budgets import Budget
-from results.judging.lake_source import LakeSource
 from results.judging.pipeline import check
+from results.judging.report_runs import ReportRuns
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
@@ -65,7 +66,7 @@ def on_spark(uri, master="local[2]"):
 def on_duckdb(uri):
     """What local workers say of a lake, its tables, and the answers of DuckDB."""
     lake = opened(uri)
-    source = LakeSource(lake.snapshot(), budgets=BUDGETS)
+    source = ReportRuns(lake.snapshot(), budgets=BUDGETS)
     with contextlib.closing(source), contextlib.closing(DuckEngine()) as engine:
         checked = check(source, executor="inline")
         register(engine, checked)
@@ -81,6 +82,19 @@ def tables_of(engine):
         kept = table.drop_columns([column for column in TIMES if column in table.column_names])
         found[name] = sorted(kept.to_pylist(), key=repr)
     return found
+
+
+def said(checked, answers):
+    """Problems and answers as JSON has them, without what says how long checks took."""
+    rows = {
+        name: [
+            {column: value for column, value in row.items() if "cpu" not in column}
+            for row in table.to_pylist()
+        ]
+        for name, table in answers.items()
+        if not name.startswith("cost")
+    }
+    return json.loads(json.dumps([problems_of(checked), rows], default=str))
 
 
 def results_in(uri):
@@ -121,7 +135,7 @@ def test_spark_says_what_duckdb_says(lake, local, tables, tmp_path):
     assert same_tables == tables
     assert same_answers == answers
     # What is known of another budget changes nothing.
-    other = LakeSource(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
+    other = ReportRuns(opened(there).snapshot(), budgets=(Budget(cpu_s=299.0),))
     with contextlib.closing(other):
         assert check(other, executor="inline").results_new > GONE
     assert on_spark(there)[1] == answers
@@ -134,8 +148,8 @@ def dying_after(appends, flag):
     """What a task does whose worker is killed once, after so many appends of a run each."""
 
     def work(batches, **given):
-        from results.judging import lake_work
         from results.judging import result_lake as judged
+        from results.judging import unit_judge
         from results.spark.range_checks import judge_ranges
 
         put = judged.ResultLake.append
@@ -150,7 +164,7 @@ def dying_after(appends, flag):
                 os.kill(os.getpid(), 9)
             return found
 
-        judged.ResultLake.append, lake_work.APPEND_EVERY_S = append, 0.0
+        judged.ResultLake.append, unit_judge.APPEND_EVERY_S = append, 0.0
         try:
             yield from judge_ranges(batches, **given)
         finally:

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from results.judging import ledger
+from results.judging import pending_results
 from results.judging.result_lake import ResultLake
 from results.spark import task_plan
 from results.spark.ranges import sources
@@ -105,7 +105,7 @@ def test_a_run_that_costs_more_is_a_range_between_the_others(new):
     assert giant in found
     assert sum(one.runs for one in found) == len(each)
     assert sum(one.cost for one in found) == giant.cost + sum(one.cost for one in others)
-    assert giant.cost == giant.cost // ledger.NS_A_LINE * ledger.NS_A_LINE
+    assert giant.cost == giant.cost // pending_results.NS_A_LINE * pending_results.NS_A_LINE
 
 
 def test_a_task_that_begins_or_ends_within_a_run_has_that_run():

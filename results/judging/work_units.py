@@ -11,13 +11,13 @@ from results.judging.budgets import Budget
 from results.judging.problems import Problem
 from results.judging.result_ids import Check
 
-__all__ = ["STAGES_BESIDE_CHECKS", "Done", "LakeConfig", "LakeUnit", "stages_of"]
+__all__ = ["STAGES_BESIDE_CHECKS", "Done", "RoundConfig", "Unit", "stages_of"]
 
 STAGES_BESIDE_CHECKS: Final = 2
 """Reading, and facts."""
 
 
-class LakeUnit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """Some runs of a lake in the same files that lack the same results.
 
     `files` are the names of files by table; `runs` are sorted keys.
@@ -49,7 +49,7 @@ class LakeUnit(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
-class LakeConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What all units of a round share. Credentials come from the environment."""
 
     uri: str
@@ -74,6 +74,6 @@ class Done(msgspec.Struct, frozen=True):
     memory_bytes: int = 0  # of its worker, while the unit is under way
 
 
-def stages_of(unit: LakeUnit) -> int:
+def stages_of(unit: Unit) -> int:
     """The number of stages, each of which may kill its worker."""
     return (len(unit.checks) + STAGES_BESIDE_CHECKS) * len(unit.runs)

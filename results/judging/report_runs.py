@@ -1,8 +1,8 @@
 """The runs of a report: their results that are known, the work that is left, the tables.
 
-Nothing is done per run in Python: `results.judging.ledger` joins the lake's `runs` with the ids of
-the results that each is to have, subtracts the results in the result lake, and cuts the rest into
-pieces of about equal cost. A unit is one piece and the files that hold its runs.
+Nothing is done per run in Python: `results.judging.pending_results` joins the lake's `runs` with
+the ids of the results that each is to have, subtracts the results in the result lake, and cuts the
+rest into pieces of about equal cost. A unit is one piece and the files that hold its runs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, counted
 from results.judging.budgets import Budget
-from results.judging.ledger import Ledger, Place
 from results.judging.markers import STARTED
+from results.judging.pending_results import PendingResults, Place
 from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Check, Registry
 from results.judging.result_lake import RESULTS, ResultLake
-from results.judging.units import no_verdict, table_of
-from results.judging.work import LakeConfig, LakeUnit
+from results.judging.verdict_rows import no_verdict, table_of
+from results.judging.work_units import RoundConfig, Unit
 from results.lake.log.duckdb_views import at_hand, readable
 from results.lake.log.files import MAIN, FileRef, Partition
 from results.lake.tables.rebuild import HISTORY_TABLES
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["Gathered", "LakeSource", "Plan", "name_lacking"]
+__all__ = ["Gathered", "Plan", "ReportRuns", "name_lacking"]
 
 LOST: Final = "the executor lost it: its results are missing, try again"
 UNITS_A_SLOT: Final = 4
@@ -51,7 +51,7 @@ _READ: Final = (MAIN, *HISTORY_TABLES)
 class Plan(NamedTuple):
     """The work that is left, and how many results are wanted and known in all."""
 
-    units: tuple[LakeUnit, ...]
+    units: tuple[Unit, ...]
     wanted: int
     known: int  # results that need no work
 
@@ -65,7 +65,7 @@ class Gathered(NamedTuple):
     unjudged: int  # runs without any result, of which no table has a row
 
 
-class LakeSource:
+class ReportRuns:
     """The runs of a lake, or of one label of it, in one report."""
 
     def __init__(
@@ -103,9 +103,9 @@ class LakeSource:
         for table in _READ:
             for file in snapshot.files(table):
                 self._files.setdefault(file.partition, {}).setdefault(table, []).append(file)
-        self._ledger = Ledger(snapshot, self.problems, self._scratch)
-        self._ledger.read_runs()
-        self._ledger.read_wants(
+        self._pending = PendingResults(snapshot, self.problems, self._scratch)
+        self._pending.read_runs()
+        self._pending.read_wants(
             wanted
             or functools.partial(
                 wants_of, registry=Registry(), budgets=budgets, checkers=checkers, facts=facts
@@ -115,7 +115,7 @@ class LakeSource:
     @property
     def runs(self) -> int:
         """How many there are."""
-        return self._ledger.number("SELECT count(*) FROM these")
+        return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
         """Know what the lake has now."""
@@ -124,50 +124,50 @@ class LakeSource:
             self._found = None if results is None else results.snapshot().of_label(self._label)
         if self._found is not None:
             self._found = at_hand(self._found, self._scratch / "results")
-        self._ledger.read_known(self._found)
+        self._pending.read_known(self._found)
 
     def left(self) -> int:
         """How many results are to be made."""
-        self._ledger.read_todo()
-        return self._ledger.number("SELECT count(*) FROM todo")
+        self._pending.read_todo()
+        return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """What is left to do over a level of budget, see `Ledger.ranges`."""
-        self._ledger.read_todo()
-        self._ledger.skip(above, ("", -1), None)
-        return self._ledger.ranges(size_of)
+        """What is left to do over a level of budget, see `PendingResults.ranges`."""
+        self._pending.read_todo()
+        self._pending.skip(above, ("", -1), None)
+        return self._pending.ranges(size_of)
 
-    def units(self, above: int, first: Place, end: Place | None) -> tuple[LakeUnit, ...]:
+    def units(self, above: int, first: Place, end: Place | None) -> tuple[Unit, ...]:
         """The work that is left over a level of budget, from one place to before another."""
-        self._ledger.read_todo()
-        self._ledger.skip(above, first, end)
+        self._pending.read_todo()
+        self._pending.skip(above, first, end)
         return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:
         """Have unsettled results made again; with `before`, a time, only older ones."""
         self.read_known()
-        self._ledger.ignore_unsettled(before)
+        self._pending.ignore_unsettled(before)
 
     def plan(self) -> Plan:
         """The work that is left."""
         self.read_known()
-        wanted, known = self._ledger.read_todo()
-        share = self._ledger.cost_left() // (self._slots * UNITS_A_SLOT)
+        wanted, known = self._pending.read_todo()
+        share = self._pending.cost_left() // (self._slots * UNITS_A_SLOT)
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, known)
 
-    def _cut(self, cost: int) -> tuple[LakeUnit, ...]:
+    def _cut(self, cost: int) -> tuple[Unit, ...]:
         """What is to do in units of at most this cost."""
-        pieces = self._ledger.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
-        checkers = self._ledger.checkers_of_ids()
+        pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
+        checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
 
-    def _unit(self, checkers: Mapping[int, str], *piece: Any) -> LakeUnit:
-        """A piece, see `Ledger.cut`, with the files that may hold its runs."""
+    def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
+        """A piece, see `PendingResults.cut`, with the files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
         own = set(batches)
         files = self._files[target, label, day]
-        ids = self._ledger.ids
-        return LakeUnit(
+        ids = self._pending.ids
+        return Unit(
             files={
                 table: tuple(
                     file.name
@@ -186,10 +186,10 @@ class LakeSource:
             cost=cost,
         )
 
-    def begin(self, *, limit_memory: bool) -> LakeConfig:
+    def begin(self, *, limit_memory: bool) -> RoundConfig:
         """Begin a round; the configuration of its workers."""
         self._result_lake()
-        return LakeConfig(
+        return RoundConfig(
             uri=self.place.uri,
             scratch=str(self._scratch),
             round=uuid.uuid4().hex,
@@ -205,10 +205,10 @@ class LakeSource:
     def end(self) -> None:
         """End a round: the units of the last plan are not planned again."""
         self._appended = True
-        self._ledger.note_tried()
+        self._pending.note_tried()
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
-    def lose(self, unit: LakeUnit) -> None:
+    def lose(self, unit: Unit) -> None:
         """Name a unit that did not end."""
         text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
         self.problems.add(Problem(unit.key, "lost", text))
@@ -217,27 +217,27 @@ class LakeSource:
         """The tables of all results; some files are in a folder that `close` removes."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
-        self._ledger.choose()
+        self._pending.choose()
         self._refuse_damaged()
         self._name_missing()
         folder = self._scratch / "tables"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        self._ledger.connection.register("stand_ins", self._stand_ins())
+        self._pending.connection.register("stand_ins", self._stand_ins())
         with readable(self.place.uri):
             tables, counting = write_tables(
-                self._ledger, self._snapshot, self._found, folder, facts=self._facts
+                self._pending, self._snapshot, self._found, folder, facts=self._facts
             )
-        unsettled = self._ledger.number("SELECT count(*) FROM chosen WHERE unsettled")
-        unjudged = self._ledger.number(
+        unsettled = self._pending.number("SELECT count(*) FROM chosen WHERE unsettled")
+        unjudged = self._pending.number(
             "SELECT count(*) FROM these WHERE n NOT IN (SELECT n FROM chosen)"
         )
-        self._ledger.forget()
+        self._pending.forget()
         return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
         """A verdict without its row would leave its run valid."""
-        lost = self._ledger.verdicts_without_rows(self._found) if self._found else 0
+        lost = self._pending.verdicts_without_rows(self._found) if self._found else 0
         if lost:
             raise InfrastructureError(
                 f"{counted(lost, 'verdict')} in {self.results} lost their rows: remove this "
@@ -246,7 +246,7 @@ class LakeSource:
 
     def _name_missing(self) -> None:
         """Have every run that lacks something among the problems."""
-        rows = self._ledger.rows(
+        rows = self._pending.rows(
             """
             SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
             GROUP BY run ORDER BY run LIMIT ?
@@ -263,7 +263,7 @@ class LakeSource:
         """The row that says of a checker that it gave no verdict, for those of `missing`."""
         import pyarrow as pa
 
-        names = self._ledger.rows(
+        names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
         rows = [table_of([no_verdict(name)], "", "") for (name,) in names]
@@ -275,7 +275,7 @@ class LakeSource:
 
     def close(self) -> None:
         """Remove the folder and close the database."""
-        self._ledger.close()
+        self._pending.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 

@@ -33,14 +33,14 @@ from results.judging.problems import Problem, Problems
 from results.judging.result_ids import Check
 from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
-from results.judging.units import (
+from results.judging.verdict_rows import (
     Checkers,
     crashed,
     judge_history,
     mark_of,
     table_of,
 )
-from results.judging.work import Done, LakeConfig, LakeUnit
+from results.judging.work_units import Done, RoundConfig, Unit
 from results.lake.log.files import KEY, MAIN
 from results.lake.log.location import Place
 from results.lake.log.refusals import REFUSED, RefusedError
@@ -65,7 +65,7 @@ CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def do_units(units: Iterable[LakeUnit], *, config: LakeConfig) -> Generator[Done, None, None]:
+def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
     """Do units in this process, one after another; a checker that kills it kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
@@ -82,7 +82,7 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _done(units: Iterable[LakeUnit], config: LakeConfig) -> Iterator[Done]:
+def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     tools: _Tools | None = None
     for unit in units:
         begin_ns = time.process_time_ns()
@@ -91,7 +91,7 @@ def _done(units: Iterable[LakeUnit], config: LakeConfig) -> Iterator[Done]:
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
-                work = _Work(unit, config, tools, problems)
+                work = _UnitJudge(unit, config, tools, problems)
                 try:
                     yield from work.run(begun=number > 0)
                     limited = work.limited
@@ -126,13 +126,13 @@ def _tools(uri: str, round_: str) -> _Tools:
     return _Tools(Place(uri), results, Checkers())
 
 
-class _Work:
+class _UnitJudge:
     """One unit while it is done."""
 
     def __init__(
         self,
-        unit: LakeUnit,
-        config: LakeConfig,
+        unit: Unit,
+        config: RoundConfig,
         tools: _Tools,
         problems: Problems,
     ) -> None:

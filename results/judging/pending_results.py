@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
+from results.judging.chosen_results import MISSING, OF_WANTS, WITHOUT_ROWS
 from results.judging.markers import LIMITED
 from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["FACTS", "Ledger", "Place"]
+__all__ = ["FACTS", "PendingResults", "Place"]
 
 FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
@@ -57,7 +58,7 @@ OF_RUNS: Final = (
 OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks")
 
 
-class Ledger:
+class PendingResults:
     """The tables above, of one report."""
 
     def __init__(self, snapshot: Snapshot, problems: Problems, scratch: Path) -> None:
@@ -374,34 +375,8 @@ class Ledger:
 
     def choose(self) -> None:
         """The tables `chosen` and `missing`: of the largest budget that there is."""
-        self.rows(
-            """
-            CREATE OR REPLACE TABLE chosen AS
-            WITH ranked AS (
-                SELECT t.n, t.run, w.place, k.c, k.batch, k.unsettled,
-                       row_number() OVER (
-                           PARTITION BY t.n, w.place
-                           ORDER BY k.ignored, k.c = w.first, k.unsettled, k.judged_at DESC, k.batch
-                       ) AS number
-                FROM these t
-                JOIN wants w ON w.part = t.part
-                JOIN known k ON k.n = t.n AND (k.c = w.first OR k.c = w.second)
-            )
-            SELECT r.n, r.run, r.place, i.result_id, r.batch, r.unsettled
-            FROM ranked r JOIN ids i ON i.c = r.c
-            WHERE r.number = 1
-            """
-        )
-        self.rows(
-            """
-            CREATE OR REPLACE TABLE missing AS
-            SELECT t.n, t.run, w.checker, false AS gone
-            FROM these t JOIN wants w ON w.part = t.part
-            ANTI JOIN chosen c ON c.n = t.n AND c.place = w.place
-            UNION ALL
-            SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
-            """
-        )
+        self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
+        self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
         """How many chosen verdicts are listed without a row; of a run without operations none is.
@@ -409,15 +384,7 @@ class Ledger:
         A checker of keys has no row for such a run.
         """
         source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
-        return self.number(
-            f"""
-            SELECT count(*) FROM chosen
-            SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
-            ANTI JOIN {source} USING (run, batch, result_id)
-            WHERE place <> ?
-            """,  # noqa: S608
-            [FACTS],
-        )
+        return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
         """Let go of what was only to find out what counts; it is read again where it is needed."""

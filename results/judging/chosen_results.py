@@ -1,0 +1,47 @@
+"""Which of several results of a run counts: the largest budget, then settled, then the newest.
+
+A result lake may list a result of a run several times: of other versions of a checker or other
+budgets, of two reports at once, or again because it was unsettled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["BEST_FIRST", "MISSING", "OF_WANTS", "WITHOUT_ROWS"]
+
+BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
+"""The order of results `k` of one run that one checker made: the first one counts."""
+
+OF_WANTS: Final = f"""
+    WITH ranked AS (
+        SELECT t.n, t.run, w.place, k.c, k.batch, k.unsettled,
+               row_number() OVER (
+                   PARTITION BY t.n, w.place ORDER BY k.ignored, k.c = w.first, {BEST_FIRST}
+               ) AS number
+        FROM these t
+        JOIN wants w ON w.part = t.part
+        JOIN known k ON k.n = t.n AND (k.c = w.first OR k.c = w.second)
+    )
+    SELECT r.n, r.run, r.place, i.result_id, r.batch, r.unsettled
+    FROM ranked r JOIN ids i ON i.c = r.c
+    WHERE r.number = 1
+"""  # noqa: S608
+"""The result of each want of a report, from the tables of `results.judging.pending_results`."""
+
+MISSING: Final = """
+    SELECT t.n, t.run, w.checker, false AS gone
+    FROM these t JOIN wants w ON w.part = t.part
+    ANTI JOIN chosen c ON c.n = t.n AND c.place = w.place
+    UNION ALL
+    SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
+"""
+"""The wants of a report without a result."""
+
+WITHOUT_ROWS: Final = """
+    SELECT count(*) FROM chosen
+    SEMI JOIN (SELECT n FROM these WHERE ops > 0) USING (n)
+    ANTI JOIN {source} USING (run, batch, result_id)
+    WHERE place <> ?
+"""
+"""How many chosen results of runs with operations have no row in a source, except at a place."""
