@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
 from harness.case import replay_command
+from results.lake.log.refusals import is_seen
 from results.lake.transfer.folders import FOLDERS
 from results.report import REPORT_FOLDER
 
@@ -36,7 +37,7 @@ def short(run: str) -> str:
 def folder_in(store: Path, run: str) -> Path:
     """The folder of the run `NAME/ID`; the store may be the folder of one name, too."""
     beside = store / run.rpartition("/")[2]
-    return beside if (beside / _CASE).exists() else store / run
+    return beside if is_seen(beside / _CASE) else store / run
 
 
 class Addresses:

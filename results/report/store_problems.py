@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from results.judging.problems import NO_LOSS, SEED_WITHOUT_RUN, Problem, Problems
+from results.lake.log.refusals import is_seen
 from results.report.addresses import folder_in, short
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def with_problems(checked: Checked, found: Problems, store: Path | None) -> Chec
     more = found.total - len(found.kept) + checked.problems_total - len(checked.problems)
     lost = {problem.run for problem in found.kept if problem.kind not in NO_LOSS}
     lost -= {problem.run for problem in crashed_runs(store, found.kept)}
-    unjudged = sum(_is_run(folder_in(store, run)) for run in lost)
+    unjudged = sum(_is_run(store, run) for run in lost)
     return msgspec.structs.replace(
         checked,
         problems=every.kept,
@@ -52,16 +54,14 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
 
 def _only_a_case(folder: Path) -> bool:
     """Whether it is what a crashed seed of a soak leaves: its case, to run it again."""
-    return _is_run(folder) and not any(_is_seen(folder / name) for name in HISTORY_FILES)
+    return is_seen(folder / "case.json") and not any(
+        is_seen(folder / name) for name in HISTORY_FILES
+    )
 
 
-def _is_run(folder: Path) -> bool:
-    return _is_seen(folder / "case.json")
-
-
-def _is_seen(path: Path) -> bool:
-    """Whether a file exists; one in a folder that may not be read does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
+def _is_run(store: Path, run: str) -> bool:
+    """Whether a problem is about a run: a folder with a case, or one that may not be read."""
+    folder = folder_in(store, run)
+    return is_seen(folder / "case.json") or (
+        "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)
+    )

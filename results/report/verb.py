@@ -31,6 +31,7 @@ from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
 from results.judging.pace import Pace
+from results.lake.log.refusals import is_seen
 from results.questions.engines import ENGINES
 from results.report.files import accept_output
 from results.report.report import is_lake, report
@@ -62,7 +63,7 @@ exit codes, of the worst verdict: 0 valid or permitted, 1 invalid, then 255 cras
 def main(arguments: Sequence[str]) -> int:
     """Report on a store, a lake or a run; the exit code is that of the worst verdict."""
     parsed = _parse(arguments)
-    if (Path(parsed.path) / "case.json").exists():
+    if is_seen(Path(parsed.path) / "case.json"):
         return _report_run(parsed)
     _validate(parsed)
     progress = _Progress()

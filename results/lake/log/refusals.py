@@ -18,6 +18,7 @@ __all__ = [
     "RIGHTS_CODES",
     "RefusedError",
     "failure_of",
+    "is_seen",
     "raise_if_refused",
     "require_writable",
 ]
@@ -34,6 +35,14 @@ class RefusedError(UsageError):
 def failure_of(error: OSError, text: str) -> HarnessError:
     """What a call of the operating system came to: refused, or a disk that failed."""
     return (RefusedError if error.errno in RIGHTS_CODES else InfrastructureError)(text)
+
+
+def is_seen(path: Path) -> bool:
+    """Whether a file exists; one in a folder that may not be read does not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def raise_if_refused(problems: Iterable[Problem]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from results.judging.problems import SEED_WITHOUT_RUN, Problem, Problems
-from results.lake.log.refusals import failure_of
+from results.lake.log.refusals import failure_of, is_seen
 
 __all__ = ["folders_in", "run_folders"]
 
@@ -20,11 +20,11 @@ __all__ = ["folders_in", "run_folders"]
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
     """Every folder that may be a run, as (name, run, folder)."""
     names = _children(store, store, problems)
-    if _is_seen(store / ".soak"):  # the store itself is one name's folder
+    if is_seen(store / ".soak"):  # the store itself is one name's folder
         _seeds_without_runs(store, store.resolve().name, {*names}, problems)
     for name in names:
         above = store / name
-        if _is_seen(above / "case.json"):  # the store itself is one name's folder
+        if is_seen(above / "case.json"):  # the store itself is one name's folder
             yield store.resolve().name, name, above
             continue
         runs = _children(store, above, problems)
@@ -36,7 +36,7 @@ def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Pat
 def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems: Problems) -> None:
     """Name the seeds of soaks that left only a case (`harness.soak.campaign`)."""
     folder = above / ".soak"
-    for path in sorted(folder.glob("*.case.json")) if _is_seen(folder) else ():
+    for path in sorted(folder.glob("*.case.json")) if is_seen(folder) else ():
         run = path.name.removesuffix(".case.json")
         if run not in runs:
             text = (
@@ -71,14 +71,6 @@ def folders_in(path: Path) -> list[str]:
             for entry in entries
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
         )
-
-
-def _is_seen(path: Path) -> bool:
-    """Whether a file exists; one in a folder that may not be read does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def _is_text(name: str) -> bool:

@@ -92,7 +92,10 @@ def lake_of_store(
 @contextlib.contextmanager
 def _alone(store: Path) -> Iterator[None]:
     """No other process brings the lake of this store up to date meanwhile."""
-    descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise failure_of(error, f"{str(store)!r} cannot be opened: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -136,27 +136,6 @@ def test_a_part_of_a_store_that_we_may_not_read_is_named_and_the_rest_judged(she
         assert said.out == f"{counted(left, 'run')} appended, 0 known, 1 left out, see above\n"
 
 
-@pytest.mark.parametrize("part", [".", "started", "ab"])
-def test_results_of_a_store_that_may_not_be_written(shell, place, part):
-    """Nothing is judged, and no verdict is unknown because of it."""
-    folder = place / "store" / ".results"
-    (folder / part).mkdir(parents=True)
-    words = ("report", place / "store", "--output", place / "out")
-    with refusing(folder / part, READ_ONLY):
-        assert "may not be written to" in refused(shell.harness(*words))
-    assert not (place / "out").exists()
-    assert "UNKNOWN  3 runs: 0 valid, 0 permitted, 3 unknown" in shell.harness(*words).out
-
-
-def test_a_store_whose_results_nobody_can_read(shell, place):
-    words = ("report", place / "store", "--output", place / "out")
-    assert shell.harness(*words).code == 2
-    for part in (".", next((place / "store" / ".results").glob("??")).name):
-        with refusing(place / "store" / ".results" / part, UNREADABLE):
-            assert "Permission denied" in refused(shell.harness(*words))
-    assert "0 new, 15 known" in shell.harness(*words).out
-
-
 @pytest.mark.parametrize("executor", ["inline", "pool"])
 @pytest.mark.parametrize("part", ["runs", "runs/_delta_log", "verdicts"])
 def test_results_of_a_lake_that_may_not_be_written(shell, place, part, executor):
