@@ -102,7 +102,6 @@ LARGE = {
     "harness/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (440, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
-    "results/facts/extraction.py": (440, "one table of facts after another"),
     "results/run/perfetto.py": (500, "one format, lane by lane"),
     "targets/kudu/bugs.py": (460, "one ledger, row after row"),
     "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),
