@@ -98,7 +98,7 @@ def plain_loop(uri: str) -> None:
     from results.judging.staged_results import run_of
     from results.judging.verdict_rows import Checkers, judge_history
     from results.lake.log.files import MAIN
-    from results.lake.log.reading import runs_in
+    from results.lake.log.run_streams import runs_in
     from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 
     snapshot = opened(uri).snapshot()

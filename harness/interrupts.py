@@ -10,7 +10,7 @@ import contextlib
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
@@ -59,42 +59,24 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
     raise UserInterrupt
 
 
-@contextlib.contextmanager
-def telling_interrupts() -> Iterator[None]:
-    """While the block lasts, Ctrl-C raises `UserInterrupt`; whoever handles it already still does.
+def telling_interrupts() -> contextlib.AbstractContextManager[None]:
+    """While the block lasts, Ctrl-C raises `UserInterrupt`; a handler of the caller's stays.
 
     Only the main thread is ever interrupted.
     """
-    main_thread = threading.current_thread() is threading.main_thread()
-    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, raise_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return contextlib.nullcontext()
+    return _handling(raise_interrupt, signal.SIGINT)
 
 
-@contextlib.contextmanager
-def sigterm_interrupts() -> Iterator[None]:
+def sigterm_interrupts() -> contextlib.AbstractContextManager[None]:
     """While the block lasts, SIGTERM is taken like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, raise_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return _handling(raise_interrupt, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def holding_interrupts() -> Iterator[None]:
     """Put off Ctrl-C and SIGTERM until the block ends; only a second one interrupts it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     asked = False
 
     def hold(number: int, frame: FrameType | None) -> None:
@@ -103,11 +85,21 @@ def holding_interrupts() -> Iterator[None]:
             raise_interrupt(number, frame)
         asked = True
 
-    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    with _handling(hold, signal.SIGINT, signal.SIGTERM):
+        yield
+    if asked:
+        raise UserInterrupt
+
+
+@contextlib.contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
+    """Handle signals while the block lasts, in the main thread: no other receives any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if asked:
-        raise UserInterrupt
+        for number, handled in before.items():
+            signal.signal(number, handled)

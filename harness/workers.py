@@ -89,7 +89,7 @@ class WorkerPool(Generic[Job, Answer]):
         try:
             while True:
                 while len(tasks) < slots and (job := next(waiting, None)) is not None:
-                    worker = idle.pop() if idle else self._start()
+                    worker = idle.pop() if idle else _Worker(self.module, self.arguments)
                     tasks.append(_Task(job, worker, time.monotonic()))
                     self._give(tasks[-1])
                 if not tasks:
@@ -104,13 +104,10 @@ class WorkerPool(Generic[Job, Answer]):
                         tasks.remove(task)
                         if task.worker.jobs == self.jobs_max:
                             _end([task.worker])
-                        elif task.worker.runs:
+                        elif task.worker.process.poll() is None:
                             idle.append(task.worker)
         finally:
             _end([*idle, *(task.worker for task in tasks)])
-
-    def _start(self) -> _Worker:
-        return _Worker(self.module, self.arguments)
 
     def _give(self, task: _Task[Job]) -> None:
         task.deadline_s = time.monotonic() + self.timeout_s(task.job)
@@ -119,6 +116,7 @@ class WorkerPool(Generic[Job, Answer]):
     def _answers(self, task: _Task[Job]) -> Iterator[Answer | Lost]:
         """What a task that is ready has come to, if anything yet."""
         how = f"gave no answer within {self.timeout_s(task.job):g} s"
+        hung = False
         try:
             for line in task.worker.lines():
                 answer = msgspec.json.decode(line, type=self.answer)
@@ -127,18 +125,18 @@ class WorkerPool(Generic[Job, Answer]):
                 yield answer
                 if task.ended:
                     return
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             how = f"sent an unreadable answer: {error!r}"
         except _DiedError as error:
             how = str(error)
         else:
             if time.monotonic() < task.deadline_s:
                 return
-            task.hung = True
+            hung = True
         _end([task.worker])
         task.deaths += 1
-        if task.deaths < self.deaths_max(task.job) and (self.retry_hung or not task.hung):
-            task.worker = self._start()
+        if task.deaths < self.deaths_max(task.job) and (self.retry_hung or not hung):
+            task.worker = _Worker(self.module, self.arguments)
             self._give(task)
             return
         task.ended = True
@@ -156,7 +154,6 @@ class _Task(Generic[Job]):
     begin_s: float
     deadline_s: float = 0.0
     deaths: int = 0
-    hung: bool = False
     ended: bool = False
 
 
@@ -176,7 +173,7 @@ def _end(workers: Iterable[_Worker]) -> None:
     """End workers at once; they are idle, or nothing will read their answer."""
     ended = list(workers)
     for worker in ended:
-        worker.kill()  # before the first wait, which a second Ctrl-C may cut short
+        worker.process.kill()  # before the first wait, which a second Ctrl-C may cut short
     for worker in ended:
         worker.close()
 
@@ -192,7 +189,7 @@ class _Worker:
         self.jobs = 0
         self._read = bytearray()
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 # -P: modules in the current folder are not ours.
                 [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
                 stdin=subprocess.PIPE,
@@ -201,15 +198,10 @@ class _Worker:
             )
         except OSError as error:
             raise InfrastructureError(f"cannot start a worker: {error}") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self.output = self._process.stdin, self._process.stdout
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._input, self.output = self.process.stdin, self.process.stdout
         os.set_blocking(self.output.fileno(), False)
-
-    @property
-    def runs(self) -> bool:
-        """Whether the process has not ended."""
-        return self._process.poll() is None
 
     def give(self, job: bytes) -> None:
         """Have it begin a job."""
@@ -237,25 +229,21 @@ class _Worker:
 
     def _how_ended(self) -> str:
         try:
-            return how_ended(self._process.wait(END_S))
+            return how_ended(self.process.wait(END_S))
         except subprocess.TimeoutExpired:
             return "closed its output"
 
     def memory_bytes(self) -> int:
         """The memory that it holds now; 0 where it has ended."""
         try:
-            fields = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()
+            fields = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()
         except OSError:
             return 0
         return int(fields[1]) * resource.getpagesize()
 
-    def kill(self) -> None:
-        """Send it SIGKILL, if it runs."""
-        self._process.kill()
-
     def close(self) -> None:
         """Wait for its end, and let go of its pipes."""
-        self._process.wait()
+        self.process.wait()
         with contextlib.suppress(OSError):
             self._input.close()
         self.output.close()

@@ -138,19 +138,22 @@ def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
     """The case that says what judges the history; raises what the model raises of its words."""
-    seen = independent is None and shape_of(history.pairs) is Shape.SURE
+    keys = 0
     try:
-        name = model or model_for(format_, history, independent or seen or independent)
+        name = model or model_for(format_, history, independent)
         judge: HistoryModel = load_plugin("models", name)
-        if not (independent or seen):
+        if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
+            # Pairs are values of their own for some models, which is only a mistake if asked for.
+            with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
+                keys = _understood_by_key(history, judge)
+        if not keys:
             judge.prepare(history, ModelSettings(independent=independent))
             return imported_case(name, independent=independent)
-        keys = _understood_by_key(history, judge)
     except HistoryError:
         raise  # it names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
-    why = "; if its values are no [key value] tuples, say --no-independent" if seen else ""
+    why = "" if independent else "; if its values are no [key value] tuples, say --no-independent"
     note(f"harness: {counted(keys, 'independent key')}, each judged by itself as {name}{why}")
     return imported_case(name, independent=True)
 

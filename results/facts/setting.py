@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -12,7 +11,7 @@ from harness.case import Case
 from harness.drawing import undrawn
 from results.facts.schema import LIST_SEPARATOR
 
-__all__ = ["asked_nemeses", "code_of", "setting_of"]
+__all__ = ["asked_nemeses", "setting_of"]
 
 ASKED_MAX: Final = 3
 
@@ -34,15 +33,3 @@ def setting_of(case: Case, environment: str | None) -> str:
     """
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]
-
-
-def code_of(versions: Mapping[str, str]) -> str | None:
-    """What stands for the version of the code that ran, of what a run's record says.
-
-    A commit where somebody wrote one down, else the digest that a soak goes by, else the version of
-    the harness.
-    """
-    for name in ("commit", "code"):
-        if versions.get(name):
-            return versions[name]
-    return f"harness {versions['harness']}" if versions.get("harness") else None

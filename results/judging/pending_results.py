@@ -45,10 +45,8 @@ FACTS: Final = -1
 """The place of facts among the results that a run is to have; those of checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
-NS_A_LINE: Final = 16_000
-"""Of CPU, for each line and result: measured on runs of 1,500 operations and 13 checkers."""
-AGAIN_FACTOR: Final = 4
-"""How much more a result costs that a budget cut short before."""
+NS_A_LINE: Final = 16_000  # of CPU, for each result: of runs of 1,500 operations and 13 checkers
+AGAIN_FACTOR: Final = 4  # how much more a result costs that a budget cut short before
 Place = tuple[str, int]
 """A run, and a range of its keys; -1: what is of the whole run, which comes first."""
 OF_RUNS: Final = (
@@ -295,9 +293,7 @@ class PendingResults:
         size = size_of(self.number("SELECT CAST(sum(cost) AS BIGINT) FROM lacking"))
         return self.rows(
             """
-            WITH sized AS (
-                SELECT *, cost >= ? OR again > 0 AS alone FROM lacking
-            ),
+            WITH sized AS (SELECT *, cost >= ? OR again > 0 AS alone FROM lacking),
             placed AS (
                 SELECT *, sum(cost) OVER so_far // ? AS slice,
                        count(*) FILTER (alone) OVER so_far AS number

@@ -18,10 +18,11 @@ from typing import Final
 import msgspec
 
 from harness.errors import InfrastructureError, UsageError
-from results.judging.executors import Executor
-from results.judging.executors.inline import InlineExecutor
+from harness.workers import default_jobs
+from results.judging.pool import in_workers
 from results.judging.problems import Problem
 from results.judging.report_runs import Gathered, ReportRuns
+from results.judging.unit_judge import do_units
 from results.judging.work_units import Unit
 from results.lake.log.refusals import failure_of, raise_if_refused
 
@@ -83,19 +84,26 @@ def check(
     made again. Raises `UsageError` for an executor that does not exist, and `InfrastructureError`
     where the disk fails.
     """
+    if executor not in EXECUTORS:
+        raise UsageError(f"the executor is {executor!r}; it is one of {', '.join(EXECUTORS)}")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs is {jobs}; it must be at least 1")
     begin_s, cpu_s = time.perf_counter(), time.process_time()
-    job = _Job(source=source, again=again, progress=progress or (lambda _: None))
-    choice = _Choice(executor, jobs)
+    job = _Job(
+        source=source,
+        executor=executor,
+        jobs=jobs or default_jobs(),
+        again=again,
+        progress=progress or (lambda _: None),
+    )
     try:
-        gathered = job.run(choice)
+        gathered = job.run()
     except OSError as error:
         text = (
             f"results cannot be stored below {source.results}: {error}; "
             "free some space, or copy the store to where it can be written"
         )
         raise failure_of(error, text) from error
-    finally:
-        choice.close()
     return Checked(
         tables=gathered.tables,
         counting=gathered.counting,
@@ -108,44 +116,8 @@ def check(
         units=job.units,
         cpu_s=time.process_time() - cpu_s + job.away_ns / 1e9,
         wall_s=time.perf_counter() - begin_s,
-        executor=choice.name,
+        executor=job.executor,
     )
-
-
-class _Choice:
-    """The executor, made when there is something to do."""
-
-    def __init__(self, name: str, jobs: int | None) -> None:
-        if name not in EXECUTORS:
-            raise UsageError(f"the executor is {name!r}; it is one of {', '.join(EXECUTORS)}")
-        if jobs is not None and jobs < 1:
-            raise UsageError(f"--jobs is {jobs}; it must be at least 1")
-        self.name = name
-        self._jobs = jobs
-        self._made: Executor | None = None
-
-    def executor(self, units: Sequence[Unit]) -> Executor:
-        """The one for these units; the same for all rounds."""
-        if self._made is not None:
-            return self._made
-        if self.name == "auto":
-            small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
-            self.name = "inline" if small else "pool"
-        self._made = self._make()
-        return self._made
-
-    def _make(self) -> Executor:
-        if self.name == "inline":
-            return InlineExecutor()
-        from harness.workers import default_jobs
-        from results.judging.executors.pool import PoolExecutor
-
-        return PoolExecutor(self._jobs or default_jobs())
-
-    def close(self) -> None:
-        """Let go of what was made."""
-        if self._made is not None:
-            self._made.close()
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -153,6 +125,8 @@ class _Job:
     """One report's checks."""
 
     source: ReportRuns
+    executor: str  # "auto" until there is something to do
+    jobs: int
     again: bool
     progress: Callable[[Progress], None]
     known: int = 0
@@ -161,7 +135,7 @@ class _Job:
     away_ns: int = 0  # CPU time of other processes
     kept: int = 0  # results that are stored
 
-    def run(self, choice: _Choice) -> Gathered:
+    def run(self) -> Gathered:
         """Rounds of plan and work until nothing is left that can be done."""
         if self.again:
             self.source.forget_unsettled()
@@ -171,7 +145,7 @@ class _Job:
             if number == 0:
                 self.known = self.kept = plan.known
             if plan.units:
-                self._round(choice, plan.units)
+                self._round(plan.units)
                 continue
             self.progress(_step("gather", self.kept))
             return self.source.gather()
@@ -180,18 +154,25 @@ class _Job:
             "remove the folder and try again"
         )
 
-    def _round(self, choice: _Choice, units: Sequence[Unit]) -> None:
+    def _round(self, units: Sequence[Unit]) -> None:
         """Do units; those that do not come to an end are named."""
-        executor = choice.executor(units)
+        if self.executor == "auto":
+            small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
+            self.executor = "inline" if small else "pool"
+        inline = self.executor == "inline"
         by_cost = sorted(units, key=lambda unit: -unit.cost)
         by_id = {unit.unit_id: unit for unit in units}
-        config = self.source.begin(limit_memory=executor.name != "inline")
+        config = self.source.begin(limit_memory=not inline)
         left = dict(by_id)
         parts = dict.fromkeys(by_id, 0.0)
         memory: dict[str, int] = {}
         self._say(by_id, left, parts, memory)
+        if inline:  # nothing to start, and a debugger sees it all
+            doing = do_units(by_cost, config=config)
+        else:
+            doing = in_workers(by_cost, config, self.jobs)
         try:
-            with contextlib.closing(executor.run(by_cost, config)) as ended:
+            with contextlib.closing(doing) as ended:
                 for done in ended:
                     unit = left.get(done.unit)
                     if unit is None:
@@ -205,7 +186,7 @@ class _Job:
                             self.source.problems.add(problem)
                         self.units += 1
                         self.kept += len(unit.checks) + (unit.facts_id is not None)
-                        self.away_ns += done.cpu_ns if executor.name != "inline" else 0
+                        self.away_ns += 0 if inline else done.cpu_ns
                     self._say(by_id, left, parts, memory)
         finally:
             self.source.end()

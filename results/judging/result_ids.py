@@ -43,7 +43,7 @@ __all__ = [
 READING_MODULES: Final = (
     "harness.case",
     "harness.ops",
-    "results.lake.log.reading",
+    "results.lake.log.run_streams",
     "results.lake.tables.rebuild",
     "results.lake.tables.schema",
     "results.lake.tables.value_codecs",

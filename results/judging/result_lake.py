@@ -27,7 +27,7 @@ from results.facts.schema import COLUMNS, FACT_TABLES
 from results.lake.log.delta import Addition
 from results.lake.log.files import MAIN, RESULTS, Partition
 from results.lake.log.lake import Lake
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import Patience
 from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
 from results.lake.upkeep.compaction import SMALL_BYTES, compact

@@ -1,6 +1,6 @@
 """The work on the units of a report, the same in every executor: many runs, one pass, one append.
 
-The runs of a unit come one by one out of the files (`results.lake.log.reading`). Each becomes a
+The runs of a unit come one by one out of the files (`results.lake.log.run_streams`). Each becomes a
 history again, whose digest is compared; it is judged, and its facts are extracted. The results are
 appended to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
 worker that is killed loses little.
@@ -19,7 +19,7 @@ import gc
 import hashlib
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -42,11 +42,11 @@ from results.judging.verdict_rows import (
 )
 from results.judging.work_units import Done, RoundConfig, Unit
 from results.lake.log.files import KEY, MAIN
-from results.lake.log.place import Place
-from results.lake.log.reading import runs_in
+from results.lake.log.location import Place
 from results.lake.log.refusals import REFUSED, RefusedError
+from results.lake.log.row_files import stored_schema
+from results.lake.log.run_streams import runs_in
 from results.lake.log.storage_errors import AgainError
-from results.lake.log.writing import stored_schema
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 from results.lake.tables.schema import schema
 
@@ -65,8 +65,8 @@ CLOCKS_APART_S: Final = 3_600.0
 """At most, those of machines: a file made so long before the round has none of its rows."""
 
 
-def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Iterator[Done]:
-    """Do units, one after another."""
+def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
+    """Do units in this process, one after another; a checker that kills it kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 

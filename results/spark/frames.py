@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import UsageError
 from results.facts.schema import ddl
 from results.lake.log.files import FileRef
-from results.lake.log.place import Place
-from results.lake.log.reading import conforming
+from results.lake.log.location import Place
+from results.lake.log.run_streams import conforming
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:

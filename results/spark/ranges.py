@@ -16,7 +16,7 @@ from results.judging.budgets import Budget
 from results.judging.report_runs import ReportRuns
 from results.judging.required_results import Kind, Wants
 from results.lake.log.files import KEY
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import troubles
 from results.questions.engines import Extent

@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from harness.errors import InternalError
-from results.lake.log.encoding import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.files import BATCH, KEY, Partition, batch_name, coded_schema
-from results.lake.log.writing import accept, new_id, stored, stored_schema
+from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
+from results.lake.log.row_files import accept, new_id, stored, stored_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +98,7 @@ class AppendBuffer:
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Take whole runs behind those that it has; raises as `results.lake.log.writing.accept`."""
+        """Take whole runs behind those that it has; raises as `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are buffered twice, or after they were appended")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from results.lake.log.files import KEY, LOG_FOLDER, PARTITION, FileRef, Partition, partition_values
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import ConflictError, require, troubles
 
 if TYPE_CHECKING:

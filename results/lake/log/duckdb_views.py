@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import InfrastructureError, clipped
 from results.lake.log.files import RESULTS
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError
 from results.lake.log.storage_errors import said_of, troubles
 from results.questions.engines import quoted
@@ -38,7 +38,8 @@ CODE: Final = """
         NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
         'harness ' || NULLIF(r.versions->>'$.harness', '')) END
 """
-"""The version of the code that ran, as `results.facts.setting.code_of` has it."""
+"""The version of the code that ran: the commit if recorded, otherwise the digest that a soak goes
+by, otherwise the version of the harness."""
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:

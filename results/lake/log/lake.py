@@ -56,10 +56,10 @@ from harness.errors import InfrastructureError, UsageError, listed
 from results.lake.log.append_buffer import AppendBuffer, buffers_of
 from results.lake.log.delta import Addition, Log, State
 from results.lake.log.files import LOG_FOLDER, MAIN, FileRef, Partition
-from results.lake.log.place import Place
+from results.lake.log.location import Place
+from results.lake.log.row_files import stored_schema, upload
 from results.lake.log.snapshot import RunIndex, Snapshot
 from results.lake.log.storage_errors import AgainError, Patience
-from results.lake.log.writing import stored_schema, upload
 from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.tables.schema import schemas as lake_schemas
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    from results.lake.log.place import Place
+    from results.lake.log.location import Place
 
 __all__ = ["RunIndex", "Snapshot"]
 

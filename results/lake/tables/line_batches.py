@@ -21,7 +21,7 @@ from results.facts.operations import TYPES, is_no, turns, type_codes
 from results.lake.tables.attempt_outcomes import outcome_of
 from results.lake.tables.key_columns import heads_of, with_head
 from results.lake.tables.key_ranges import cut_keys, pairs_of
-from results.lake.tables.noted import Noted, noted_of, situations
+from results.lake.tables.run_notes import RunNotes, notes_of, situations
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 from results.lake.transfer.source import Source
 
@@ -82,7 +82,7 @@ class Batch:
         self.noted_lines = np.flatnonzero(self.process < 0)
         self._n_attempts = pc.list_value_length(self._column("attempts")).to_numpy()
         ends = np.cumsum(lengths)
-        self.noted: list[Noted] = noted_of(
+        self.noted: list[RunNotes] = notes_of(
             self.lines,
             self.noted_lines,
             self.run[self.noted_lines],

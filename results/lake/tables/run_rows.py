@@ -17,7 +17,7 @@ from harness.signatures import SIGNATURE, rule_of
 from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
-from results.lake.tables.noted import Noted
+from results.lake.tables.run_notes import RunNotes
 from results.lake.transfer.source import FINISHED, Source, started_of
 
 __all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
@@ -44,7 +44,7 @@ class Counted(msgspec.Struct, frozen=True):
     key_ranges: list[int]
 
 
-def counted(noted: Noted, counts: Mapping[str, Any]) -> Counted:
+def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
     """What the row of `runs` says of a history."""
     return Counted(
         length_ns=noted.end_ns,
@@ -110,7 +110,7 @@ def _checkers(workload: str, others: tuple[str, ...]) -> tuple[str, ...]:
         return ()
 
 
-def node_rows(noted: Noted, tried: Mapping[str, tuple[int, int]]) -> list[Row]:
+def node_rows(noted: RunNotes, tried: Mapping[str, tuple[int, int]]) -> list[Row]:
     """A row a node that the run speaks of, by name."""
     history = noted.history
     led: dict[str, set[Any]] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, HistoryError, UsageError
 from harness.store import is_being_written
 from results.judging.problems import RUNNING, Problem, Problems
 from results.lake.log.append_buffer import AppendBuffer
@@ -186,7 +186,8 @@ def _read(
     try:
         about = read_about(folder, name)
     except HarnessError as error:
-        raise _NotTakenError("case", str(error)) from error
+        kind = "history" if isinstance(error, HistoryError) else "case"
+        raise _NotTakenError(kind, str(error)) from error
     if about.record is not None and (key := run_key(about, about.record.digest)) in known:
         return key, None
     source = None

@@ -28,7 +28,7 @@ from results.judging.problems import Problems
 from results.lake.log.delta import Log
 from results.lake.log.files import MAIN
 from results.lake.log.lake import SCHEMA, Lake
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError, failure_of, require_writable
 from results.lake.log.storage_errors import NoSpaceError, Patience, require
 from results.lake.tables.schema import SCHEMA_VERSION

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
-from results.lake.log.reading import batches_of
-from results.lake.log.writing import ParquetFile, new_id
+from results.lake.log.row_files import ParquetFile, new_id
+from results.lake.log.run_streams import batches_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,7 +173,7 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
 def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
     """The rows of these files in the order of their runs, some at a time, in today's columns.
 
-    Readers count on that order (`results.lake.log.reading`), also across the parts.
+    Readers count on that order (`results.lake.log.run_streams`), also across the parts.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

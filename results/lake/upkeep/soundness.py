@@ -19,9 +19,9 @@ from results.judging.result_lake import RUN_BATCH, ResultLake
 from results.lake.log.delta import Log
 from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.log.lake import Lake
-from results.lake.log.place import Place
-from results.lake.log.reading import spans_of
+from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError
+from results.lake.log.run_streams import spans_of
 from results.lake.log.snapshot import RunIndex, Snapshot
 from results.lake.log.storage_errors import AgainError, troubles
 

@@ -23,8 +23,8 @@ from results.judging.staged_results import run_of
 from results.judging.verdict_rows import Checkers
 from results.lake import rows_of
 from results.lake.log.lake import Lake
-from results.lake.log.reading import runs_in
-from results.lake.log.writing import stored_schema
+from results.lake.log.row_files import stored_schema
+from results.lake.log.run_streams import runs_in
 from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
@@ -173,7 +173,7 @@ def test_a_run_is_judged_in_ranges_and_an_invalid_key_is_explained(tmp_path, mon
 
 
 def test_a_unit_reads_no_other_range(tmp_path, monkeypatch):
-    monkeypatch.setattr("results.lake.log.encoding.KEYED_GROUP_ROWS", 8)
+    monkeypatch.setattr("results.lake.log.parquet_encoder.KEYED_GROUP_ROWS", 8)
     uri = ingested(tmp_path, History(registers(2, keys=20)), monkeypatch)
     with source(uri) as lake:
         units = [unit for unit in lake.plan().units if unit.key_range is not None]

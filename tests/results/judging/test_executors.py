@@ -11,8 +11,8 @@ import pytest
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.judging.budgets import Budget
-from results.judging.executors.pool import PoolExecutor
 from results.judging.markers import Marker
+from results.judging.pool import in_workers
 from results.judging.result_lake import RESULTS
 from results.judging.work_units import RoundConfig
 from results.lake.transfer.store_lake import lake_of_store
@@ -133,4 +133,4 @@ CONFIG = RoundConfig(uri="", scratch="", round="", since_s=0.0, limit_memory=Fal
 
 
 def test_a_pool_without_work_starts_nothing():
-    assert list(PoolExecutor(2).run([], CONFIG)) == []
+    assert list(in_workers([], CONFIG, 2)) == []

@@ -7,7 +7,7 @@ import pytest
 from harness.cli import main
 from harness.errors import InfrastructureError
 from harness.ops import History
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.report.report import report
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server

@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
 from results.lake import SCHEMA_VERSION
 from results.lake.log.lake import Lake
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import AgainError, Patience, said_of
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check

@@ -11,10 +11,10 @@ from harness.ops import HARNESS, History, Op, OpType
 from results.judging.budgets import Budget
 from results.judging.result_lake import RESULTS, ResultLake
 from results.lake.log.lake import Lake
-from results.lake.log.writing import ParquetFile
+from results.lake.log.row_files import ParquetFile
 from results.lake.upkeep.verb import main as lake_verb
 from tests.results.judging.stores import put_run
-from tests.results.judging.test_lake_source import ingested, plain_lake, report
+from tests.results.judging.test_judging_lakes import ingested, plain_lake, report
 
 pytestmark = pytest.mark.lake
 

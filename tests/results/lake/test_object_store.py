@@ -10,7 +10,7 @@ import pytest
 from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
 from results.lake.log.lake import Lake
-from results.lake.log.place import Place
+from results.lake.log.location import Place
 from results.lake.log.storage_errors import AgainError, Patience
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check

@@ -503,7 +503,7 @@ def test_a_full_disk_is_named_and_does_not_blame_the_lake(store, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("results.lake.log.place.Place._filesystem", full)
+    monkeypatch.setattr("results.lake.log.location.Place._filesystem", full)
     with pytest.raises(HarnessError, match="no space is left") as raised:
         lake_of_store(store)
     assert "remove" not in str(raised.value)

@@ -11,10 +11,10 @@ import pytest
 from harness.cli import main
 from harness.errors import UsageError
 from results.judging.result_lake import ResultLake, result_schema
-from results.lake.log import reading
+from results.lake.log import run_streams
 from results.lake.log.files import KEY, MAIN, FileRef, batch_of
 from results.lake.log.lake import Lake
-from results.lake.log.writing import ParquetFile
+from results.lake.log.row_files import ParquetFile
 from results.lake.upkeep import compaction
 from results.lake.upkeep.compaction import compact, planned
 from results.lake.upkeep.soundness import check
@@ -78,7 +78,7 @@ def test_a_merged_file_is_in_the_order_of_its_runs_however_little_fits_into_memo
 ):
     """Two writers took turns: neither had the first runs of all."""
     monkeypatch.setattr(compaction, "PART_BYTES", 1)
-    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", 3)
     lake = lake_at(tmp_path / "lake")
     lake.append(rows(RUNS[0::2]))
     lake.append(rows(RUNS[1::2]))
@@ -96,7 +96,7 @@ def test_merged_rows_are_all_rows_by_run_and_of_a_run_those_of_earlier_files_fir
     tmp_path, monkeypatch, rows_at_once, seed
 ):
     """As sorting them says: files overlap by chance, and several have rows of the same run."""
-    monkeypatch.setattr(reading, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(run_streams, "ROWS_AT_ONCE", rows_at_once)
     draw = random.Random(seed)
     results = ResultLake.beside(str(tmp_path / "lake"), {}, create=True)
     layout, main = result_schema("infos"), result_schema(MAIN)

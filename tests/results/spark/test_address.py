@@ -1,14 +1,12 @@
 """A Spark master that is not there is told at once, and by its address."""
 
+import shutil
 import socket
 
 import pyarrow as pa
 import pytest
-from results.judging.packing import Bin
 
 from harness.errors import InfrastructureError, UsageError
-from results.judging.executors import cluster
-from results.judging.verdict_rows import Config
 from results.spark import address as spark_address
 from results.spark import session as spark
 from results.spark import soak as soak_spark
@@ -143,16 +141,24 @@ class Cancelled:
     def createDataFrame(self, _):  # noqa: N802 - Spark's name
         raise hidden("from None")
 
+    def range(self, *_):
+        raise hidden("from None")
 
-def test_a_soak_and_a_report_take_it_for_ctrl_c(tmp_path, monkeypatch):
+
+def test_a_soak_takes_it_for_ctrl_c():
     with pytest.raises(KeyboardInterrupt):
         soak_spark._run_wave(Cancelled(), b"", [(0, 1, 2)], {})
-    monkeypatch.setattr(cluster, "get_spark", lambda _: Cancelled())
-    monkeypatch.setattr(cluster, "prepare_workers", lambda _: 1)
-    executor = cluster.SparkExecutor("local[1]", None)
-    config = Config(results=str(tmp_path), round="", limit_memory=False)
+
+
+@pytest.mark.lake
+def test_a_report_takes_it_for_ctrl_c(lake, tmp_path, monkeypatch):
+    from results.spark import driver
+    from tests.results.spark.test_report import BUDGETS, opened
+
+    there = opened(shutil.copytree(lake, tmp_path / "lake"))
+    monkeypatch.setattr(driver, "cores_here", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
-        next(executor.run([Bin(())], config))
+        driver.SparkLake(Cancelled(), there, there.snapshot(), budgets=BUDGETS)
 
 
 class Clock:

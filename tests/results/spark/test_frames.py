@@ -2,7 +2,6 @@
 
 import datetime as dt
 
-import pyarrow as pa
 import pytest
 
 from harness.errors import UsageError
@@ -12,7 +11,6 @@ from tests.results.lake.toy import SCHEMAS, lake_at, rows
 from tests.spark_support import spark_test
 
 pytestmark = pytest.mark.lake
-MORE = {**SCHEMAS, "runs": SCHEMAS["runs"].append(pa.field("more", pa.float64()))}
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +54,6 @@ def test_frames_have_the_rows_of_a_snapshot(spark, tmp_path):
     runs = lake_frame(spark, snapshot, "runs", columns=["run", "day"])
     assert found(runs) == found(lake_frame(spark, snapshot, "runs").select("run", "day"))
     assert sorted(row["run"] for row in runs.toArrow().to_pylist()) == ["a1", "a2", "a3", "b1"]
-
-
-@spark_test
-def test_columns_that_an_older_file_lacks_are_null(spark, tmp_path):
-    lake_at(tmp_path / "lake").append(rows(["old"]))
-    lake = lake_at(tmp_path / "lake", schemas=MORE, version=2)
-    new = rows(["new"])
-    new["runs"] = new["runs"].append_column("more", pa.array([0.5]))
-    lake.append(new)
-    snapshot = lake.snapshot()
-
-    frame = lake_frame(spark, snapshot, "runs", columns=["run", "more"])
-    assert sorted((row["run"], row["more"]) for row in frame.toArrow().to_pylist()) == [
-        ("new", 0.5),
-        ("old", None),
-    ]
 
 
 @spark_test

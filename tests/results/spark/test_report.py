@@ -1,6 +1,7 @@
 """A report on a lake is the same from DuckDB and from Spark."""
 
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -81,6 +82,19 @@ def tables_of(engine):
         kept = table.drop_columns([column for column in TIMES if column in table.column_names])
         found[name] = sorted(kept.to_pylist(), key=repr)
     return found
+
+
+def said(checked, answers):
+    """Problems and answers as JSON has them, without what says how long checks took."""
+    rows = {
+        name: [
+            {column: value for column, value in row.items() if "cpu" not in column}
+            for row in table.to_pylist()
+        ]
+        for name, table in answers.items()
+        if not name.startswith("cost")
+    }
+    return json.loads(json.dumps([problems_of(checked), rows], default=str))
 
 
 def results_in(uri):

@@ -27,10 +27,8 @@ CLUSTER = "local-cluster[1,2,1024]"
 
 SCRIPT = """
 import json, sys
-from tests.results.spark.test_report import on_spark, problems_of
-checked, answers = on_spark(*sys.argv[1:])
-rows = {name: table.to_pylist() for name, table in answers.items()}
-print(json.dumps([problems_of(checked), rows], default=str))
+from tests.results.spark.test_report import on_spark, said
+print(json.dumps(said(*on_spark(*sys.argv[1:]))))
 """
 
 
@@ -48,13 +46,11 @@ def in_another_process(lake, master, folder, **environment):
 @pytest.fixture(scope="module")
 def expected(lake, tmp_path_factory):
     """What local workers and DuckDB say."""
-    from tests.results.spark.test_report import on_duckdb, problems_of
+    from tests.results.spark.test_report import on_duckdb, said
 
-    checked, _, answers = on_duckdb(
-        shutil.copytree(lake, tmp_path_factory.mktemp("expected") / "lake")
-    )
-    rows = {name: table.to_pylist() for name, table in answers.items()}
-    return json.loads(json.dumps([problems_of(checked), rows], default=str))
+    there = shutil.copytree(lake, tmp_path_factory.mktemp("expected") / "lake")
+    checked, _, answers = on_duckdb(there)
+    return said(checked, answers)
 
 
 @spark_test

@@ -1,6 +1,6 @@
 """A worker of the pool, see `harness.workers`: units in, and what became of them out.
 
-`python -m results.judging.executors.worker PARENT CONFIG`
+`python -m results.judging.worker PARENT CONFIG`
 """
 
 from __future__ import annotations

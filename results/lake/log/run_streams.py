@@ -19,7 +19,7 @@ from results.lake.log.storage_errors import troubles
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.lake.log.place import Place
+    from results.lake.log.location import Place
 
 __all__ = ["batches_of", "conforming", "runs_in", "runs_of_file", "spans_of"]
 

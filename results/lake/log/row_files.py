@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import InternalError, UsageError, shown
 from results.lake.log.delta import Addition
-from results.lake.log.encoding import Encoded, Encoder
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
+from results.lake.log.parquet_encoder import Encoded, Encoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from results.lake.log.place import Place
+    from results.lake.log.location import Place
 
 __all__ = ["ParquetFile", "accept", "new_id", "stored", "stored_schema", "upload"]
 

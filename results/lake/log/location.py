@@ -6,7 +6,7 @@ and over them the caller's storage options.
 
 A file is written under its last name at once where the store shows nothing before the upload is
 complete, else under another name first: a torn file is never met under a name that a log has.
-Nobody writes a name twice (`results.lake.log.writing`), so no late upload changes what a log has.
+Nobody writes a name twice (`results.lake.log.row_files`), so no late upload changes what a log has.
 
 What was acknowledged outlives the process that wrote it. On local disks it is the operating
 system's from then on: a power cut may take the last seconds. An upload in parts that was broken off

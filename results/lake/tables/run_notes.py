@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from results.facts.intervals import Ints
 
-__all__ = ["Noted", "noted_of", "situations"]
+__all__ = ["RunNotes", "notes_of", "situations"]
 
 _NEMESIS: Final = -1
 _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
@@ -31,7 +31,7 @@ _SOME: Final = (Attempt("", 0, 0, ""),)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-class Noted:
+class RunNotes:
     """The notes of one run; `ops` are those that were decoded, `places` where among all lines."""
 
     def __init__(self, ops: Sequence[Op], places: Sequence[int], lines: int, end_ns: int) -> None:
@@ -111,7 +111,7 @@ def _is_bare(op: Op) -> bool:
     )
 
 
-def noted_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[Noted]:
+def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
     """The notes of each run: `at` are the lines that no client wrote, `run` whose each is."""
     import numpy as np
     import pyarrow as pa
@@ -140,12 +140,12 @@ def noted_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
         ops[number].append(op)
         places[number].append(place - bounds[number])
     return [
-        Noted(found, where, bounds[number + 1] - bounds[number], ends_ns[number])
+        RunNotes(found, where, bounds[number + 1] - bounds[number], ends_ns[number])
         for number, (found, where) in enumerate(zip(ops, places, strict=True))
     ]
 
 
-def situations(noted: Sequence[Noted], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
+def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
     """Phase and active nemeses at the moments `times` of runs; `run` rises."""
     import numpy as np
     import pyarrow as pa
