@@ -24,7 +24,7 @@ from tests.results.serve.stores import HOSTILE, add_run, small_store
 from tests.spark_support import spark_test
 from tests.tiers import examples
 
-BROKEN = {"poison/linked", "poison/rotten", "poison/torn"}
+BROKEN = {"poison/torn", "poison/rotten", "poison/linked"}
 QUICK = Patience(sleep=lambda _: None)
 
 
