@@ -34,7 +34,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
-from results.judging.problems import Problems  # noqa: E402
+from results.facts.problems import Problems  # noqa: E402
 from results.lake import history_of, schemas  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
 from results.lake.tables.rebuild import HISTORY_TABLES  # noqa: E402

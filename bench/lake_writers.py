@@ -41,13 +41,13 @@ import pyarrow.compute as pc
 from bench.measure import ROOT, machine
 from harness.case import Case
 from harness.soak import SeedJob, run_seed
-from results.judging.problems import Problems
+from results.facts.problems import Problems
 from results.lake.log.files import LOG_FOLDER, merge_of
 from results.lake.log.lake import Lake
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
+from results.lake.tables.sealed_run import read_source
 from results.lake.transfer.run_folders import run_folders
-from results.lake.transfer.source import read_source
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from results.lake.upkeep.vacuum import vacuum

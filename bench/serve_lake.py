@@ -40,11 +40,11 @@ import pyarrow as pa  # noqa: E402
 
 from bench.lake import lakes  # noqa: E402
 from bench.measure import ROOT, machine  # noqa: E402
-from results.judging.problems import Problems  # noqa: E402
+from results.facts.problems import Problems  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
 from results.lake.tables.row_tables import tables_of  # noqa: E402
+from results.lake.tables.sealed_run import read_source  # noqa: E402
 from results.lake.transfer.run_folders import run_folders  # noqa: E402
-from results.lake.transfer.source import read_source  # noqa: E402
 from results.lake.upkeep.compaction import compact  # noqa: E402
 
 DAYS: Final = 60

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.store.footer import cost_of
+from results.facts.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.chosen_results import MISSING, OF_WANTS, WITHOUT_ROWS
 from results.judging.markers import LIMITED
-from results.judging.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.required_results import Kind, Wants
 from results.judging.result_ids import range_of
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN
-from results.lake.transfer.source import TROUBLES
+from results.lake.tables.sealed_run import TROUBLES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,8 @@ import msgspec
 
 from harness.errors import InfrastructureError, UsageError
 from harness.workers import default_jobs
+from results.facts.problems import Problem
 from results.judging.pool import in_workers
-from results.judging.problems import Problem
 from results.judging.report_runs import Gathered, ReportRuns
 from results.judging.unit_judge import do_units
 from results.judging.work_units import Unit

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, counted
+from results.facts.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.budgets import Budget
 from results.judging.markers import STARTED
 from results.judging.pending_results import PendingResults, Place
-from results.judging.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.report_tables import write_tables
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Check, Registry

@@ -19,18 +19,20 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, counted
 from results.facts.schema import COLUMNS, FACT_TABLES
-from results.lake.log.delta import Addition
-from results.lake.log.files import MAIN, RESULTS, Partition
+from results.lake.log.delta import Addition, Log
+from results.lake.log.files import KEY, MAIN, RESULTS, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.location import Place
+from results.lake.log.snapshot import RunIndex
 from results.lake.log.storage_errors import Patience
 from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
+from results.lake.upkeep.soundness import Finding, check, named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +43,7 @@ __all__ = [
     "RESULT_TABLES",
     "RUN_BATCH",
     "ResultLake",
+    "check_results",
     "result_schema",
 ]
 
@@ -88,6 +91,7 @@ class ResultLake(Lake):
     """A lake in which a run may be appended again, with other results, or with the same."""
 
     made_again_by = "remove the folder, and the next report makes it again"
+    runs_once = False
 
     @classmethod
     def beside(
@@ -146,3 +150,43 @@ class ResultLake(Lake):
             return False
         self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
         return True
+
+
+def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
+    """What reports found about the runs of `lake`, which lies at `place`; `None`: nothing does."""
+    tables = place.tables()
+    if MAIN not in tables:
+        return None, [*_without_runs(place, tables)]
+    results = ResultLake.beside(lake.place.uri, lake.place.options)
+    assert results is not None
+    found = check(results)
+    if not any(finding.damaged for finding in found):
+        strangers = lake.patience.call(
+            f"check {place.uri}", functools.partial(_about_nobody, results, lake)
+        )
+        if strangers:
+            text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
+            found.append(Finding(MAIN, False, f"{text}: {named(strangers)}"))
+    return results, sorted(found, key=lambda finding: not finding.damaged)
+
+
+def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
+    """A creation that was killed leaves empty tables; without `runs` nobody can read full ones."""
+    for table in tables:
+        log = Log(place, table)
+        full = log.exists() and bool(log.refresh().files)
+        text = "has rows, and there is no table of runs" if full else "a creation was broken off"
+        yield Finding(table, full, text)
+
+
+def _about_nobody(results: Lake, lake: Lake) -> list[str]:
+    """Runs that results are about and that the lake does not have, or has of another batch."""
+    about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
+    pairs = about.aggregate([])
+    snapshot = lake.snapshot()  # the newer state: runs were appended before their results
+    known = RunIndex(lake.place).of(snapshot.files(MAIN))
+    return [
+        run
+        for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
+        if known.get(run) != batch
+    ]

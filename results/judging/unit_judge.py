@@ -27,9 +27,9 @@ from harness.errors import HarnessError, HistoryError
 from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
 from results.facts.extraction import extract, extract_rows
+from results.facts.problems import Problem, Problems
 from results.judging.by_key import judge_range, notes_of
 from results.judging.markers import LIMITED, Marker
-from results.judging.problems import Problem, Problems
 from results.judging.result_ids import Check
 from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from results.facts.problems import Problem
 from results.judging.budgets import Budget
-from results.judging.problems import Problem
 from results.judging.result_ids import Check
 
 __all__ = ["STAGES_BESIDE_CHECKS", "Done", "RoundConfig", "Unit", "stages_of"]

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from harness.errors import UsageError, counted, listed
 from harness.ops import History
-from results.judging.problems import Problems
+from results.facts.problems import Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.run_folders import run_folders

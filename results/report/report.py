@@ -17,12 +17,12 @@ import msgspec
 
 from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
+from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
-from results.judging.problems import NO_LOSS, Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.refusals import failure_of
 from results.lake.log.storage_errors import troubles
-from results.lake.transfer.source import KEY_DIGITS
+from results.lake.tables.sealed_run import KEY_DIGITS
 from results.questions.engines import query_names
 from results.report.addresses import Addresses, default_output
 from results.report.files import write_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from results.judging.problems import NO_LOSS, SEED_WITHOUT_RUN, Problem, Problems
+from results.facts.problems import NO_LOSS, SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.refusals import is_seen
 from results.report.addresses import folder_in, short
 

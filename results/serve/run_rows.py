@@ -15,7 +15,7 @@ import msgspec
 from harness.ops import Verdict
 from results.facts.schema import LIST_SEPARATOR
 from results.lake.log.duckdb_views import CODE, STARTED
-from results.lake.transfer.source import DAMAGED, FOREIGN, TORN
+from results.lake.tables.sealed_run import DAMAGED, FOREIGN, TORN
 
 __all__ = [
     "BROKEN",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HarnessError, InfrastructureError, counted
-from results.judging.problems import RUNNING, SEED_WITHOUT_RUN, Problem, Problems
+from results.facts.problems import RUNNING, SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.delta import State
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import LOG_FOLDER, MAIN, FileRef

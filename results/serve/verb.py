@@ -115,7 +115,7 @@ def _library(place: str) -> Library:
 
 def _require_store(store: Path) -> None:
     """Refuse a folder that holds files and no runs, before a lake is made in it."""
-    from results.judging.problems import Problems
+    from results.facts.problems import Problems
     from results.lake.transfer.run_folders import run_folders
 
     try:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HarnessError, InfrastructureError
+from results.facts.problems import Problem, Problems
 from results.judging.budgets import Budget
 from results.judging.pipeline import Checked, Progress
-from results.judging.problems import Problem, Problems
 from results.judging.report_runs import name_lacking
 from results.judging.required_results import Kind, Wants, wants_of
 from results.judging.result_ids import Registry

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from results.judging.problems import PROBLEMS_MAX, Problem
+from results.facts.problems import PROBLEMS_MAX, Problem
 from results.judging.required_results import Kind
 from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import MAIN

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from results.judging.problems import Problem
+from results.facts.problems import Problem
 from results.judging.unit_judge import do_units
 from results.judging.work_units import RoundConfig
 from results.spark.ranges import Asking, sources

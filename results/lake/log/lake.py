@@ -86,6 +86,7 @@ class Lake:
     """
 
     made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
+    runs_once: ClassVar[bool] = True  # or a run may be appended again, in another batch
 
     def __init__(
         self,

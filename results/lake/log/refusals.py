@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from harness.errors import HarnessError, InfrastructureError, UsageError
 
 if TYPE_CHECKING:
-    from results.judging.problems import Problem
+    from results.facts.problems import Problem
 
 __all__ = [
     "REFUSED",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from results.lake.tables.schema import schema
-from results.lake.transfer.source import Source
+from results.lake.tables.sealed_run import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa

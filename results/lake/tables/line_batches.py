@@ -22,8 +22,8 @@ from results.lake.tables.attempt_outcomes import outcome_of
 from results.lake.tables.key_columns import heads_of, with_head
 from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.run_notes import RunNotes, notes_of, situations
+from results.lake.tables.sealed_run import Source
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
-from results.lake.transfer.source import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
 from results.lake.tables.run_notes import RunNotes
-from results.lake.transfer.source import FINISHED, Source, started_of
+from results.lake.tables.sealed_run import FINISHED, Source, started_of
 
 __all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 

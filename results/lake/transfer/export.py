@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from harness.errors import HarnessError, UsageError, listed
 from harness.store import RunFolder
-from results.judging.problems import Problem, Problems
+from results.facts.problems import Problem, Problems
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
 from results.lake.transfer.folders import fetch_folder
 
@@ -123,7 +123,7 @@ def _write(
 
 def _is_at(folder: Path, row: Mapping[str, Any]) -> bool:
     """Whether a folder has this very run: the same history may be there of another day or label."""
-    from results.lake.transfer.source import read_source
+    from results.lake.tables.sealed_run import read_source
 
     try:
         source = read_source(folder)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from harness.cli.output import note, say
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, counted
-from results.judging.problems import problem_lines
+from results.facts.problems import problem_lines
 from results.lake.log.lake import Lake
 from results.lake.log.refusals import require_writable
 from results.lake.log.storage_errors import troubles

@@ -19,13 +19,11 @@ import msgspec
 
 from harness.errors import HarnessError, HistoryError, UsageError
 from harness.store import is_being_written
-from results.judging.problems import RUNNING, Problem, Problems
+from results.facts.problems import RUNNING, Problem, Problems
 from results.lake.log.append_buffer import AppendBuffer
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
-from results.lake.transfer.folders import files_of, folder_of
-from results.lake.transfer.run_folders import run_folders
-from results.lake.transfer.source import (
+from results.lake.tables.sealed_run import (
     FINISHED,
     TORN,
     About,
@@ -34,6 +32,8 @@ from results.lake.transfer.source import (
     read_source,
     run_key,
 )
+from results.lake.transfer.folders import files_of, folder_of
+from results.lake.transfer.run_folders import run_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa

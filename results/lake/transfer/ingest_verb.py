@@ -11,7 +11,7 @@ from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.status_line import StatusLine
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, UsageError, counted
-from results.judging.problems import problem_lines
+from results.facts.problems import problem_lines
 from results.lake.log.lake import Lake
 from results.lake.log.location import Place
 from results.lake.transfer.folders import writer_to

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from results.judging.problems import SEED_WITHOUT_RUN, Problem, Problems
+from results.facts.problems import SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.refusals import failure_of, is_seen
 
 __all__ = ["folders_in", "run_folders"]

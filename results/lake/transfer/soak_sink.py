@@ -30,13 +30,13 @@ from harness.errors import HarnessError, InfrastructureError, UsageError, counte
 from harness.ops import Verdict
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
-from results.judging.problems import Problems, problem_lines
+from results.facts.problems import Problems, problem_lines
 from results.lake.log.files import KEY, MAIN, Partition
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import troubles
+from results.lake.tables.sealed_run import read_about
 from results.lake.transfer.folders import folder_of, writer_to
 from results.lake.transfer.ingest import ingest_folders
-from results.lake.transfer.source import read_about
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from harness.cachefolder import cache_folder
 from harness.cli.output import note
 from harness.errors import HarnessError, InfrastructureError, UsageError
-from results.judging.problems import Problems
+from results.facts.problems import Problems
 from results.lake.log.delta import Log
 from results.lake.log.files import MAIN
 from results.lake.log.lake import SCHEMA, Lake

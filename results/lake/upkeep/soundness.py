@@ -3,8 +3,7 @@
 What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
 writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
 
-In the lake of results (`results.judging.result_lake`) a run stands once a batch, and a batch may be
-about a run that the lake does not have: nobody reads that, so it is left over as well.
+In a result lake (`results.judging.result_lake`) a run is in several batches, once in each.
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from harness.errors import HarnessError, counted, listed
-from results.judging.result_lake import RUN_BATCH, ResultLake
-from results.lake.log.delta import Log
 from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.log.lake import Lake
-from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError
 from results.lake.log.run_streams import spans_of
-from results.lake.log.snapshot import RunIndex, Snapshot
+from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import AgainError, troubles
 
-__all__ = ["Finding", "check", "check_results"]
+__all__ = ["Finding", "check", "named"]
 
 SHOWN_MAX: Final = 3
 OUT_OF_ORDER: Final = (
@@ -56,46 +52,6 @@ def check(lake: Lake) -> list[Finding]:
     return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
 
 
-def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
-    """What reports found about the runs of `lake`, which lies at `place`; `None`: nothing does."""
-    tables = place.tables()
-    if MAIN not in tables:
-        return None, [*_without_runs(place, tables)]
-    results = ResultLake.beside(lake.place.uri, lake.place.options)
-    assert results is not None
-    found = check(results)
-    if not any(finding.damaged for finding in found):
-        strangers = lake.patience.call(
-            f"check {place.uri}", functools.partial(_about_nobody, results, lake)
-        )
-        if strangers:
-            text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
-            found.append(Finding(MAIN, False, f"{text}: {_some(strangers)}"))
-    return results, sorted(found, key=lambda finding: not finding.damaged)
-
-
-def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """A creation that was killed leaves empty tables; without `runs` nobody can read full ones."""
-    for table in tables:
-        log = Log(place, table)
-        full = log.exists() and bool(log.refresh().files)
-        text = "has rows, and there is no table of runs" if full else "a creation was broken off"
-        yield Finding(table, full, text)
-
-
-def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Runs that results are about and that the lake does not have, or has of another batch."""
-    about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
-    pairs = about.aggregate([])
-    snapshot = lake.snapshot()  # the newer state: runs were appended before their results
-    known = RunIndex(lake.place).of(snapshot.files(MAIN))
-    return [
-        run
-        for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
-        if known.get(run) != batch
-    ]
-
-
 def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
     found: list[Finding] = []
@@ -119,16 +75,16 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
     if any(name not in state.files for name in lost):
         raise AgainError(f"files of {table} were replaced and removed meanwhile")
     if lost:
-        found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {_some(lost)}"))
+        found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
     if empty:  # every reader takes them for commits of nothing
-        text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {_some(empty)}"
+        text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         found.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
     torn = [file.name for file in there if stored[file.name] != file.size_bytes]
     if torn:
-        text = f"{counted(len(torn), 'file')} of another size than written: {_some(torn)}"
+        text = f"{counted(len(torn), 'file')} of another size than written: {named(torn)}"
         found.append(Finding(table, True, text))
     visible = {file.name for file in files}
     unseen = [name for name in state.files if name not in visible]
@@ -144,7 +100,6 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
     """Runs of one table; those of `runs` are noted in `batches`, others compared with them."""
-    again = isinstance(lake, ResultLake)
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []
@@ -168,9 +123,9 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         outside = [run for run, _ in read.runs if not file.first_run <= run <= file.last_run]
         if outside:
             text = f"{file.name} has {counted(len(outside), 'run')} that its log does not count on"
-            yield Finding(file.table, True, f"{text}: {_some(outside)}")
+            yield Finding(file.table, True, f"{text}: {named(outside)}")
         for run, batch in read.runs:
-            at = (file.partition, run, batch if again else None)
+            at = (file.partition, run, None if lake.runs_once else batch)
             if at in seen:
                 doubled.append(run)
             seen.add(at)
@@ -179,12 +134,12 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             elif batches.get(at) != batch:
                 strangers.append(run)
     if doubled:
-        text = f"{counted(len(doubled), 'run')} in two files or batches: {_some(doubled)}"
+        text = f"{counted(len(doubled), 'run')} in two files or batches: {named(doubled)}"
         yield Finding(files[0].table, True, text)
     if strangers:
         text = (
             f"{counted(len(strangers), 'run')} that `runs` lacks, or has of another batch: "
-            f"{_some(strangers)}"
+            f"{named(strangers)}"
         )
         yield Finding(files[0].table, True, text)
 
@@ -220,5 +175,6 @@ def _is_commit(name: str) -> bool:
     return name.endswith(".json") and name.removesuffix(".json").isdigit()
 
 
-def _some(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     return listed(sorted(names), limit=SHOWN_MAX)

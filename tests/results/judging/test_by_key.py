@@ -28,8 +28,8 @@ from results.lake.log.run_streams import runs_in
 from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
+from results.lake.tables.sealed_run import About
 from results.lake.transfer.ingest_verb import main as ingest_verb
-from results.lake.transfer.source import About
 from tests.results.judging.stores import put_keyed, tables_of
 from tests.spark_support import spark_test
 from tests.tiers import examples

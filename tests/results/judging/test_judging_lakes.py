@@ -24,7 +24,7 @@ from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.upkeep.compaction import compact
-from results.lake.upkeep.verb import main as lake_verb
+from results.lake.verb import main as lake_verb
 from tests.results.judging.stores import (
     TIMES,
     Found,

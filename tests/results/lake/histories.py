@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.store import RunRecord
-from results.lake.transfer.source import About
+from results.lake.tables.sealed_run import About
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=5)

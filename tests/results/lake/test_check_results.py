@@ -12,7 +12,7 @@ from results.judging.budgets import Budget
 from results.judging.result_lake import RESULTS, ResultLake
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import ParquetFile
-from results.lake.upkeep.verb import main as lake_verb
+from results.lake.verb import main as lake_verb
 from tests.results.judging.stores import put_run
 from tests.results.judging.test_judging_lakes import ingested, plain_lake, report
 

@@ -16,10 +16,10 @@ from harness.store import load_run
 from results.lake import schemas
 from results.lake.log.files import BATCH
 from results.lake.log.lake import Lake
+from results.lake.tables.sealed_run import read_source
 from results.lake.transfer.ingest import ingest
 from results.lake.transfer.ingest_verb import main as ingest_verb
-from results.lake.transfer.source import read_source
-from results.lake.upkeep.verb import main as lake_verb
+from results.lake.verb import main as lake_verb
 from tests.run_folders import keep_run
 
 pytestmark = pytest.mark.lake

@@ -12,7 +12,7 @@ from results.facts.operations import of_history
 from results.lake import case_of, history_of, record_of, rows_of
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.schema import schemas
-from results.lake.transfer.source import source_of
+from results.lake.tables.sealed_run import source_of
 from tests.results.lake.histories import about, histories
 
 

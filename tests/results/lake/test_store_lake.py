@@ -16,7 +16,7 @@ from harness.case import Case
 from harness.errors import HarnessError, InfrastructureError, UsageError
 from harness.ops import History, Verdict
 from harness.store import RunFolder, is_being_written
-from results.judging.problems import RUNNING, SEED_WITHOUT_RUN
+from results.facts.problems import RUNNING, SEED_WITHOUT_RUN
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import SCHEMA, Lake
 from results.lake.log.refusals import RefusedError

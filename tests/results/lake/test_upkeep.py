@@ -270,7 +270,7 @@ def test_check_finds_files_that_are_gone(uri, tmp_path):
 
 
 def test_the_verb(uri, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("results.lake.upkeep.verb.Lake.open", lake_at)
+    monkeypatch.setattr("results.lake.verb.Lake.open", lake_at)
     abandoned(uri, ["lost"])
     assert main(["lake", "check", uri]) == 0
     assert "sound  24 runs" in capsys.readouterr().out

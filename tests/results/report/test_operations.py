@@ -15,7 +15,7 @@ from results.facts.extraction import extract, extract_rows
 from results.facts.operations import counted, of_history
 from results.judging.by_key import notes_of
 from results.lake.tables.row_tables import tables_of
-from results.lake.transfer.source import About, source_of
+from results.lake.tables.sealed_run import About, source_of
 
 KINDS = ("read", "write", "cas", "get")
 ERRORS = (None, "TIMED_OUT: no answer", "NOT_THE_LEADER", "TIMED_OUT", ": odd")

@@ -17,7 +17,7 @@ from harness.cli import main
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import folder_of
-from results.lake.upkeep.verb import main as lake_verb
+from results.lake.verb import main as lake_verb
 from results.serve import run_folders
 from results.serve.runs import Runs
 from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from results.judging.problems import Problem
+from results.facts.problems import Problem
 from results.judging.work_units import Done, RoundConfig
 from results.spark import range_checks, ranges
 from results.spark.range_checks import TaskDone, judge_ranges

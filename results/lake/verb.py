@@ -13,13 +13,13 @@ from typing import Final
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import EXIT_INVALID, EXIT_VALID, counted
-from results.judging.result_lake import RESULTS, ResultLake
+from results.judging.result_lake import RESULTS, ResultLake, check_results
 from results.lake.log.files import MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.location import Place
 from results.lake.transfer.export_verb import add_export, export_runs
 from results.lake.upkeep.compaction import compact
-from results.lake.upkeep.soundness import Finding, check, check_results
+from results.lake.upkeep.soundness import Finding, check
 from results.lake.upkeep.vacuum import GRACE_HOURS, vacuum
 
 __all__ = ["main"]
