@@ -73,7 +73,7 @@ def test_all_that_is_installed_here_is_in_the_image():
     distributions = installed.plugin_distributions()
     with tarfile.open(fileobj=io.BytesIO(image._above(distributions))) as tar:
         names = set(tar.getnames())
-    assert {"Dockerfile", "app/harness/ops.py", "app/results/sql/judged.sql"} <= names
+    assert {"Dockerfile", "app/harness/ops.py", "app/results/questions/sql/judged.sql"} <= names
     assert "app/toy_register.py" in names or any(
         name.startswith("app/toy_register/") for name in names
     )
