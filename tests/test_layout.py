@@ -183,6 +183,26 @@ def test_imports_point_downwards():
             assert [name for name in ours if not below(name, allowed)] == [], path
 
 
+def test_no_modules_of_results_import_each_other_in_a_circle():
+    """Imports in functions and those for types alone count, too."""
+    modules = {module_of(path): path for path in sources() if path.is_relative_to(ROOT / "results")}
+    left = {}
+    for module, path in modules.items():
+        named = {
+            f"{node.module}.{alias.name}"
+            for node in statements_of(path)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        left[module] = {
+            name for name in modules if name != module and name in {*named, *imports_of(path)}
+        }
+    while free := {module for module, needs in left.items() if not needs & left.keys()}:
+        for module in free:
+            del left[module]
+    assert left == {}, "each of these is in a circle, or imports one"
+
+
 def test_third_party_imports_are_few():
     for path in sources():
         allowed = rule_for(module_of(path), THIRD_PARTY)

@@ -167,7 +167,7 @@ class Runs:
     def _ingest(self, progress: Callable[[Ingested], None] = lambda _: None) -> str:
         """Bring the lake of the store up to date; returns its address."""
         assert self.store is not None
-        found = lake_of_store(self.store, progress=progress)
+        found = lake_of_store(self.store, may_be_empty=True, progress=progress)
         self._problems = found.problems
         return found.uri
 

@@ -6,15 +6,13 @@ import contextlib
 import errno
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.project import project_store
-from harness.errors import InfrastructureError, UsageError, counted, listed
-from results.lake.log.files import LOG_FOLDER
+from harness.errors import InfrastructureError, UsageError, counted
 
 if TYPE_CHECKING:
     from results.serve.library import Library
@@ -102,32 +100,12 @@ def _serve(place: str, bind: str, port: int) -> int:
 def _library(place: str) -> Library:
     """The runs of a store or a lake; raises `UsageError` for what is neither."""
     from results.lake.transfer.ingest_verb import Status
-    from results.report.report import is_lake
     from results.serve.library import Library
 
-    if not is_lake(place):
-        _require_store(Path(place))
     status = Status()
     made = Library(place, progress=status)
     status.finish()
     return made
-
-
-def _require_store(store: Path) -> None:
-    """Refuse a folder that holds files and no runs, before a lake is made in it."""
-    from results.facts.problems import Problems
-    from results.lake.transfer.run_folders import run_folders
-
-    try:
-        names = sorted(path.name for path in store.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise UsageError(f"cannot read the store {str(store)!r}: {error.strerror}") from error
-    odd = [name for name in names if name == LOG_FOLDER or (store / name).is_file()]
-    if odd and next(run_folders(store, Problems()), None) is None:
-        raise UsageError(
-            f"{str(store)!r} holds {listed(odd, limit=3)} and neither runs nor the tables of a "
-            "lake; name the folder of --store, or the URI of --lake"
-        )
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

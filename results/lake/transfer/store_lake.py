@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 from harness.cachefolder import cache_folder
 from harness.cli.output import note
-from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.errors import HarnessError, InfrastructureError, UsageError, listed
 from results.facts.problems import Problems
 from results.lake.log.delta import Log
-from results.lake.log.files import MAIN
+from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.lake import SCHEMA, Lake
 from results.lake.log.location import Place
 from results.lake.log.refusals import RefusedError, failure_of, require_writable
@@ -66,7 +66,10 @@ class StoreLake(NamedTuple):
 
 
 def lake_of_store(
-    store: Path, *, progress: Callable[[Ingested], None] = lambda _: None
+    store: Path,
+    *,
+    may_be_empty: bool = False,
+    progress: Callable[[Ingested], None] = lambda _: None,
 ) -> StoreLake:
     """Bring the lake of a store up to date, and return it.
 
@@ -75,6 +78,7 @@ def lake_of_store(
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     require("deltalake")
+    _require_store(store, may_be_empty=may_be_empty)
     problems = Problems()
     with _alone(store):
         folder = _folder_for(store)
@@ -87,6 +91,24 @@ def lake_of_store(
                 f"{error} (or remove {folder}: it is made again from the store)"
             ) from error
     return StoreLake(str(folder), store, problems)
+
+
+def _require_store(store: Path, *, may_be_empty: bool) -> None:
+    """Refuse a folder that is no store, before a lake is made in it."""
+    problems = Problems()
+    runs = next(run_folders(store, problems), None) is not None or problems.total
+    if runs or (store / LAKE_FOLDER).exists():
+        return
+    files = sorted(
+        path.name for path in store.iterdir() if path.name == LOG_FOLDER or path.is_file()
+    )
+    if files:
+        raise UsageError(
+            f"{str(store)!r} holds {listed(files, limit=3)} and neither runs nor the tables of a "
+            "lake; name the folder of --store, or the URI of --lake"
+        )
+    if not may_be_empty:
+        raise UsageError(f"{str(store)!r} holds no run; give the --store of finished runs")
 
 
 @contextlib.contextmanager
