@@ -6,9 +6,15 @@ budgets, of two reports at once, or again because it was unsettled.
 
 from __future__ import annotations
 
-from typing import Final
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["BEST_FIRST", "MISSING", "OF_WANTS", "WITHOUT_ROWS"]
+from results.lake.log.storage_errors import require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MISSING", "OF_WANTS", "WITHOUT_ROWS", "counting"]
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
 """The order of results `k` of one run that one checker made: the first one counts."""
@@ -45,3 +51,35 @@ WITHOUT_ROWS: Final = """
     WHERE place <> ?
 """
 """How many chosen results of runs with operations have no row in a source, except at a place."""
+
+_COUNTING: Final = f"""
+    WITH checkers AS (SELECT DISTINCT result_id, checker FROM verdicts),
+    listed AS (
+        SELECT *, mark <> '' AS unsettled FROM (
+            SELECT run, run_batch, batch, judged_at,
+                   unnest(results) AS result_id, unnest(marks) AS mark
+            FROM results
+        )
+    )
+    SELECT k.run, k.result_id, k.batch,
+           r.run IS NOT NULL AND 1 = row_number() OVER (
+               PARTITION BY k.run, c.checker, split_part(k.result_id, '.', 2)
+               ORDER BY r.run IS NULL, {BEST_FIRST}
+           ) AS counts
+    FROM listed k
+    LEFT JOIN runs r ON r.run = k.run AND r.batch = k.run_batch
+    LEFT JOIN checkers c ON c.result_id = k.result_id
+"""  # noqa: S608
+
+
+def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
+    """Every listed result (run, id, batch), and whether it counts.
+
+    `runs` are rows of the lake, the others of its results: Arrow tables or datasets.
+    """
+    given = {"runs": runs, "results": results, "verdicts": verdicts}
+    with contextlib.closing(require("duckdb").connect()) as connection:
+        for name, rows in given.items():
+            connection.register(name, rows)
+        found: pa.Table = connection.sql(_COUNTING).to_arrow_table()
+    return found

@@ -8,19 +8,17 @@ filter leaves out the rows of the others.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from results.facts.schema import FACT_TABLES
-from results.judging.chosen_results import BEST_FIRST
+from results.judging.chosen_results import counting
 from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.lake import Lake
 from results.lake.log.snapshot import RunIndex, Snapshot
-from results.lake.log.storage_errors import require as library
 from results.notebook.choice import Choice, require
 
 if TYPE_CHECKING:
@@ -33,24 +31,6 @@ __all__ = ["LakeTables"]
 REPORT: Final = "report."
 VERDICTS: Final = "verdicts"
 _ID: Final = "result_id"
-COUNTING: Final = f"""
-    WITH checkers AS (SELECT DISTINCT result_id, checker FROM verdicts),
-    listed AS (
-        SELECT *, mark <> '' AS unsettled FROM (
-            SELECT run, run_batch, batch, judged_at,
-                   unnest(results) AS result_id, unnest(marks) AS mark
-            FROM results
-        )
-    )
-    SELECT k.run, k.result_id, k.batch,
-           r.run IS NOT NULL AND 1 = row_number() OVER (
-               PARTITION BY k.run, c.checker, split_part(k.result_id, '.', 2)
-               ORDER BY r.run IS NULL, {BEST_FIRST}
-           ) AS counts
-    FROM listed k
-    LEFT JOIN runs r ON r.run = k.run AND r.batch = k.run_batch
-    LEFT JOIN checkers c ON c.result_id = k.result_id
-"""  # noqa: S608
 
 
 class LakeTables:
@@ -145,9 +125,8 @@ class LakeTables:
     def _counting(self) -> pa.Table:
         """Every listed result (run, id, batch), and whether it counts."""
         assert self._results is not None
-        with contextlib.closing(library("duckdb").connect()) as connection:
-            connection.register("results", self._results.dataset(MAIN))
-            connection.register(VERDICTS, self._results.dataset(VERDICTS))
-            connection.register("runs", self._lake.dataset(MAIN))
-            found: pa.Table = connection.sql(COUNTING).to_arrow_table()
-        return found
+        return counting(
+            runs=self._lake.dataset(MAIN),
+            results=self._results.dataset(MAIN),
+            verdicts=self._results.dataset(VERDICTS),
+        )

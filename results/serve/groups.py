@@ -112,9 +112,9 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
             notes.append(f"only the {SIDE_MAX} most frequent of {len(side)} values of {name}")
     # Both are unnested one after the other: two in one list would go side by side.
     sql = f"""
-        SELECT up, side, outcome, count(*) AS n
-        FROM (SELECT up, {_value(across)} AS side, outcome
-              FROM (SELECT *, {_value(down)} AS up FROM runs WHERE {where.sql}))
+        SELECT up, side, outcome, CAST(sum(n) AS BIGINT) AS n
+        FROM (SELECT up, {_value(across)} AS side, outcome, n
+              FROM (SELECT *, {_value(down)} AS up FROM {_alike(where, down, across)}))
         WHERE list_contains(?, up) AND list_contains(?, side)
         GROUP BY ALL
     """  # noqa: S608
@@ -140,10 +140,16 @@ def _value(dimension: str) -> str:
     return f"unnest(list_distinct(string_split(coalesce({column}, '{NONE}'), '+')))"
 
 
+def _alike(where: Where, *dimensions: str) -> str:
+    """In SQL, runs counted by columns as they are: lists are taken apart after that."""
+    columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
+    return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
+
+
 def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
     sql = f"""
-        SELECT value, outcome, count(*) AS n
-        FROM (SELECT {_value(dimension)} AS value, outcome FROM runs WHERE {where.sql})
+        SELECT value, outcome, CAST(sum(n) AS BIGINT) AS n
+        FROM (SELECT {_value(dimension)} AS value, outcome, n FROM {_alike(where, dimension)})
         GROUP BY ALL
     """  # noqa: S608
     found: dict[str, dict[str, int]] = {}

@@ -25,7 +25,8 @@ from harness.ops import CheckResult, Verdict
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
 from results.facts.run_numbers import RunNumbers, run_numbers
-from results.judging.result_lake import RUN_BATCH, ResultLake
+from results.judging.chosen_results import counting
+from results.judging.result_lake import ResultLake
 from results.lake.log.files import BATCH, MAIN
 from results.lake.transfer.ingest import Ingested
 from results.report import REPORT_FOLDER
@@ -137,25 +138,21 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """Verdicts of reports: of each checker the newest result that is settled."""
+        """Verdicts of reports: of each checker the result that counts."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
             snapshot = None if results is None else results.snapshot()
         if snapshot is None:
             return ()
-        batches = self._rows.of(self._rows.snapshot(), MAIN, row)[BATCH].to_pylist()
-        order: dict[tuple[str, str], tuple[bool, Any]] = {}
-        for found in self._rows.of(snapshot, MAIN, row).to_pylist():
-            if found[RUN_BATCH] in batches:
-                for result, mark in zip(found["results"], found["marks"], strict=True):
-                    order[found[BATCH], result] = (not mark, found["judged_at"])
-        rows = [
-            found
-            for found in self._rows.of(snapshot, "verdicts", row).to_pylist()
-            if (found[BATCH], found["result_id"]) in order
-        ]
-        rows.sort(key=lambda found: order[found[BATCH], found["result_id"]])
+        verdicts = self._rows.of(snapshot, "verdicts", row)
+        listed = counting(
+            runs=self._rows.of(self._rows.snapshot(), MAIN, row),
+            results=self._rows.of(snapshot, MAIN, row),
+            verdicts=verdicts,
+        )
+        own = {(one[BATCH], one["result_id"]) for one in listed.to_pylist() if one["counts"]}
+        rows = [one for one in verdicts.to_pylist() if (one[BATCH], one["result_id"]) in own]
         return _checks(rows)
 
     def case(self, row: RunRow) -> Case | None:

@@ -62,6 +62,8 @@ def runs(library: Library, query_text: str) -> Page:
     where = query.where()
     first = (query.page - 1) * PAGE_ROWS
     with library.reading() as reading:
+        if "q" in query.filters:
+            where = reading.once(where)
         counts = outcomes_of(reading, where)
         shown = reading.runs(where, order_of(query.sort), limit=PAGE_ROWS, offset=first)
         total = sum(outcomes_of(reading, Where("true", ())).values())

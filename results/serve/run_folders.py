@@ -26,6 +26,7 @@ from harness.case import replay_command
 from harness.errors import HistoryError, UsageError
 from harness.store import RunFolder
 from harness.store.folder import check_name
+from results.lake.log.duckdb_views import readable, source_of
 from results.lake.log.files import BATCH, KEY, MAIN
 from results.lake.log.storage_errors import troubles
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
@@ -119,10 +120,10 @@ class LakeRows:
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
         """The rows of a run in a table, read from the files that may have them.
 
+        DuckDB looks for them by the run alone: of other columns it decodes no other run's pages.
+
         With `batch`, only from those of that append and merged ones.
         """
-        import pyarrow.compute as pc
-
         day = dt.date.fromisoformat(row.started[:10]) if row.started else None
         files = [
             file
@@ -131,9 +132,14 @@ class LakeRows:
             and file.first_run <= row.lake_run <= file.last_run
             and (batch is None or file.batch in {None, batch})
         ]
-        narrowed = dataclasses.replace(snapshot, tables={table: tuple(files)})
-        with troubles(snapshot.place.uri):
-            return narrowed.dataset(table).to_table(filter=pc.field(KEY) == row.lake_run)
+        narrowed = dataclasses.replace(
+            snapshot, tables={table: tuple(files)}, between=(row.lake_run, f"{row.lake_run}\0")
+        )
+        schema = narrowed.schemas[table]
+        with self._runs.cursor() as sql, readable(snapshot.place.uri):
+            source = source_of(sql, narrowed, table, schema.names)
+            found = sql.sql(f"FROM {source} WHERE {KEY} = ?", params=[row.lake_run])
+            return found.to_arrow_table().cast(schema)
 
 
 class LakeFolders(Folders):

@@ -152,7 +152,7 @@ def as_report(where: str, dimension: str | None = None) -> str:
     alike = "setting" if dimension == "label" else f"coalesce(label, '{NONE}'), setting"
     day, code = ("day", "code") if dimension is None else (f"coalesce({dimension}, '{NONE}')", "''")
     return f"""
-        WITH judged AS (
+        WITH judged AS NOT MATERIALIZED (
             SELECT key AS run, CAST(hash({alike}) >> 1 AS BIGINT) AS population,
                    coalesce(label, '{NONE}') AS label, environment, target, profile, workload,
                    nemeses, asked, coalesce(bugs, '') AS bugs, coalesce(setting, '') AS setting,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -55,6 +56,7 @@ WAIT_S: Final = 2.0
 QUICK: Final = Patience(attempts_max=4, total_s=5.0)
 """For requests that a page waits for."""
 ANSWERS_KEPT: Final = 128
+LATE_ROWS_MAX: Final = 10_000
 NOTES_MAX: Final = 20
 
 Row = dict[str, Any]
@@ -73,6 +75,7 @@ class Reading:
         self._connection = connection
         self._version = version
         self._kept = kept
+        self._searches: dict[str, Where] = {}
         self.notes = notes
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -80,14 +83,27 @@ class Reading:
         asked = (self._version, sql, tuple(values))
         answer = self._kept.get(asked)
         if answer is None:
+            for name in [name for name in self._searches if name in sql]:
+                where = self._searches.pop(name)
+                self._connection.execute(
+                    f"CREATE TEMP TABLE {name} AS SELECT rowid AS id FROM runs WHERE {where.sql}",  # noqa: S608
+                    where.values,
+                )
             found = self._connection.execute(sql, list(values))
             names = [column[0] for column in found.description]
             answer = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
             self._kept[asked] = answer
-            with contextlib.suppress(KeyError):  # another page may have removed it
-                while len(self._kept) > ANSWERS_KEPT:
-                    self._kept.popitem(last=False)
+        with contextlib.suppress(KeyError):  # another page may have removed it
+            self._kept.move_to_end(asked)
+            while len(self._kept) > ANSWERS_KEPT:
+                self._kept.popitem(last=False)
         return answer
+
+    def once(self, where: Where) -> Where:
+        """The same condition, which is looked for once however often this page asks for it."""
+        name = f"found_{hashlib.sha256(repr(where).encode()).hexdigest()}"
+        self._searches[name] = where
+        return Where(f"rowid IN (SELECT id FROM {name})", ())  # noqa: S608
 
     def runs(self, where: Where, order: str, *, limit: int, offset: int = 0) -> list[RunRow]:
         """Some of the runs that pass a condition, in an order."""
@@ -118,6 +134,8 @@ class Runs:
         """Held while the lake is used, which is for one thread at a time."""
         self.version = -1
         self._engine = DuckEngine(scratch)
+        # A list is sorted by its keys alone; the other columns are read of the rows on its page.
+        self._engine.run(f"SET GLOBAL late_materialization_max_rows = {LATE_ROWS_MAX}")
         self._files: frozenset[str] = frozenset()
         self._broken: list[tuple[str, str, str]] = []
         self._notes: tuple[str, ...] = ()
@@ -135,10 +153,14 @@ class Runs:
             self._looked.clear()
             threading.Thread(target=self._look, daemon=True).start()
             self._looked.wait(WAIT_S)
-        with contextlib.closing(self._engine.connection.cursor()) as cursor:
+        with self.cursor() as cursor:
             cursor.begin()
             [(version,)] = cursor.execute("SELECT number FROM version").fetchall()
             yield Reading(cursor, version, (*self._failed, *self._notes), self._kept)
+
+    def cursor(self) -> contextlib.closing[Any]:
+        """A connection of its own to the same DuckDB, for a `with`."""
+        return contextlib.closing(self._engine.connection.cursor())
 
     def close(self) -> None:
         """Forget the table."""
@@ -205,10 +227,7 @@ class Runs:
         names = frozenset(state.files)
         anew = not self._files <= names or broken != self._broken or self.version < 0
         files = [file for name, file in state.files.items() if anew or name not in self._files]
-        with (
-            contextlib.closing(self._engine.connection.cursor()) as cursor,
-            readable(self.lake.place.uri),
-        ):
+        with self.cursor() as cursor, readable(self.lake.place.uri):
             cursor.begin()
             rows = selected(self._source(cursor, state, files), of_store=self.store is not None)
             cursor.execute(create_runs(rows) if anew else f"INSERT INTO runs {rows}")

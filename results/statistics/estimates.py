@@ -18,6 +18,7 @@ Quantiles come from `scipy.special`, which only reports import: `scipy.stats` wo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -97,6 +98,7 @@ def student_quantile(p: float, df: float) -> float:
     return float(stdtrit(df, p))
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
     """The two-sided p-value that two shares differ: all tables no likelier than this one."""
     total, drawn = trials + other_trials, hits + other_hits

@@ -1,48 +1,35 @@
 -- Where was each failure seen, in which runs first and last, and how many were there since?
 -- Runs of one setting are counted in the order of their start: `since` are those after its last one.
+-- Wide columns are read last, of the few runs that are told of.
 WITH placed AS (
-    SELECT run, setting, length_ns,
+    SELECT run, setting, started,
            ROW_NUMBER() OVER (PARTITION BY setting ORDER BY COALESCE(started, ''), run) AS place,
-           COUNT(*) OVER (PARTITION BY setting) AS total,
-           started
+           COUNT(*) OVER (PARTITION BY setting) AS total
     FROM judged
 ),
-seen AS (
-    SELECT f.verdict, f.target, f.bugs, COALESCE(NULLIF(f.signature, ''), 'no verdict') AS signature,
-           f.population, f.run, f.seed, f.environment, f.checker, f.rule, f.reason, f.day, f.code,
-           p.setting, p.place, p.total, p.started
+grouped AS MATERIALIZED (
+    SELECT f.verdict, f.target, f.bugs,
+           COALESCE(NULLIF(f.signature, ''), 'no verdict') AS signature, f.population, p.setting,
+           COUNT(*) AS runs, MAX(p.total) AS setting_runs, MAX(p.place) AS last_place,
+           ARG_MIN(p.run, (f.seed, p.run)) AS by_seed,
+           ARG_MIN((p.run, p.started), p.place) AS from_first,
+           ARG_MAX((p.run, p.started), p.place) AS from_last
     FROM failing_runs f
     JOIN placed p ON p.run = f.run
+    GROUP BY ALL
 ),
-ranked AS (
-    SELECT seen.*,
-           ROW_NUMBER() OVER (
-               PARTITION BY verdict, target, bugs, signature, population ORDER BY seed, run
-           ) AS by_seed,
-           ROW_NUMBER() OVER (
-               PARTITION BY verdict, target, bugs, signature, population ORDER BY place
-           ) AS from_first,
-           ROW_NUMBER() OVER (
-               PARTITION BY verdict, target, bugs, signature, population ORDER BY place DESC
-           ) AS from_last
-    FROM seen
+told AS MATERIALIZED (
+    SELECT run, seed, environment, checker, rule, reason, day, code FROM failing_runs
+    WHERE run IN (
+        SELECT UNNEST([by_seed, from_first[1], from_last[1]]) FROM grouped
+    )
 )
-SELECT verdict, target, bugs, signature, population, setting,
-       COUNT(*) AS runs,
-       MAX(total) AS setting_runs,
-       MAX(place) AS last_place,
-       MIN(CASE WHEN by_seed = 1 THEN run END) AS first_run,
-       MIN(CASE WHEN by_seed = 1 THEN seed END) AS first_seed,
-       MIN(CASE WHEN by_seed = 1 THEN environment END) AS environment,
-       MIN(CASE WHEN by_seed = 1 THEN checker END) AS checker,
-       MIN(CASE WHEN by_seed = 1 THEN rule END) AS rule,
-       MIN(CASE WHEN by_seed = 1 THEN reason END) AS reason,
-       MIN(CASE WHEN from_first = 1 THEN started END) AS first_started,
-       MIN(CASE WHEN from_first = 1 THEN day END) AS first_day,
-       MIN(CASE WHEN from_first = 1 THEN code END) AS first_code,
-       MIN(CASE WHEN from_last = 1 THEN started END) AS last_started,
-       MIN(CASE WHEN from_last = 1 THEN day END) AS last_day,
-       MIN(CASE WHEN from_last = 1 THEN code END) AS last_code,
-       MIN(CASE WHEN from_last = 1 THEN run END) AS last_run
-FROM ranked
-GROUP BY verdict, target, bugs, signature, population, setting
+SELECT g.verdict, g.target, g.bugs, g.signature, g.population, g.setting,
+       g.runs, g.setting_runs, g.last_place,
+       s.run AS first_run, s.seed AS first_seed, s.environment, s.checker, s.rule, s.reason,
+       from_first[2] AS first_started, a.day AS first_day, a.code AS first_code,
+       from_last[2] AS last_started, z.day AS last_day, z.code AS last_code, z.run AS last_run
+FROM grouped g
+JOIN told s ON s.run = g.by_seed
+JOIN told a ON a.run = g.from_first[1]
+JOIN told z ON z.run = g.from_last[1]
