@@ -1,5 +1,9 @@
-"""Run folders made by hand, for whoever reads stores."""
+"""Run folders made by hand, and lakes of them, for tests that read stores."""
 
+import contextlib
+import io
+
+from harness.cli import main
 from harness.ops import Verdict
 from harness.store import RunFolder, RunRecord
 
@@ -26,3 +30,23 @@ def keep_run(
             )
         )
     return folder.path
+
+
+def keep_torn(store, name, run, case, ops, *, tail=b""):
+    """A run whose process ended in the midst of its log; its folder, which nothing holds open."""
+    folder = RunFolder(store, name, run)
+    folder.write_case(case)
+    log = folder.open_log()
+    for op in ops:
+        log.append(op)
+    log.close()
+    with (folder.path / "ops.log").open("ab") as file:
+        file.write(tail)
+    return folder.path
+
+
+def ingested(store, lake, *words):
+    """The lake of a store that goes into it; nothing is said."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["ingest", str(store), "--lake", str(lake), *words]) == 0
+    return lake

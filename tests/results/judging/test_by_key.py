@@ -29,7 +29,7 @@ from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import About
-from results.lake.transfer.ingest_verb import main as ingest_verb
+from tests import run_folders
 from tests.results.judging.stores import put_keyed, tables_of
 from tests.spark_support import spark_test
 from tests.tiers import examples
@@ -118,8 +118,7 @@ def judged(uri, executor="inline"):
 def ingested(tmp_path, history, monkeypatch, ops_in_a_range=20):
     monkeypatch.setattr(key_ranges, "KEY_RANGE_OPS", ops_in_a_range)
     put_keyed(tmp_path / "store", "n", "r", history)
-    assert ingest_verb([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
-    return tmp_path / "lake"
+    return run_folders.ingested(tmp_path / "store", tmp_path / "lake")
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -11,9 +11,7 @@ from checkers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History
-from harness.store import RunFolder
-from harness.store.oplog import OpLog
-from results.judging import report_runs, unit_judge, verdict_rows
+from results.judging import report_runs, unit_judge
 from results.judging import result_lake as judged
 from results.judging.budgets import Budget
 from results.judging.pipeline import check
@@ -22,9 +20,9 @@ from results.judging.result_lake import ResultLake
 from results.judging.verdict_rows import CRASHED
 from results.lake import schemas
 from results.lake.log.lake import Lake
-from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.upkeep.compaction import compact
 from results.lake.verb import main as lake_verb
+from tests import run_folders
 from tests.results.judging.stores import (
     TIMES,
     Found,
@@ -35,6 +33,7 @@ from tests.results.judging.stores import (
     store_with_a_killer,
     tables_of,
 )
+from tests.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 
@@ -49,18 +48,12 @@ def mixed_store(store):
         history = History(register_ops(n, stale=n == 1))
         put_run(store, "n", f"r{n}", history, seed=n, label=label, bugs=("B1",) * (n == 1))
     put_run(store, "m", "ha", numbered(hopeless(40)), nemeses=("a", "b"))
-    folder = RunFolder(store, "m", "cu")
-    folder.write_case(Case(seed=1, workload="register"))
-    log = OpLog(folder.path / "ops.log")
-    for op in register_ops(6):
-        log.append(op)
-    log.close()
+    keep_torn(store, "m", "cu", Case(seed=1, workload="register"), register_ops(6))
     return store
 
 
 def ingested(store, uri):
-    ingest_verb([str(store), "--lake", str(uri), "--unfinished"])
-    return uri
+    return run_folders.ingested(store, uri, "--unfinished")
 
 
 def plain_lake(tmp_path, runs=3):
@@ -127,32 +120,6 @@ def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
     checked, rows = report(uri)
     assert checked.results_new == 4
     assert len(rows["verdicts"]) == 16
-
-
-def test_another_budget_judges_again_but_extracts_no_facts(tmp_path):
-    uri = plain_lake(tmp_path)
-    report(uri)
-    assert report(uri, budget=Budget(cpu_s=299.0))[0].results_new == 3 * 4
-
-
-def test_a_label_is_looked_at_alone(tmp_path):
-    uri = ingested(mixed_store(tmp_path / "store"), tmp_path / "lake")
-    checked, rows = report(uri, label="v1")
-    assert len(rows["runs"]) == 2
-    assert checked.results_new == 10
-
-
-def test_what_a_budget_cut_short_is_tried_once_with_a_larger_one(tmp_path):
-    put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
-    uri = ingested(tmp_path / "store", tmp_path / "lake")
-    first, rows = report(uri, second_pass=True)
-    assert first.units == 2
-    assert first.results_unsettled == 1
-    second, same = report(uri, second_pass=True)
-    assert (second.units, second.results_unsettled, same) == (0, 1, rows)
-    third, _ = report(uri, second_pass=True, again=True)
-    assert third.units == 2
-    assert third.results_unsettled == 1
 
 
 def test_a_run_that_came_again_with_another_case_is_judged_anew(tmp_path):
@@ -275,26 +242,6 @@ def test_garbage_is_looked_for_seldom_and_as_before_after_it(tmp_path):
         assert gc.get_threshold() == unit_judge.COLLECTIONS != before
         work.close()
     assert gc.get_threshold() == before
-
-
-def test_a_verdict_that_no_worker_could_give_is_unknown(tmp_path, monkeypatch):
-    uri = plain_lake(tmp_path, runs=2)
-    real = verdict_rows.load_checker
-
-    def load(name):
-        if name == "crash":
-            raise UsageError("crash is not installed")
-        return real(name)
-
-    monkeypatch.setattr(verdict_rows, "load_checker", load)
-    checked, rows = report(uri)
-    assert len(rows["verdicts"]) == 2 * 4
-    assert sum("could not be judged" in row for row in rows["verdicts"]) == 2
-    assert sorted({item.kind for item in checked.problems}) == ["checker", "lost"]
-    monkeypatch.undo()
-    checked, rows = report(uri)
-    assert (checked.results_new, checked.problems) == (2, ())
-    assert not any("could not be judged" in row for row in rows["verdicts"])
 
 
 def test_rows_that_make_another_history_are_named_and_no_verdict_is_given(tmp_path):

@@ -12,8 +12,7 @@ from harness.checking import checkers_of, judge
 from harness.errors import UsageError
 from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
-from harness.store import RunFolder, load_run
-from harness.store.oplog import OpLog
+from harness.store import load_run
 from results.facts import extraction
 from results.judging import result_ids, verdict_rows
 from results.judging.budgets import Budget
@@ -25,6 +24,7 @@ from tests.results.judging.stores import (
     put_run,
     register_ops,
 )
+from tests.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 
@@ -61,12 +61,6 @@ def test_a_counterexample_comes_with_an_invalid_verdict(tmp_path):
             assert "777" in " ".join(told["explanation"])
             assert told["operations"] == [24]
             assert told["left_out"] == 0
-
-
-def test_a_new_checker_version_judges_again_and_only_it(tmp_path, monkeypatch):
-    judge_store(plain_store(tmp_path))
-    monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
-    assert judge_store(tmp_path).checked.results_new == 3
 
 
 @pytest.mark.parametrize(
@@ -141,14 +135,8 @@ def poisoned(tmp_path, monkeypatch):
     put_run(tmp_path, "n", "eats", reading(115))
     put_run(tmp_path, "n", "hard", numbered(hopeless(40)))
     put_run(tmp_path, "n", "strange", History(register_ops(5)), workload="nonsense")
-    folder = RunFolder(tmp_path, "n", "cut")
-    folder.write_case(Case(seed=1, workload="register"))
-    log = OpLog(folder.path / "ops.log")
-    for op in register_ops(6):
-        log.append(op)
-    log.close()
-    with (folder.path / "ops.log").open("ab") as file:
-        file.write(b"torn")
+    case = Case(seed=1, workload="register")
+    keep_torn(tmp_path, "n", "cut", case, register_ops(6), tail=b"torn")
     return tmp_path
 
 
@@ -321,7 +309,8 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
     with monkeypatch.context() as worker:
         worker.setattr(verdict_rows, "load_checker", load)
         found = judge_store(tmp_path, checkers=(LINEAR,))
-    assert {*found.verdicts().values()} == {"unknown"}
+    (row,) = found.tables["verdicts"].to_pylist()
+    assert (row["verdict"], "could not be judged" in row["reason"]) == ("unknown", True)
     assert {kind for _, kind in found.problems()} == {"checker"}
     again = judge_store(tmp_path, checkers=(LINEAR,))
     assert {*again.verdicts().values()} == {"valid"}

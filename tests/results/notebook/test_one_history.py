@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from harness.ops import Attempt, History, Op, OpType
 from tests.programs import python
 from tests.results.run.perfetto.histories import histories
-from tests.results.serve.stores import history
 from tests.tiers import examples
 
 DTYPES = {
@@ -78,9 +77,3 @@ def test_importing_results_imports_no_pandas_and_without_it_there_is_a_line():
         "UsageError to_pandas needs pandas: pip install 'catalog-harness[report]'",
         "module 'results' has no attribute 'nothing'",
     ]
-
-
-def test_latency_of_what_is_open_is_missing():
-    frame = history().to_pandas()
-    assert frame["latency_ns"].isna().sum() == 1
-    assert frame.iloc[-1]["type"] == "info"

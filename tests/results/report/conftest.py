@@ -6,7 +6,7 @@ They are of the group of those that need Spark, which share a worker: half of th
 import pytest
 
 from results.report.report import report
-from tests.results.report.oracle import Oracle
+from tests.results.report.oracle_at_scale import AtScale
 from tests.results.report.stores import make_store
 
 
@@ -23,4 +23,4 @@ def reported(store):
 
 @pytest.fixture(scope="session")
 def oracle(store):
-    return Oracle(store)
+    return AtScale(store)

@@ -15,40 +15,53 @@ import msgspec
 from harness.checking import checkers_of, judge
 from harness.signatures import rule_of, signature
 from harness.store import load_run
-from tests.results.report.oracle_at_scale import AtScale
 
 READS = {"get", "list", "locate", "is-create-done", "is-alter-done", "read"}
 S = 1_000_000_000
 RANK = {"valid": 0, "permitted": 1, "unknown": 2, "invalid": 3}
+TYPES = ("ok", "fail", "info")
 
 
 class Run:
     """One run, read through `load_run` and judged again."""
 
+    environment, target, profile = "sim", "kudu", "strict"
+    population = None  # numbered by the oracle, which knows all runs
+
     def __init__(self, folder: Path) -> None:
         stored = load_run(folder)
-        self.key = f"{folder.parent.name}/{folder.name}"
+        self.key = self.run = f"{folder.parent.name}/{folder.name}"
         self.case, self.history, self.record = stored.case, stored.history, stored.record
         judgement = judge(self.history, self.case, checkers_of(self.case))
         self.results = judgement.results
         self.verdict = judgement.verdict.value
         self.end = max((op.time for op in self.history), default=0)
-        self.ops = [self._op(pair) for pair in self.history.pairs]
+        self.phases = [op for op in self.history if op.process == "harness" and op.f == "phase"]
         self.faults = self._faults()
+        self.ops = [self._op(pair) for pair in self.history.pairs]
         self.outages = {kind: self._outages(kind) for kind in ("mutation", "read")}
         self.label = self.record.label if self.record else None
-        self.nemeses = "+".join(sorted(set(self.case.nemeses)))
+        self.day, self.code = self.record.started[:10], self.record.versions.get("code")
+        self.seed, self.workload = self.case.seed, self.case.workload
+        self.nemeses = self.asked = "+".join(sorted(set(self.case.nemeses)))
         self.bugs = "+".join(sorted(set(self.case.bugs)))
         leaders = [op for op in self.history if op.process == "harness" and op.f == "leader"]
-        self.phases = [op for op in self.history if op.process == "harness" and op.f == "phase"]
         self.elections = leaders[1:]
-        self.population = None  # numbered by the oracle, which knows all runs
 
     @property
     def alike(self):
         """What runs of one population share: everything but the seed and what it planned."""
+        return self.label or "", *self.setting
+
+    @property
+    def setting(self):
+        """The same whatever the label."""
         bare = msgspec.structs.replace(self.case, seed=0, faults=None)
-        return self.label or "", self.case.workload, self.nemeses, self.bugs, repr(bare)
+        return self.workload, self.nemeses, self.bugs, repr(bare)
+
+    def item(self, **fields):
+        """Something of this run."""
+        return {"of": self, "run": self.key, **fields}
 
     def _op(self, pair):
         done = pair.completion
@@ -56,21 +69,22 @@ class Run:
         no = kind == "fail" and isinstance(done.value, dict) and "result" in done.value
         f, value = pair.invoke.f, pair.invoke.value
         only_reads = f == "txn" and {mop[0] for mop in value} == {"r"}
-        return {
-            "f": "txn r" if only_reads else f,
-            "kind": "read" if f in READS or only_reads else "mutation",
-            "start": pair.invoke.time,
-            "end": self.end if done is None else done.time,
-            "line": None if done is None else done.index,
-            "type": kind,
-            "answered": kind == "ok" or no,
-            "refused": no,
-            "error": None
-            if done is None or done.error is None
-            else done.error.partition(":")[0].strip()[:80],
-            "node": None if done is None else done.node,
-            "latency": None if done is None else done.time - pair.invoke.time,
-        }
+        error = None if done is None else done.error
+        return self.item(
+            f="txn r" if only_reads else f,
+            kind="read" if f in READS or only_reads else "mutation",
+            start=pair.invoke.time,
+            end=self.end if done is None else done.time,
+            line=None if done is None else done.index,
+            type=kind,
+            answered=kind == "ok" or no,
+            refused=no,
+            error_code=None if error is None else error.partition(":")[0].strip()[:80],
+            node=(done and done.node) or "",
+            latency=None if done is None else done.time - pair.invoke.time,
+            active=self.active(pair.invoke.time),
+            phase=self.phase(pair.invoke.time),
+        )
 
     def _faults(self):
         found = []
@@ -78,26 +92,23 @@ class Run:
         for at, op in enumerate(nemesis_ops):
             if op.value["action"] != "inject":
                 continue
-            later = nemesis_ops[at + 1 :] if op.value["targets"] else []
-            heal = next(
-                (
-                    o
-                    for o in later
-                    if o.value["action"] == "heal" and o.value["fault"] == op.value["fault"]
-                ),
-                None,
-            )
-            end = op.time if not op.value["targets"] else heal.time if heal else self.end
+            fault, targets = op.value["fault"], op.value["targets"]
+            heals = [
+                later
+                for later in (nemesis_ops[at + 1 :] if targets else [])
+                if (later.value["action"], later.value["fault"]) == ("heal", fault)
+            ]
+            heal = heals[0] if heals else None
             found.append(
-                {
-                    "nemesis": op.f,
-                    "fault": op.value["fault"],
-                    "start": op.time,
-                    "end": end,
-                    "hit": bool(op.value["targets"]),
-                    "heal": heal,
-                    "bite": heal.value["bite"]["count"] if heal else None,
-                }
+                self.item(
+                    nemesis=op.f,
+                    fault=fault,
+                    start=op.time,
+                    end=op.time if not targets else heal.time if heal else self.end,
+                    hit=bool(targets),
+                    heal=heal,
+                    bite=heal.value["bite"]["count"] if heal else None,
+                )
             )
         return found
 
@@ -173,48 +184,75 @@ def rank(values, permille):
     return ordered[max(1, math.ceil(permille * len(ordered) / 1000)) - 1]
 
 
-def quantiles(values):
+def middle_rank(values, permille):
+    """The same in buckets; None of nothing."""
+    return middle(rank(values, permille)) if values else None
+
+
+def quantiles(ops):
+    """Of the latencies of operations."""
+    values = [middle(op["latency"]) for op in ops]
     names = {"p50_ns": 500, "p95_ns": 950, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000}
     return {"ok": len(values), **{name: rank(values, q) for name, q in names.items()}}
 
 
 def wilson(hits, n):
-    """The roots of the score equation (p - x)^2 = z^2 x (1 - x) / n."""
+    """The roots of the score equation (p - x)^2 = z^2 x (1 - x) / n; low and high."""
+    if not n:
+        return {"low": 0.0, "high": 1.0}
     z2 = 1.959963984540054**2
     a, b, c = 1 + z2 / n, -2 * hits / n - z2 / n, (hits / n) ** 2
     root = math.sqrt(max(0.0, b * b - 4 * a * c))
-    return (-b - root) / (2 * a), (-b + root) / (2 * a)
+    return {"low": (-b - root) / (2 * a), "high": (-b + root) / (2 * a)}
 
 
-def grouped(items, *keys):
-    """Items by the values of `keys` (functions)."""
-    found = defaultdict(list)
+def field(item, name):
+    """A field of a run, of something of a run, or of that run."""
+    if isinstance(item, Run):
+        return getattr(item, name)
+    return item[name] if name in item else getattr(item["of"], name)
+
+
+def answer(items, *names, of):
+    """A row for each cell of items whose fields `names` agree: these, and what `of` says of it."""
+    cells = defaultdict(list)
     for item in items:
-        found[tuple(key(item) for key in keys)].append(item)
-    return found
+        cells[tuple(field(item, name) for name in names)].append(item)
+    return [dict(zip(names, cell, strict=True)) | of(own) for cell, own in cells.items()]
 
 
-def tally(runs):
-    return {
-        "runs": len(runs),
-        **{name: sum(run.verdict == name for run in runs) for name in RANK},
-    }
+def tally(items, name, values):
+    """How many items have each value."""
+    return {value: sum(field(item, name) == value for item in items) for value in values}
 
 
-class Oracle(AtScale):
-    """All answers over a store."""
+def verdicts_of(runs):
+    return {"runs": len(runs), **tally(runs, "verdict", RANK)}
 
-    verdicts = tuple(RANK)
-    wilson = staticmethod(wilson)
-    middle = staticmethod(middle)
-    rank = staticmethod(rank)
-    quantiles = staticmethod(quantiles)
+
+def total(items, name):
+    return sum(field(item, name) for item in items)
+
+
+def runs_in(items):
+    return len({item["run"] for item in items})
+
+
+class Oracle:
+    """Answers over a store; `AtScale` has the others."""
 
     def __init__(self, store: Path) -> None:
         folders = sorted(path.parent for path in store.glob("*/*/case.json"))
         self.store = store
         self.runs = [Run(folder) for folder in folders if not folder.is_symlink()]
-        self.all_ops = [(run, op) for run in self.runs for op in run.ops]
+        self.all_ops = [op for run in self.runs for op in run.ops]
+        self.all_faults = [fault for run in self.runs for fault in run.faults]
+        self.results = [
+            run.item(checker=result.checker, verdict=result.verdict.value)
+            for run in self.runs
+            for result in run.results
+        ]
+        self.bugged = [run.item(bug=bug) for run in self.runs for bug in sorted({*run.case.bugs})]
         kinds = sorted({run.alike for run in self.runs})
         assert len({kind[:4] for kind in kinds}) == len(kinds), "else hashes order them"
         for run in self.runs:
@@ -222,48 +260,26 @@ class Oracle(AtScale):
 
     # --- verdicts ----------------------------------------------------------------------------
 
-    def by_population(self, rows, *keys):
-        """`grouped`, with the population of the run of each item as the first key."""
-        return grouped(rows, lambda item: item[0].population, *keys)
-
     def populations(self):
-        cells = grouped(self.runs, lambda run: run.population)
-        return [
-            {
-                "population": number,
-                "label": runs[0].label,
-                "workload": runs[0].case.workload,
-                "asked": runs[0].nemeses,
-                "bugs": runs[0].bugs,
-                "environment": "sim",
-                "target": "kudu",
-                "profile": "strict",
-                **tally(runs),
-                "ops": sum(len(run.ops) for run in runs),
-                "info": sum(op["type"] == "info" for run in runs for op in run.ops),
-                "unanswered": sum(
-                    op["type"] == "fail" and not op["refused"] for run in runs for op in run.ops
-                ),
-                "length_ns": sum(run.end for run in runs),
+        def of(runs):
+            ops = [op for run in runs for op in run.ops]
+            return {
+                **verdicts_of(runs),
+                "ops": len(ops),
+                "info": sum(op["type"] == "info" for op in ops),
+                "unanswered": sum(op["type"] == "fail" and not op["refused"] for op in ops),
+                "length_ns": total(runs, "end"),
                 "first_started": min(run.record.started for run in runs),
             }
-            for (number,), runs in cells.items()
-        ]
+
+        same = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
+        return answer(self.runs, "population", *same, of=of)
 
     def checkers(self):
-        found = [(run, result) for run in self.runs for result in run.results]
-        return [
-            {
-                "population": population,
-                "checker": name,
-                "results": len(items),
-                **{v: sum(r.verdict.value == v for _, r in items) for v in RANK},
-                "crashed": 0,
-            }
-            for (population, name), items in self.by_population(
-                found, lambda item: item[1].checker
-            ).items()
-        ]
+        def of(found):
+            return {"results": len(found), **tally(found, "verdict", RANK), "crashed": 0}
+
+        return answer(self.results, "population", "checker", of=of)
 
     def judged(self):
         """As far as the page shows it."""
@@ -271,7 +287,7 @@ class Oracle(AtScale):
             {
                 "run": run.key,
                 "verdict": run.verdict,
-                "seed": run.case.seed,
+                "seed": run.seed,
                 "ops": len(run.ops),
                 "faults": len(run.faults),
                 "elections": len(run.elections),
@@ -280,36 +296,8 @@ class Oracle(AtScale):
             for run in self.runs
         ]
 
-    def signatures(self):
-        cells = grouped(
-            self.failing_runs(),
-            lambda r: r["verdict"],
-            lambda r: r["bugs"],
-            lambda r: r["signature"],
-        )
-        rows = []
-        for (verdict, bugs, text), items in cells.items():
-            first = min(items, key=lambda item: (item["seed"], item["run"]))
-            numbers = sorted({item["population"] for item in items})
-            rows.append(
-                {
-                    "verdict": verdict,
-                    "bugs": bugs,
-                    "signature": text,
-                    "target": "kudu",
-                    "runs": len(items),
-                    "populations": "+".join(map(str, numbers)),
-                    "first_run": first["run"],
-                    "first_seed": first["seed"],
-                    "checker": first["checker"],
-                    "rule": first["rule"],
-                    "reason": first["reason"],
-                    **self.seen(items),
-                }
-            )
-        return rows
-
     def failing_runs(self):
+        names = ("run", "population", "verdict", "target", "environment", "nemeses", "bugs")
         rows = []
         for run in self.runs:
             if run.verdict == "valid":
@@ -318,21 +306,12 @@ class Oracle(AtScale):
             first = min(bad, key=lambda r: -RANK[r.verdict.value])  # in the order of the case
             rows.append(
                 {
-                    "run": run.key,
-                    "population": run.population,
-                    "verdict": run.verdict,
-                    "target": "kudu",
-                    "environment": "sim",
-                    "nemeses": run.nemeses,
-                    "bugs": run.bugs,
-                    "seed": run.case.seed,
+                    **{name: field(run, name) for name in (*names, "seed", "day", "code")},
                     "recorded": run.record.verdict.value,
                     "checker": first.checker,
                     "rule": rule_of(first),
                     "signature": signature(first, run.history),
                     "reason": first.reason,
-                    "day": self.day(run),
-                    "code": self.code(run),
                 }
             )
         return rows
@@ -344,172 +323,98 @@ class Oracle(AtScale):
         return []
 
     def detection_rates(self):
-        rows = []
-        for (population, bug), items in self._bugged().items():
-            runs = sorted((run for run, _ in items), key=lambda run: (run.case.seed, run.key))
+        def of(items):
+            runs = sorted((item["of"] for item in items), key=lambda run: (run.seed, run.key))
             hits = [at for at, run in enumerate(runs) if run.verdict == "invalid"]
-            low, high = wilson(len(hits), len(runs))
-            rows.append(
-                {
-                    "bug": bug,
-                    "population": population,
-                    "runs": len(runs),
-                    "detected": len(hits),
-                    "unknown": sum(run.verdict == "unknown" for run in runs),
-                    "rate": len(hits) / len(runs),
-                    "low": low,
-                    "high": high,
-                    "length_ns": sum(run.end for run in runs),
-                    "runs_to_first": hits[0] + 1 if hits else None,
-                    "ns_to_first": sum(r.end for r in runs[: hits[0] + 1]) if hits else None,
-                    "first_run": runs[hits[0]].key if hits else None,
-                }
-            )
-        return rows
+            until = runs[: hits[0] + 1] if hits else []
+            return {
+                "runs": len(runs),
+                "detected": len(hits),
+                "unknown": sum(run.verdict == "unknown" for run in runs),
+                "rate": len(hits) / len(runs),
+                **wilson(len(hits), len(runs)),
+                "length_ns": total(runs, "end"),
+                "runs_to_first": len(until) or None,
+                "ns_to_first": total(until, "end") if hits else None,
+                "first_run": until[-1].key if hits else None,
+            }
 
-    def _bugged(self):
-        every = [(run, bug) for run in self.runs for bug in sorted(set(run.case.bugs))]
-        return self.by_population(every, lambda item: item[1])
+        return answer(self.bugged, "bug", "population", of=of)
 
     def detection_by_nemesis(self):
-        return [
-            {
-                "bug": bug,
-                "population": population,
-                "nemeses": nemeses,
-                "runs": len(items),
-                "detected": sum(run.verdict == "invalid" for run, _ in items),
-            }
-            for (population, bug), own in self._bugged().items()
-            for (nemeses,), items in grouped(own, lambda item: item[0].nemeses).items()
-        ]
+        def of(items):
+            found = [item for item in items if item["of"].verdict == "invalid"]
+            return {"runs": len(items), "detected": len(found)}
+
+        return answer(self.bugged, "bug", "population", "nemeses", of=of)
 
     def detection_by_checker(self):
         found = [
-            (bug, population, result.checker)
-            for (population, bug), items in self._bugged().items()
-            for run, _ in items
-            for result in run.results
+            {**item, "checker": result.checker}
+            for item in self.bugged
+            for result in item["of"].results
             if result.verdict.value == "invalid"
         ]
-        return [
-            {
-                "bug": bug,
-                "population": population,
-                "checker": checker,
-                "detected": found.count(cell),
-            }
-            for cell in sorted(set(found))
-            for bug, population, checker in [cell]
-        ]
+        return answer(found, "bug", "population", "checker", of=lambda own: {"detected": len(own)})
 
     def clean_rates(self):
-        clean = [(run,) for run in self.runs if not run.case.bugs]
-        rows = []
-        for (population,), items in self.by_population(clean).items():
-            runs = [run for (run,) in items]
-            bad = sum(run.verdict == "invalid" for run in runs)
-            unknown = sum(run.verdict == "unknown" for run in runs)
+        def of(runs):
+            bad, unknown = tally(runs, "verdict", ["invalid", "unknown"]).values()
             known = len(runs) - unknown
-            low, high = wilson(bad, known) if known else (0.0, 1.0)
-            rows.append(
-                {
-                    "population": population,
-                    "runs": len(runs),
-                    "invalid": bad,
-                    "unknown": unknown,
-                    "rate": bad / known if known else None,
-                    "low": low,
-                    "high": high,
-                    "below": None if bad else 1 - 0.05 ** (1 / known) if known else 1.0,
-                    "length_ns": sum(run.end for run in runs),
-                }
-            )
-        return rows
+            return {
+                "runs": len(runs),
+                "invalid": bad,
+                "unknown": unknown,
+                "rate": bad / known if known else None,
+                **wilson(bad, known),
+                "below": None if bad else 1 - 0.05 ** (1 / known) if known else 1.0,
+                "length_ns": total(runs, "end"),
+            }
+
+        return answer([run for run in self.runs if not run.bugs], "population", of=of)
 
     # --- operations --------------------------------------------------------------------------
 
     def op_counts(self):
-        return [
-            {
-                "population": population,
-                "f": f,
-                "ops": len(items),
-                **{t: sum(op["type"] == t for _, op in items) for t in ("ok", "fail", "info")},
-                "refused": sum(op["refused"] for _, op in items),
-            }
-            for (population, f), items in self.by_population(
-                self.all_ops, lambda item: item[1]["f"]
-            ).items()
-        ]
+        def of(ops):
+            counts = {"ops": len(ops), "refused": total(ops, "refused")}
+            return {**counts, **tally(ops, "type", TYPES)}
+
+        return answer(self.all_ops, "population", "f", of=of)
 
     def errors(self):
-        bad = [item for item in self.all_ops if item[1]["error"] is not None]
-        names = ("f", "type", "error", "answered")
-        cells = self.by_population(bad, *(lambda item, name=name: item[1][name] for name in names))
-        return [
-            {
-                **dict(
-                    zip(("population", "f", "type", "error_code", "answered"), cell, strict=True)
-                ),
-                "n": len(items),
-                "runs": len({run.key for run, _ in items}),
-            }
-            for cell, items in cells.items()
-        ]
+        bad = [op for op in self.all_ops if op["error_code"] is not None]
+        names = ("population", "f", "type", "error_code", "answered")
+        return answer(bad, *names, of=lambda ops: {"n": len(ops), "runs": runs_in(ops)})
 
-    def _latency(self, *keys):
-        done = [item for item in self.all_ops if item[1]["type"] == "ok"]
-        return self.by_population(done, *(key for _, key in keys), lambda item: item[1]["f"]), [
-            "population",
-            *(name for name, _ in keys),
-            "f",
-        ]
-
-    def _latency_rows(self, *keys):
-        cells, names = self._latency(*keys)
-        return [
-            {
-                **dict(zip(names, cell, strict=True)),
-                **quantiles([middle(op["latency"]) for _, op in items]),
-            }
-            for cell, items in cells.items()
-        ]
+    def _latency(self, *names):
+        done = [op for op in self.all_ops if op["type"] == "ok"]
+        return answer(done, "population", *names, "f", of=quantiles)
 
     def latency_by_f(self):
-        return self._latency_rows()
+        return self._latency()
 
     def latency_by_active(self):
-        return self._latency_rows(("active", lambda i: i[0].active(i[1]["start"])))
+        return self._latency("active")
 
     def latency_by_phase(self):
-        return self._latency_rows(("phase", lambda i: i[0].phase(i[1]["start"])))
+        return self._latency("phase")
 
     def latency_by_node(self):
-        return self._latency_rows(("node", lambda i: i[1]["node"] or ""))
+        return self._latency("node")
 
     def latency_by_run(self):
-        return self._latency_rows(("run", lambda i: i[0].key))
+        return self._latency("run")
 
     def info_losses(self):
         lost = [
-            (run, nemesis, op["f"])
-            for run, op in self.all_ops
+            {**op, "nemesis": nemesis}
+            for op in self.all_ops
             if op["type"] == "info"
-            for nemesis in (run.active(op["start"]) or "none").split("+")
+            for nemesis in (op["active"] or "none").split("+")
         ]
-        return [
-            {
-                "population": population,
-                "nemesis": nemesis,
-                "f": f,
-                "n": len(items),
-                "runs": len({run.key for run, _, _ in items}),
-            }
-            for (population, nemesis, f), items in self.by_population(
-                lost, lambda i: i[1], lambda i: i[2]
-            ).items()
-        ]
+        of = lambda own: {"n": len(own), "runs": runs_in(own)}  # noqa: E731
+        return answer(lost, "population", "nemesis", "f", of=of)
 
     # --- faults ------------------------------------------------------------------------------
 
@@ -521,25 +426,19 @@ class Oracle(AtScale):
             chaos = [op for op in run.ops if begin <= op["start"] < end]
             for nemesis in run.struck_by():
 
-                def count(chosen, bad, nemesis=nemesis, run=run):
+                def count(outcome, chosen, bad, nemesis=nemesis, run=run):
                     row = [0, 0, 0, 0]
                     for op in chosen:
-                        at = 0 if nemesis in run.active(op["start"]).split("+") else 2
+                        at = 0 if nemesis in op["active"].split("+") else 2
                         row[at] += bad(op)
                         row[at + 1] += 1
-                    return tuple(row)
+                    found[run.population, nemesis, outcome].append(tuple(row))
 
-                found[run.population, nemesis, "unanswered"].append(
-                    count(chaos, lambda op: op["type"] == "fail" and not op["answered"])
-                )
-                found[run.population, nemesis, "info"].append(
-                    count(chaos, lambda op: op["type"] == "info")
-                )
+                count("unanswered", chaos, lambda op: op["type"] == "fail" and not op["answered"])
+                count("info", chaos, lambda op: op["type"] == "info")
                 for f in sorted({op["f"] for op in chaos}):
                     own = [op for op in chaos if op["f"] == f]
-                    found[run.population, nemesis, f"{f} fails or is lost"].append(
-                        count(own, lambda op: not op["answered"])
-                    )
+                    count(f"{f} fails or is lost", own, lambda op: not op["answered"])
                 for kind in ("mutation", "read"):
                     row = [0, 0, 0, 0]
                     for a, b, active in run.split(nemesis):
@@ -549,219 +448,178 @@ class Oracle(AtScale):
         return found
 
     def uplift_ratios(self):
-        rows = []
-        for (population, nemesis, outcome), every in self.uplift_counts().items():
-            counts = [row for row in every if row[1] or row[3]]
-            a, n, b, m = (sum(row[i] for row in counts) for i in range(4))
-            row = {
-                "population": population,
-                "nemesis": nemesis,
-                "outcome": outcome,
-                "with_rate": a / n if n else None,
-                "without_rate": b / m if m else None,
-                "runs": len(counts),
-                "ratio": (a / n) / (b / m) if n and b else None,
-            }
-            rows.append(
-                {**row, "log_se": self.log_se(counts) if a and b and len(counts) > 1 else None}
-            )
-        return rows
-
-    def availability(self):
-        cells = defaultdict(lambda: [set(), 0, 0, 0])
-        for run in self.runs:
-            for nemesis in run.struck_by():
-                for active in (True, False):
-                    cells[run.population, nemesis, active][0].add(run.key)
-                for a, b, active in run.split(nemesis):
-                    cell = cells[run.population, nemesis, active]
-                    cell[1] += b - a
-                    cell[2] += run.down("mutation", a, b)
-                    cell[3] += run.down("read", a, b)
+        names = ("population", "nemesis", "outcome")
         return [
-            {
-                "population": population,
-                "nemesis": nemesis,
-                "active": active,
-                "runs": len(cell[0]),
-                "ns": cell[1],
-                "mutation_down_ns": cell[2],
-                "read_down_ns": cell[3],
-            }
-            for (population, nemesis, active), cell in cells.items()
+            dict(zip(names, key, strict=True))
+            | ratio_of([row for row in every if row[1] or row[3]])
+            for key, every in self.uplift_counts().items()
         ]
 
-    def _all_faults(self):
-        return [(run, fault) for run in self.runs for fault in run.faults]
+    def availability(self):
+        parts = []
+        for run in self.runs:
+            for nemesis, active in itertools.product(run.struck_by(), (True, False)):
+                own = [(a, b) for a, b, now in run.split(nemesis) if now == active]
+                down = {
+                    f"{kind}_down_ns": sum(run.down(kind, a, b) for a, b in own)
+                    for kind in ("mutation", "read")
+                }
+                ns = sum(b - a for a, b in own)
+                parts.append(run.item(nemesis=nemesis, active=active, ns=ns, **down))
+        sums = ("ns", "mutation_down_ns", "read_down_ns")
+        of = lambda own: {"runs": len(own), **{name: total(own, name) for name in sums}}  # noqa: E731
+        return answer(parts, "population", "nemesis", "active", of=of)
 
     def faults(self):
-        rows = []
-        for (population, nemesis), items in self.by_population(
-            self._all_faults(), lambda i: i[1]["nemesis"]
-        ).items():
-            downs = {
-                kind: [run.down(kind, f["start"], f["end"]) for run, f in items]
-                for kind in ("mutation", "read")
+        def of(items):
+            row = {
+                "runs": runs_in(items),
+                "faults": len(items),
+                "hit": total(items, "hit"),
+                "healed": sum(f["heal"] is not None for f in items),
+                "bit": sum((f["bite"] or 0) > 0 for f in items),
+                "active_ns": sum(f["end"] - f["start"] for f in items),
             }
-            rows.append(
-                {
-                    "population": population,
-                    "nemesis": nemesis,
-                    "runs": len({run.key for run, _ in items}),
-                    "faults": len(items),
-                    "hit": sum(f["hit"] for _, f in items),
-                    "healed": sum(f["heal"] is not None for _, f in items),
-                    "bit": sum((f["bite"] or 0) > 0 for _, f in items),
-                    "active_ns": sum(f["end"] - f["start"] for _, f in items),
-                    "mutation_down_ns": sum(downs["mutation"]),
-                    "read_down_ns": sum(downs["read"]),
-                    "mutation_down_max_ns": max(downs["mutation"]),
-                    "read_down_max_ns": max(downs["read"]),
-                }
-            )
-        return rows
+            for kind in ("mutation", "read"):
+                down = [f["of"].down(kind, f["start"], f["end"]) for f in items]
+                row |= {f"{kind}_down_ns": sum(down), f"{kind}_down_max_ns": max(down)}
+            return row
+
+        return answer(self.all_faults, "population", "nemesis", of=of)
 
     def outages(self):
         found = [
-            (run, run.active(start), kind, end - start, how)
+            run.item(active=run.active(start), kind=kind, ns=end - start, how=how)
             for run in self.runs
             for kind, outages in run.outages.items()
             for start, end, how in outages
         ]
-        return [
-            {
-                "population": population,
-                "active": active,
-                "kind": kind,
+
+        def of(items):
+            return {
                 "outages": len(items),
-                "runs": len({i[0].key for i in items}),
-                "total_ns": sum(i[3] for i in items),
-                "longest_ns": max(i[3] for i in items),
-                "unended": sum(i[4] != "answered" for i in items),
+                "runs": runs_in(items),
+                "total_ns": total(items, "ns"),
+                "longest_ns": max(item["ns"] for item in items),
+                "unended": sum(item["how"] != "answered" for item in items),
             }
-            for (population, active, kind), items in self.by_population(
-                found, lambda i: i[1], lambda i: i[2]
-            ).items()
-        ]
+
+        return answer(found, "population", "active", "kind", of=of)
 
     def outage_after_heal(self):
-        rows = []
-        healed = [(run, f) for run, f in self._all_faults() if f["heal"] is not None]
-        for (population, nemesis), items in self.by_population(
-            healed, lambda i: i[1]["nemesis"]
-        ).items():
-            for kind in ("mutation", "read"):
-                left, never = [], 0
-                for run, fault in items:
-                    for start, end, how in run.outages[kind]:
-                        if start <= fault["end"] < end:
-                            if how == "answered":
-                                left.append(end - fault["end"])
-                            else:
-                                never += 1
-                rows.append(
-                    {
-                        "population": population,
-                        "nemesis": nemesis,
-                        "kind": kind,
-                        "heals": len(items),
-                        "in_outage": len(left),
-                        "never": never,
-                        "p50_ns": middle(rank(left, 500)) if left else None,
-                        "max_ns": max(left, default=None),
-                    }
-                )
-        return rows
+        heals = [
+            {**fault, "kind": kind}
+            for fault in self.all_faults
+            if fault["heal"] is not None
+            for kind in ("mutation", "read")
+        ]
+
+        def of(items):
+            fell = [
+                (outage_end - item["end"], how)
+                for item in items
+                for start, outage_end, how in item["of"].outages[item["kind"]]
+                if start <= item["end"] < outage_end
+            ]
+            left = [ns for ns, how in fell if how == "answered"]
+            return {
+                "heals": len(items),
+                "in_outage": len(left),
+                "never": len(fell) - len(left),
+                "p50_ns": middle_rank(left, 500),
+                "max_ns": max(left, default=None),
+            }
+
+        return answer(heals, "population", "nemesis", "kind", of=of)
 
     def recovery(self):
-        found = defaultdict(list)
-        for run, fault in self._all_faults():
+        found = []
+        for fault in self.all_faults:
             if fault["heal"] is None:
                 continue
-            line, time = fault["heal"].index, fault["heal"].time
+            run, line, time = fault["of"], fault["heal"].index, fault["heal"].time
             for f in {op["f"] for op in run.ops}:
                 later = [
                     op
                     for op in run.ops
                     if op["f"] == f and (op["line"] is None or op["line"] > line)
                 ]
-                tried = [max(0, op["start"] - time) for op in later]
-                ok = [op["end"] - time for op in later if op["type"] == "ok"]
-                found[run.population, fault["nemesis"], f].append(
-                    (min(tried, default=None), min(ok, default=None))
-                )
-        rows = []
-        for (population, nemesis, f), items in found.items():
-            oks = [ok for _, ok in items if ok is not None]
-            waits = [ok - tried for tried, ok in items if ok is not None]
-            rows.append(
-                {
-                    "population": population,
-                    "nemesis": nemesis,
-                    "f": f,
-                    "heals": len(items),
-                    "untried": sum(tried is None for tried, _ in items),
-                    "never": sum(tried is not None and ok is None for tried, ok in items),
-                    "waited_p50_ns": middle(rank(waits, 500)) if waits else None,
-                    "waited_p95_ns": middle(rank(waits, 950)) if waits else None,
-                    "waited_max_ns": max(waits, default=None),
-                    "ok_p50_ns": middle(rank(oks, 500)) if oks else None,
-                    "ok_max_ns": max(oks, default=None),
-                }
-            )
-        return rows
+                tried = min((max(0, op["start"] - time) for op in later), default=None)
+                ok = min((op["end"] - time for op in later if op["type"] == "ok"), default=None)
+                found.append({**fault, "f": f, "tried": tried, "ok": ok})
+
+        def of(items):
+            done = [item for item in items if item["ok"] is not None]
+            oks, waits = [i["ok"] for i in done], [i["ok"] - i["tried"] for i in done]
+            untried = sum(item["tried"] is None for item in items)
+            return {
+                "heals": len(items),
+                "untried": untried,
+                "never": len(items) - len(done) - untried,
+                "waited_p50_ns": middle_rank(waits, 500),
+                "waited_p95_ns": middle_rank(waits, 950),
+                "waited_max_ns": max(waits, default=None),
+                "ok_p50_ns": middle_rank(oks, 500),
+                "ok_max_ns": max(oks, default=None),
+            }
+
+        return answer(found, "population", "nemesis", "f", of=of)
 
     def elections(self):
-        return [
-            {
-                "population": population,
-                "runs": len(runs),
-                "elections": sum(len(run.elections) for run in runs),
-                "least": min(len(run.elections) for run in runs),
-                "most": max(len(run.elections) for run in runs),
-                "runs_without": sum(not run.elections for run in runs),
-            }
-            for (population,), runs in grouped(self.runs, lambda run: run.population).items()
-        ]
+        def of(runs):
+            counts = [len(run.elections) for run in runs]
+            row = {"runs": len(runs), "elections": sum(counts), "runs_without": counts.count(0)}
+            return {**row, "least": min(counts), "most": max(counts)}
+
+        return answer(self.runs, "population", of=of)
 
     def election_causes(self):
         found = [
-            (run, run.active(op.time), op.value["term"])
+            run.item(active=run.active(op.time), term=op.value["term"])
             for run in self.runs
             for op in run.elections
         ]
-        return [
-            {
-                "population": population,
-                "active": active,
-                "elections": len(items),
-                "runs": len({i[0].key for i in items}),
-                "highest_term": max(i[2] for i in items),
-            }
-            for (population, active), items in self.by_population(found, lambda i: i[1]).items()
-        ]
 
-    def log_se(self, rows):
-        return _log_se(rows)
+        def of(items):
+            highest = max(item["term"] for item in items)
+            return {"elections": len(items), "runs": runs_in(items), "highest_term": highest}
+
+        return answer(found, "population", "active", of=of)
 
     def totals(self):
-        ops = [op for _, op in self.all_ops]
         return {
             "runs": len(self.runs),
             "repeats": len(self.runs) - len({tuple(map(repr, run.history)) for run in self.runs}),
-            "ops": len(ops),
-            **{t: sum(op["type"] == t for op in ops) for t in ("ok", "fail", "info")},
-            "refused": sum(op["refused"] for op in ops),
-            "length_ns": sum(run.end for run in self.runs),
-            "faults": len(self._all_faults()),
+            "ops": len(self.all_ops),
+            **tally(self.all_ops, "type", TYPES),
+            "refused": total(self.all_ops, "refused"),
+            "length_ns": total(self.runs, "end"),
+            "faults": len(self.all_faults),
             "elections": sum(len(run.elections) for run in self.runs),
         }
 
 
-def _log_se(rows):
+def totals_of(rows):
+    """The columns of (a, n, b, m), added up."""
+    return [sum(row[i] for row in rows) for i in range(4)]
+
+
+def ratio_of(rows):
+    """The ratio of a/n to b/m, of as many runs as there are rows."""
+    a, n, b, m = totals_of(rows)
+    return {
+        "with_rate": a / n if n else None,
+        "without_rate": b / m if m else None,
+        "runs": len(rows),
+        "ratio": (a / n) / (b / m) if n and b else None,
+        "log_se": log_se(rows) if a and b and len(rows) > 1 else None,
+    }
+
+
+def log_se(rows):
     """The standard error of the log of (a/n)/(b/m), by the covariance of the totals of runs."""
     count = len(rows)
-    totals = [sum(row[i] for row in rows) for i in range(4)]
+    totals = totals_of(rows)
     means = [total / count for total in totals]
     gradient = [1 / totals[0], -1 / totals[1], -1 / totals[2], 1 / totals[3]]
     variance = 0.0

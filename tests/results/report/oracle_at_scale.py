@@ -6,6 +6,21 @@ from datetime import date
 
 import pyarrow.parquet as pq
 
+from tests.results.report.oracle import (
+    Oracle,
+    answer,
+    field,
+    log_se,
+    middle,
+    quantiles,
+    rank,
+    ratio_of,
+    total,
+    totals_of,
+    verdicts_of,
+    wilson,
+)
+
 SEEDS = (
     *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
     *(1_000, 2_000, 5_000, 10_000),
@@ -30,16 +45,30 @@ def seeds_until(p, sure):
     return n
 
 
-class AtScale:
-    """Part of `Oracle`, which has `runs` and the other answers."""
+def down_in(runs):
+    """Unavailable time of runs, by kind."""
+    kinds = ("mutation", "read")
+    return {kind: [run.down(kind, 0, run.end) for run in runs] for kind in kinds}
 
-    def day(self, run):
-        return run.record.started[:10]
 
-    def code(self, run):
-        return run.record.versions.get("code")
+class AtScale(Oracle):
+    """All answers over a store."""
 
     # --- failures ----------------------------------------------------------------------------
+
+    def signatures(self):
+        def of(items):
+            first = min(items, key=lambda item: (item["seed"], item["run"]))
+            return {
+                "runs": len(items),
+                "populations": "+".join(map(str, sorted({i["population"] for i in items}))),
+                "first_run": first["run"],
+                "first_seed": first["seed"],
+                **{name: first[name] for name in ("checker", "rule", "reason")},
+                **self.seen(items),
+            }
+
+        return answer(self.failing_runs(), "verdict", "bugs", "signature", "target", of=of)
 
     def seen(self, failing):
         """When some failing runs were seen, and how many runs of their settings came later."""
@@ -47,23 +76,23 @@ class AtScale:
         order = lambda run: (run.record.started, run.key)  # noqa: E731
         first, last = min(own, key=order), max(own, key=order)
         since = 0
-        for kind in {run.alike[1:] for run in own}:
-            latest = max((run for run in own if run.alike[1:] == kind), key=order)
-            since += sum(run.alike[1:] == kind and order(run) > order(latest) for run in self.runs)
-        newest = max(self.day(run) for run in self.runs)
+        for kind in {run.setting for run in own}:
+            latest = max((run for run in own if run.setting == kind), key=order)
+            since += sum(run.setting == kind and order(run) > order(latest) for run in self.runs)
+        newest = max(run.day for run in self.runs)
         return {
-            "first_day": self.day(first),
-            "first_code": self.code(first),
-            "last_day": self.day(last),
-            "last_code": self.code(last),
+            "first_day": first.day,
+            "first_code": first.code,
+            "last_day": last.day,
+            "last_code": last.code,
             "last_run": last.key,
-            "days_since": (date.fromisoformat(newest) - date.fromisoformat(self.day(last))).days,
+            "days_since": (date.fromisoformat(newest) - date.fromisoformat(last.day)).days,
             "runs_since": since,
             "below_since": 1 - 0.05 ** (1 / since) if since else 1.0,
         }
 
     def _found(self):
-        """(population, signature) -> hits, runs; with a line for all where there are several."""
+        """Hits of runs and their interval, with a line for all where there are several."""
         hits = defaultdict(int)
         for row in self.failing_runs():
             if row["verdict"] == "invalid":
@@ -72,48 +101,34 @@ class AtScale:
             own = [n for (p, _), n in list(hits.items()) if p == population]
             if len(own) > 1:
                 hits[population, "any failure"] = sum(own)
-        size = {p: sum(run.population == p for run in self.runs) for p, _ in hits}
-        return {key: (n, size[key[0]]) for key, n in hits.items()}
+        for (population, text), n in hits.items():
+            runs = sum(run.population == population for run in self.runs)
+            row = {"population": population, "signature": text, "runs": runs, "hits": n}
+            yield {**row, "rate": n / runs, **wilson(n, runs)}
 
     def detectability(self):
-        rows = []
-        for (population, text), (hits, runs) in self._found().items():
-            low, high = self.wilson(hits, runs)
-            rows.append(
-                {
-                    "population": population,
-                    "signature": text,
-                    "runs": runs,
-                    "hits": hits,
-                    "rate": hits / runs,
-                    "low": low,
-                    "high": high,
-                    "seeds_half": seeds_until(hits / runs, 0.5),
-                    "seeds_sure": seeds_until(hits / runs, 0.95),
-                    "seeds_sure_low": seeds_until(high, 0.95),
-                    "seeds_sure_high": seeds_until(low, 0.95),
-                }
-            )
-        return rows
+        return [
+            {
+                **row,
+                "seeds_half": seeds_until(row["rate"], 0.5),
+                "seeds_sure": seeds_until(row["rate"], 0.95),
+                "seeds_sure_low": seeds_until(row["high"], 0.95),
+                "seeds_sure_high": seeds_until(row["low"], 0.95),
+            }
+            for row in self._found()
+        ]
 
     def detection_curves(self):
-        rows = []
-        for (population, text), (hits, runs) in self._found().items():
-            low, high = self.wilson(hits, runs)
-            rows += [
-                {
-                    "population": population,
-                    "signature": text,
-                    "runs": runs,
-                    "hits": hits,
-                    "seeds": n,
-                    "probability": 1 - (1 - hits / runs) ** n,
-                    "low": 1 - (1 - low) ** n,
-                    "high": 1 - (1 - high) ** n,
-                }
-                for n in SEEDS
-            ]
-        return rows
+        names = {"probability": "rate", "low": "low", "high": "high"}
+        return [
+            {
+                **{name: row[name] for name in ("population", "signature", "runs", "hits")},
+                "seeds": n,
+                **{name: 1 - (1 - row[of]) ** n for name, of in names.items()},
+            }
+            for row in self._found()
+            for n in SEEDS
+        ]
 
     # --- survival ----------------------------------------------------------------------------
 
@@ -156,110 +171,86 @@ class AtScale:
 
     # --- trends ------------------------------------------------------------------------------
 
-    def _trends(self, name, of):
-        cells = defaultdict(list)
-        for run in self.runs:
-            if of(run) is not None:
-                cells[run.population, of(run)].append(run)
-        rows = []
-        for (population, value), runs in cells.items():
+    def _trends(self, name):
+        def of(runs):
             known = [run for run in runs if run.verdict != "unknown"]
-            took = [
-                self.middle(op["latency"]) for run in runs for op in run.ops if op["type"] == "ok"
-            ]
+            ops = [op for run in runs for op in run.ops]
+            took = [middle(op["latency"]) for op in ops if op["type"] == "ok"]
             bad = sum(run.verdict == "invalid" for run in runs)
-            low, high = self.wilson(bad, len(known)) if known else (0.0, 1.0)
-            length = sum(run.end for run in runs)
-            down = {
-                kind: sum(run.down(kind, 0, run.end) for run in runs)
-                for kind in ("mutation", "read")
+            length = total(runs, "end")
+            down = {kind: sum(own) for kind, own in down_in(runs).items()}
+            return {
+                **verdicts_of(runs),
+                "ops": len(ops),
+                "ok": len(took),
+                "length_ns": length,
+                "rate": bad / len(known) if known else None,
+                **wilson(bad, len(known)),
+                "ok_per_s": len(took) / (length / 1e9),
+                **{f"{kind}_down_ns": ns for kind, ns in down.items()},
+                **{f"{kind}_down": ns / length for kind, ns in down.items()},
+                "p50_ns": rank(took, 500),
+                "p99_ns": rank(took, 990),
+                "first_started": min(run.record.started for run in runs),
             }
-            rows.append(
-                {
-                    "population": population,
-                    name: value,
-                    "runs": len(runs),
-                    **{v: sum(run.verdict == v for run in runs) for v in self.verdicts},
-                    "ops": sum(len(run.ops) for run in runs),
-                    "ok": sum(op["type"] == "ok" for run in runs for op in run.ops),
-                    "length_ns": length,
-                    "mutation_down_ns": down["mutation"],
-                    "read_down_ns": down["read"],
-                    "rate": bad / len(known) if known else None,
-                    "low": low,
-                    "high": high,
-                    "ok_per_s": len(took) / (length / 1e9),
-                    "mutation_down": down["mutation"] / length,
-                    "read_down": down["read"] / length,
-                    "p50_ns": self.rank(took, 500),
-                    "p99_ns": self.rank(took, 990),
-                    "first_started": min(run.record.started for run in runs),
-                }
-            )
-        return rows
+
+        own = [run for run in self.runs if field(run, name) is not None]
+        return answer(own, "population", name, of=of)
 
     def trend_by_day(self):
-        return self._trends("day", self.day)
+        return self._trends("day")
 
     def trend_by_code(self):
-        return self._trends("code", self.code)
+        return self._trends("code")
 
     def latency_trends(self):
-        rows = []
-        for name, of in (("day", self.day), ("code", self.code)):
-            cells = defaultdict(list)
-            for run, op in self.all_ops:
-                if op["type"] == "ok" and of(run) is not None:
-                    for f in (op["f"], ""):
-                        cells[run.population, of(run), f].append(self.middle(op["latency"]))
-            for (population, value, f), took in cells.items():
-                row = {"population": population, "dimension": name, "value": value, "f": f}
-                rows.append({**row, **self.quantiles(took)})
-        return rows
+        done = [
+            {**op, "dimension": name, "value": field(op, name), "f": f}
+            for op in self.all_ops
+            if op["type"] == "ok"
+            for name in ("day", "code")
+            if field(op, name) is not None
+            for f in (op["f"], "")
+        ]
+        return answer(done, "population", "dimension", "value", "f", of=quantiles)
 
     def availability_quantiles(self):
-        cells = defaultdict(list)
-        for run in self.runs:
-            for kind in ("mutation", "read"):
-                cells[run.population, kind].append(self.middle(run.down(kind, 0, run.end)))
-        return [
-            {
-                "population": population,
-                "kind": kind,
-                "runs": len(down),
-                "runs_without": down.count(0),
-                "p50_ns": self.rank(down, 500),
-                "p95_ns": self.rank(down, 950),
-                "p99_ns": self.rank(down, 990),
-                "max_ns": max(down),
-            }
-            for (population, kind), down in cells.items()
+        def of(items):
+            down = [middle(item["ns"]) for item in items]
+            ranks = {f"p{q // 10}_ns": rank(down, q) for q in (500, 950, 990)}
+            counts = {"runs": len(down), "runs_without": down.count(0)}
+            return {**counts, **ranks, "max_ns": max(down)}
+
+        found = [
+            run.item(kind=kind, ns=ns)
+            for run in self.runs
+            for kind, (ns,) in down_in([run]).items()
         ]
+        return answer(found, "population", "kind", of=of)
 
     # --- the same case again -----------------------------------------------------------------
 
     def repeated_cases(self):
-        cases = defaultdict(list)
-        for run in self.runs:
-            if self.code(run) is not None:
-                cases[run.alike[1:], self.code(run), run.case.seed].append(run)
-        groups = defaultdict(list)
-        for (setting, code, _), runs in cases.items():
-            if len(runs) > 1:
-                groups[setting, code].append(runs)
-        return [
-            {
-                "code": code,
-                "environment": "sim",
-                "cases": len(again),
-                "runs": sum(map(len, again)),
-                "other_verdicts": sum(len({run.verdict for run in runs}) > 1 for runs in again),
-                "other_histories": sum(
-                    len({tuple(map(repr, run.history)) for run in runs}) > 1 for runs in again
-                ),
+        def of(runs):
+            return {
+                "runs": len(runs),
+                "other_verdict": len({run.verdict for run in runs}) > 1,
+                "other_history": len({tuple(map(repr, run.history)) for run in runs}) > 1,
             }
-            for (_, code), again in groups.items()
-        ]
+
+        def counted(cases):
+            return {
+                "environment": "sim",
+                "cases": len(cases),
+                "runs": total(cases, "runs"),
+                "other_verdicts": total(cases, "other_verdict"),
+                "other_histories": total(cases, "other_history"),
+            }
+
+        own = [run for run in self.runs if run.code is not None]
+        cases = answer(own, "setting", "code", "seed", of=of)
+        rows = answer([c for c in cases if c["runs"] > 1], "setting", "code", of=counted)
+        return [{name: row[name] for name in row.keys() - {"setting"}} for row in rows]
 
     def flakes(self):
         assert not any(
@@ -274,34 +265,39 @@ class AtScale:
         spent = defaultdict(int)
         for row in pq.read_table(self.store / ".report/tables/verdicts.parquet").to_pylist():
             spent[row["run"]] += row["cpu_ns"]
-        groups = defaultdict(list)
-        for run in self.runs:
-            groups["all", "all runs"].append(run)
-            groups["label", run.label or "no label"].append(run)
-            groups["profile", "strict"].append(run)
-            for nemesis in sorted(set(run.case.nemeses)):
-                groups["nemesis", nemesis].append(run)
         whole = sum(run.record.wall_s for run in self.runs)
         size = self._sizes()
-        return [
-            {
-                "by": by,
-                "value": value,
+
+        def of(items):
+            runs = [item["of"] for item in items]
+            wall_s = sum(run.record.wall_s for run in runs)
+            cpu_ns, stored = (sum(of[run.key] for run in runs) for of in (spent, size))
+            return {
                 "runs": len(runs),
                 "timed": len(runs),
-                "wall_ns": int(sum(run.record.wall_s for run in runs) * 1e9),
-                "cpu_ns": sum(spent[run.key] for run in runs),
-                "run_cpu_ns": sum(spent[run.key] for run in runs) // len(runs),
-                "length_ns": sum(run.end for run in runs),
+                "wall_ns": int(wall_s * 1e9),
+                "cpu_ns": cpu_ns,
+                "run_cpu_ns": cpu_ns // len(runs),
+                "length_ns": total(runs, "end"),
                 "ops": sum(len(run.ops) for run in runs),
                 "lines": sum(len(run.history) for run in runs),
-                "bytes": round(sum(size[run.key] for run in runs)),
-                "run_bytes": round(sum(size[run.key] for run in runs) / len(runs)),
-                "run_wall_ns": int(sum(run.record.wall_s for run in runs) * 1e9 / len(runs)),
-                "share": sum(run.record.wall_s for run in runs) / whole,
+                "bytes": round(stored),
+                "run_bytes": round(stored / len(runs)),
+                "run_wall_ns": int(wall_s * 1e9 / len(runs)),
+                "share": wall_s / whole,
             }
-            for (by, value), runs in groups.items()
+
+        groups = [
+            run.item(by=by, value=value)
+            for run in self.runs
+            for by, value in (
+                ("all", "all runs"),
+                ("label", run.label or "no label"),
+                ("profile", "strict"),
+                *(("nemesis", nemesis) for nemesis in {*run.case.nemeses}),
+            )
         ]
+        return answer(groups, "by", "value", of=of)
 
     def _sizes(self):
         """The bytes of each run: a share of its partition, by the lines of its history."""
@@ -338,7 +334,7 @@ class AtScale:
         for run in self.runs:
             hits = [(f, self._role(run, f)) for f in run.faults if f["hit"]]
             for op in run.ops:
-                phase = run.phase(op["start"])
+                phase = op["phase"]
                 if phase not in {"chaos", "heal-core"}:
                     continue
                 for nemesis in {f["nemesis"] for f, _ in hits}:
@@ -354,37 +350,30 @@ class AtScale:
         return cells
 
     def uplift_by_role(self):
-        cells = self._role_counts()
-        pairs = {}
+        cells, pairs = self._role_counts(), {}
+
+        def paired(key, other, runs=None):
+            """Both counts of each run that has one of them, or of `runs`."""
+            first, second = cells.get(key, {}), cells.get(other, {})
+            every = {*first, *second} if runs is None else runs
+            return [(*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in every]
+
         for population, nemesis, phase, role in list(cells):
-            if role is None:
-                continue
-            key = (population, nemesis, phase, role)
-            other = cells.get((population, nemesis, phase, None), {})
-            pairs[(*key, "without")] = [
-                (*cell, *other.get(run, (0, 0))) for run, cell in cells[key].items()
-            ]
-            first = cells.get((population, nemesis, phase, "leader"), {})
-            second = cells.get((population, nemesis, phase, "other"), {})
-            pairs[population, nemesis, phase, "leader", "other"] = [
-                (*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in {*first, *second}
-            ]
-            first = cells.get((population, nemesis, "heal-core", role), {})
-            second = cells.get((population, nemesis, "chaos", role), {})
-            pairs[population, nemesis, "heal-core", role, "chaos"] = [
-                (*first.get(run, (0, 0)), *second.get(run, (0, 0))) for run in {*first, *second}
-            ]
+            if role is not None:
+                of = (population, nemesis)
+                own = (*of, phase, role)
+                pairs[(*own, "without")] = paired(own, (*of, phase, None), {*cells[own]})
+                roles = ((*of, phase, "leader"), (*of, phase, "other"))
+                pairs[(*roles[0], "other")] = paired(*roles)
+                phases = ((*of, "heal-core", role), (*of, "chaos", role))
+                pairs[(*phases[0], "chaos")] = paired(*phases)
+        names = ("population", "nemesis", "phase", "role", "against")
         rows = []
-        for (population, nemesis, phase, role, against), counts in pairs.items():
-            a, n, b, m = (sum(row[i] for row in counts) for i in range(4))
-            if not n or not m:
-                continue
-            row = {"population": population, "nemesis": nemesis, "phase": phase, "role": role}
-            row |= {"against": against, "n": n, "m": m, "runs": len(counts)}
-            row |= {"with_rate": a / n, "without_rate": b / m}
-            row["ratio"] = (a / n) / (b / m) if b else None
-            usable = a and b and len(counts) > 1
-            rows.append({**row, "log_se": self.log_se(counts) if usable else None})
+        for key, counts in pairs.items():
+            _, n, _, m = totals_of(counts)
+            if n and m:
+                row = {**dict(zip(names, key, strict=True)), "n": n, "m": m}
+                rows.append(row | ratio_of(counts))
         return rows
 
     def uplift_stratified(self):
@@ -422,9 +411,9 @@ class AtScale:
         """Cochran's Q against the tail of the chi-square distribution."""
         found = []
         for rows in strata:
-            a, n, b, m = (sum(row[i] for row in rows) for i in range(4))
-            if a and b and self.log_se(rows) > 0:
-                found.append((math.log(a * m / (n * b)), self.log_se(rows) ** -2))
+            a, n, b, m = totals_of(rows)
+            if a and b and log_se(rows) > 0:
+                found.append((math.log(a * m / (n * b)), log_se(rows) ** -2))
         if len(found) < 2:
             return None
         centre = sum(x * w for x, w in found) / sum(w for _, w in found)
@@ -443,7 +432,7 @@ def mantel_haenszel(strata):
     """Both sums of the pooled ratio; a stratum is runs of (a, n, b, m)."""
     above = below = 0.0
     for rows in strata:
-        a, n, b, m = (sum(row[i] for row in rows) for i in range(4))
+        a, n, b, m = totals_of(rows)
         above += a * m / (n + m)
         below += b * n / (n + m)
     return above, below

@@ -1,13 +1,16 @@
-"""Stores to browse: small, made in milliseconds, and one with 10,000 runs for the list."""
+"""Stores to browse, made in milliseconds: one with broken runs, and one that goes into a lake."""
 
 import os
 
 from harness.case import Case, Fault
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
+from harness.signatures import Failure
 from tests.run_folders import keep_run
 
 S = 1_000_000_000
 LONG_AGO = 1_790_000_000
+LATE = "11:00:00+00:00"
+LOG = "m1 was alone"
 FAULT = {"fault": "f", "targets": ["m1"]}
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 
@@ -17,14 +20,8 @@ def history(latency_ms=2, count=20):
     lines = [
         (0, HARNESS, OpType.INFO, "phase", {"phase": "warm-up"}),
         (2 * S, HARNESS, OpType.INFO, "phase", {"phase": "chaos"}),
-        (
-            3 * S,
-            NEMESIS,
-            OpType.INFO,
-            "kill",
-            {"action": "inject", "fault": "f", "targets": ["m1"]},
-        ),
-        (6 * S, NEMESIS, OpType.INFO, "kill", {"action": "heal", "fault": "f", "targets": ["m1"]}),
+        (3 * S, NEMESIS, OpType.INFO, "kill", {"action": "inject", **FAULT}),
+        (6 * S, NEMESIS, OpType.INFO, "kill", {"action": "heal", **FAULT}),
         (9 * S, HARNESS, OpType.INFO, "phase", {"phase": "heal-core"}),
     ]
     for number in range(count):
@@ -60,24 +57,74 @@ def add_run(
     )  # fmt: skip
 
 
+def failing(signature, verdict=Verdict.INVALID):
+    """What a run records that failed like that."""
+    checker = signature.split(" · ")[0]
+    found = CheckResult(checker, verdict, "why it is so", ("It saw op 4.",), (4,))
+    return {
+        "verdict": verdict,
+        "failure": Failure(checker, "why it is so", signature),
+        "results": [CheckResult("stats", Verdict.VALID, "enough"), found],
+    }
+
+
+def _at(day, time="10:00:00+00:00"):
+    return {"started": f"2026-11-{day}T{time}"}
+
+
+V1, V2 = {"label": "v1"}, {"label": "v2"}
+BOTH = ("kill-leader", "pause-leader")
+BUGGY = {"bugs": ("NO-LEASE",), "made": history(latency_ms=40), **_at(21, LATE)}
+HOSTILE_RUN = {
+    "label": HOSTILE, "nemeses": (HOSTILE,), "bugs": (HOSTILE,), **_at(22, "13:00:00+00:00"),
+}  # fmt: skip
+
+
 def small_store(store):
     """Seven good runs over two series, two labels and three days, and five that are broken."""
-    invalid, unknown = Verdict.INVALID, Verdict.UNKNOWN
-    add_run(store, "alpha", "a1", seed=1, label="v1")
-    add_run(store, "alpha", "a2", seed=2, label="v1", started="2026-11-21T10:00:00+02:00")
-    add_run(store, "alpha", "a3", seed=3, label="v2", verdict=invalid, bugs=("NO-LEASE",),
-            started="2026-11-21T11:00:00+00:00", made=history(latency_ms=40))  # fmt: skip
-    add_run(store, "alpha", "a4", seed=3, label="v2", verdict=unknown,
-            started="2026-11-22T10:00:00+00:00")  # fmt: skip
-    add_run(store, "beta", "b1", seed=5, nemeses=("kill-leader", "pause-leader"),
-            workload="register", started="2026-11-22T11:00:00+00:00")  # fmt: skip
-    add_run(store, "beta", "b2", seed=6, nemeses=("pause-leader",), verdict=invalid,
-            started="2026-11-22T12:00:00+00:00")  # fmt: skip
-    add_run(store, "beta", "b3", seed=7, label=HOSTILE, workload=HOSTILE, nemeses=(HOSTILE,),
-            bugs=(HOSTILE,), started="2026-11-22T13:00:00+00:00",
-            results=[CheckResult(HOSTILE, Verdict.VALID, HOSTILE, explanation=(HOSTILE,))],
-            made=History([Op(0, 0, 0, OpType.INVOKE, HOSTILE, HOSTILE)]))  # fmt: skip
+    invalid, unknown = {"verdict": Verdict.INVALID}, {"verdict": Verdict.UNKNOWN}
+    hostile = {
+        "results": [CheckResult(HOSTILE, Verdict.VALID, HOSTILE, explanation=(HOSTILE,))],
+        "made": History([Op(0, 0, 0, OpType.INVOKE, HOSTILE, HOSTILE)]),
+    }
+    for run, fields in {
+        "alpha/a1": {"seed": 1, **V1},
+        "alpha/a2": {"seed": 2, **V1, **_at(21, "10:00:00+02:00")},
+        "alpha/a3": {"seed": 3, **V2, **invalid, **BUGGY},
+        "alpha/a4": {"seed": 3, **V2, **unknown, **_at(22)},
+        "beta/b1": {"seed": 5, "nemeses": BOTH, "workload": "register", **_at(22, LATE)},
+        "beta/b2": {"seed": 6, "nemeses": BOTH[1:], **invalid, **_at(22, "12:00:00+00:00")},
+        "beta/b3": {"seed": 7, "workload": HOSTILE, **HOSTILE_RUN, **hostile},
+    }.items():
+        add_run(store, *run.split("/"), **fields)
     poison(store)
+    return store
+
+
+def make_store(store):
+    """Eleven finished runs: labels, days, versions, bugs, failures, a hostile one."""
+    stale, exits = failing("lin · stale-read · cut · get"), failing("crash · exit · kill")
+    unknown, long = failing("lin", Verdict.UNKNOWN), failing("lin · " + "x" * 300)
+    one = {"versions": {"code": "aaaa", "harness": "1"}}
+    two = {"versions": {"commit": "bbbb", "code": "c", "harness": "2"}}
+    odd = {"seed": 2**62 + 1, "profile": "modern"}
+    for run, fields in {
+        "alpha/a1": {"seed": 1, **V1, **one},
+        "alpha/a2": {"seed": 2, **V1, **one, **_at(21, "10:00:00+02:00")},
+        "alpha/a3": {"seed": 3, **V2, **two, **BUGGY, **stale},
+        "alpha/a4": {"seed": 3, **V2, **two, **unknown, **_at(22, "10:00:00.125000+00:00")},
+        "alpha/a5": {"seed": 4, **V2, **two, **stale, **_at(23)},
+        "alpha/a6": {"seed": 1, **V2, **two, **_at(23, "09:00:00+00:00")},
+        "beta/b1": {"seed": 5, "nemeses": BOTH, "workload": "register", **_at(22, LATE)},
+        "beta/b2": {"seed": 6, "nemeses": BOTH[1:], **exits, **_at(22, "12:00:00+00:00")},
+        "beta/b3": {"seed": 7, **HOSTILE_RUN},
+        "beta/b4": {"seed": 8, "target": "etcd", "interrupted": True, **exits, **_at(24)},
+        "beta/b5": {**odd, **V1, **two, **long, **_at(24)},
+    }.items():
+        folder = add_run(store, *run.split("/"), **fields)
+    (folder / "logs").mkdir()
+    (folder / "logs" / "m1.log").write_text(LOG)
+    (folder / "report.html").write_text("<h1>kept</h1>")
     return store
 
 

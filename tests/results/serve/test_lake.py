@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 from types import SimpleNamespace
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,9 +22,9 @@ from results.serve import run_folders
 from results.serve.runs import Runs
 from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
 from tests.results.serve.conftest import serving
-from tests.results.serve.lakes import LOG, as_in_store, failing, ingested, make_store
-from tests.results.serve.stores import add_run
+from tests.results.serve.stores import LOG, add_run, failing, make_store
 from tests.results.serve.test_strangers import TRAVERSALS, get, status
+from tests.run_folders import ingested
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.lake
@@ -51,6 +51,11 @@ def key_of(served, run):
     """The key in the lake of a run of the store."""
     (found,) = [row["key"] for row in served.api("runs")["runs"] if f"/{run}@" in row["key"]]
     return found
+
+
+def as_in_store(text):
+    """What a page of a lake says, with the ids that a store has."""
+    return re.sub(r"(@|%40)[0-9a-f]{12}\b", "", text)
 
 
 def main_of(served, path):
@@ -85,14 +90,6 @@ def test_a_run_is_that_of_the_store(both, run):
     text = both.lake.page(f"/run/{quote(key)}/")
     assert "faults injected" in text
     assert "<script>alert" not in text
-
-
-def test_a_comparison_of_runs_is_that_of_the_store(both):
-    keys = [key_of(both.lake, run) for run in ("a1", "a3")]
-    found = both.lake.api(f"compare?{urlencode([('run', key) for key in keys])}")
-    expected = both.store.api("compare?run=alpha/a1&run=alpha/a3")
-    for name in ("differences", "differences_count", "equal_fields", "verdicts", "numbers"):
-        assert found[name] == expected[name], name
 
 
 def test_every_link_of_a_trend_lists_what_it_counts(both):
@@ -207,19 +204,6 @@ def test_only_new_files_are_read(tmp_path, open_lake, monkeypatch, eager):
     assert [file.rows for file in read] == [1]
 
 
-def test_a_run_that_was_cut_short_is_unfinished(tmp_path, open_lake):
-    store = tmp_path / "store"
-    add_run(store, "alpha", "a1", seed=1)
-    add_run(store, "alpha", "cut", seed=2, finished=False)
-    served = open_lake(ingested(store, tmp_path / "lake", "--unfinished"))
-    rows = {row["run"].partition("@")[0]: row for row in served.api("runs")["runs"]}
-    assert (rows["cut"]["outcome"], rows["cut"]["started"]) == ("unfinished", "")
-    assert "cut short" in rows["cut"]["problem"]
-    assert served.api("runs?day=(none)")["matching"] == 1
-    assert "cut short" in served.page(f"/run/{quote(rows['cut']['key'])}/")
-    assert served.api("trends?by=day")["totals"][0]["value"] == "(none)"
-
-
 def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open_lake):
     lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
     for path in (lake / "operations").glob("*.parquet"):
@@ -265,22 +249,6 @@ def test_folders_are_made_anew_when_too_many_were_asked_for(tmp_path, monkeypatc
             assert len([path for path in library._scratch.iterdir() if path.name.isdigit()]) <= 2
     library.close()
     assert not library._scratch.exists()
-
-
-def test_verdicts_of_a_report_are_shown_where_the_run_recorded_none(tmp_path, open_lake):
-    store = tmp_path / "store"
-    add_run(store, "n", "a", workload="register")
-    (store / "n" / "a" / "results.json").unlink()
-    lake = ingested(store, tmp_path / "lake")
-    served = open_lake(lake)
-    key = quote(key_of(served, "a"))
-    assert served.api(f"run/{key}")["checkers"] == []
-    assert main(["report", str(lake), "--executor", "inline"]) in {0, 1, 2}
-    found = served.api(f"run/{key}")
-    assert {one["checker"] for one in found["checkers"]} >= {"linearizable-register", "stats"}
-    assert "verdicts of the last harness report" in found["notes"][0]
-    assert "/report/" in served.page("/matrix")
-    assert served.ask("/report/")[0] == 200
 
 
 def test_a_lake_that_vanishes_is_said_and_the_list_stays(tmp_path, open_lake, eager):
@@ -381,21 +349,6 @@ def test_a_lake_in_a_bucket(tmp_path, monkeypatch, open_lake, eager, capsys):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     found = served.api("runs")
     assert (found["total"], "the lake cannot be read" in found["notes"][0]) == (12, True)
-
-
-def test_the_server_says_what_it_serves(tmp_path, capsys, monkeypatch):
-    from results.serve import server
-
-    lake = ingested(make_store(tmp_path / "store"), tmp_path / "lake")
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(server.StoreServer, "serve_forever", stop)
-    assert main(["serve", str(lake), "--port", "0"]) == 0
-    told = capsys.readouterr()
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", told.out)
-    assert f"11 runs in '{lake}'" in told.err
 
 
 def test_labels_differ_where_there_is_evidence(tmp_path, open_lake):

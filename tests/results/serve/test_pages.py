@@ -13,11 +13,10 @@ import pytest
 from harness.case import Fault
 from harness.cli import main
 from harness.ops import CheckResult, Verdict
-from harness.signatures import Failure
 from results.facts.run_numbers import run_numbers
 from results.serve import pages
 from tests.results.serve.conftest import serving
-from tests.results.serve.stores import HOSTILE, S, add_run, history
+from tests.results.serve.stores import HOSTILE, S, add_run, failing, history
 
 GOOD = ["b3", "b2", "b1", "a4", "a3", "a2", "a1"]
 
@@ -364,13 +363,6 @@ def test_a_line_joins_labels_of_one_setting_and_nothing_else(tmp_path):
         assert polylines(served, "by=name") == []  # series have no order
 
 
-def failing(signature):
-    return {
-        "verdict": Verdict.INVALID,
-        "failure": Failure(signature.split(" · ")[0], "why it is so", signature),
-    }
-
-
 def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
     for seed in range(60):
         add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing("lin · stale-read · cut · get"))
@@ -399,6 +391,7 @@ def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path
         assert served.api(both)["verdicts"] == []
         assert main(["report", str(tmp_path), "--executor", "inline"]) in {0, 1, 2}
         found = served.api(both)["verdicts"]
+        assert "verdicts of the last harness report" in served.api("run/n/a")["notes"][0]
     assert {one["checker"] for one in found} >= {"linearizable-register", "stats"}
     assert all(None not in one["verdicts"] for one in found)
 

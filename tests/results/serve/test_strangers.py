@@ -361,5 +361,6 @@ def test_ctrl_c_ends_it_cleanly(tmp_path, number):
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
+    assert f"1 run in '{store}'" in err
     assert err.splitlines()[-1] == "harness: stopped serving"
     assert "Traceback" not in err

@@ -3,7 +3,6 @@
 import shutil
 import socket
 
-import pyarrow as pa
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
@@ -11,6 +10,7 @@ from results.spark import address as spark_address
 from results.spark import session as spark
 from results.spark import soak as soak_spark
 from results.spark.address import addresses_of, check_reachable
+from tests.results.spark.test_session import Workers
 
 
 @pytest.mark.parametrize(
@@ -184,17 +184,7 @@ def test_executors_that_do_not_come_are_told(due, monkeypatch, capsys):
     monkeypatch.setattr(Clock, "cancelled", False, raising=False)
     monkeypatch.setattr(spark.threading, "Timer", Clock)
 
-    class Answering:
-        def range(self, _):
-            return self
-
-        def mapInArrow(self, *_):  # noqa: N802 - Spark's name
-            return self
-
-        def toArrow(self):  # noqa: N802 - Spark's name
-            return pa.table({"error": ["", ""], "lacking": ["", ""]})
-
-    assert spark.prepare_workers(Answering()) == 2
+    assert spark.prepare_workers(Workers()) == 2
     told = "spark: no executor has answered for 45 s, and none may come: is there a worker"
     assert capsys.readouterr().err.startswith(told) == due
     assert Clock.cancelled

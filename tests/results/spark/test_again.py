@@ -15,6 +15,7 @@ from results.spark import driver, range_answers, task_plan
 from results.spark.driver import SparkLake
 from tests.results.judging.stores import hopeless, numbered, put_run, register_ops
 from tests.results.spark.test_report import results_in
+from tests.run_folders import ingested
 from tests.spark_support import spark_test
 
 pytestmark = [pytest.mark.lake, pytest.mark.xdist_group("spark")]
@@ -29,13 +30,10 @@ WANTED = 5
 @pytest.fixture
 def uri(tmp_path):
     """A lake of three easy runs and one that no budget suffices for."""
-    from results.lake.transfer.ingest_verb import main as ingest
-
     for n in range(EASY):
         put_run(tmp_path / "store", "n", f"r{n}", History(register_ops(n)), seed=n)
     put_run(tmp_path / "store", "n", "hard", numbered(hopeless(40)))
-    assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
-    return tmp_path / "lake"
+    return ingested(tmp_path / "store", tmp_path / "lake")
 
 
 def opened(uri, **asked):
@@ -150,12 +148,9 @@ def test_a_job_that_is_lost_is_submitted_again_without_what_its_tasks_appended(u
 
 @spark_test
 def test_what_no_budget_cut_short_is_not_submitted_again(tmp_path, monkeypatch):
-    from results.lake.transfer.ingest_verb import main as ingest
-
     put_run(tmp_path / "store", "n", "r0", History(register_ops(0)))
-    assert ingest([str(tmp_path / "store"), "--lake", str(tmp_path / "lake")]) == 0
     submitted = submissions(monkeypatch)
-    assert opened(tmp_path / "lake").check().results_new == WANTED
+    assert opened(ingested(tmp_path / "store", tmp_path / "lake")).check().results_new == WANTED
     assert submitted == [[("n/r0", 1)]]
 
 

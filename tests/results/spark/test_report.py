@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,9 +24,6 @@ from results.report.report import register
 from results.spark import driver
 from results.spark.driver import SparkLake
 from tests.object_store import BUCKET, options_for, s3_server
-from tests.programs import run_program
-from tests.results.spark.test_session import CLUSTER, ROOT
-from tests.spark_programs import FRUGAL
 from tests.spark_support import spark_test
 
 pytestmark = [
@@ -245,27 +241,6 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
             monkeypatch.setenv(name, value)
         checked, same_tables, _ = on_duckdb(uri)
         assert (checked.results_new, same_tables) == (GONE, tables)
-
-
-SCRIPT = """
-import sys
-from tests.results.spark.test_report import spark_lake
-print(spark_lake(sys.argv[1], sys.argv[2]).check().results_new)
-"""
-
-
-@pytest.mark.nightly
-@spark_test
-def test_an_executor_of_a_cluster_appends_what_it_finds(lake, tables, tmp_path):
-    """It shares nothing with the driver but the lake, and imports nothing by luck."""
-    there = shutil.copytree(lake, tmp_path / "there")
-    variables = {**FRUGAL, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = run_program(sys.executable, "-c", SCRIPT, there, CLUSTER, cwd=tmp_path, **variables)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert int(done.stdout.splitlines()[-1]) == len(results_in(there)) + GONE
-    checked, same_tables, _ = on_duckdb(there)
-    assert checked.results_new == GONE
-    assert same_tables == tables
 
 
 @spark_test

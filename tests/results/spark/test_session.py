@@ -114,14 +114,6 @@ def daemons(tmp_path):
         yield start
 
 
-@pytest.mark.lake
-@pytest.mark.nightly
-@spark_test
-def test_connect(lake, expected, daemons, tmp_path):
-    url = connect_server(daemons, "local[2,3]")
-    assert in_another_process(lake, url, tmp_path) == expected
-
-
 def bare_python(folder):
     """An interpreter that has what we depend on and nothing of ours."""
     import venv
@@ -140,61 +132,44 @@ def bare_python(folder):
     return folder / "bin" / "python"
 
 
-def assert_judged_by_bare_workers(found, expected):
-    """Pure Python judges alike, but explores keys one by one, and counts that otherwise."""
-    assert found[0] == expected[0]
-    for name, rows in expected[1].items():
-        assert len(found[1][name]) == len(rows)
-    assert found[1]["verdict_cells"] == expected[1]["verdict_cells"]
-
-
 @pytest.mark.lake
 @pytest.mark.nightly
 @spark_test
-@pytest.mark.parametrize("master", ["local[2,3]", CLUSTER])
-def test_connect_to_workers_that_lack_our_packages(master, lake, expected, daemons, tmp_path):
-    """Packages are sent there: to the server's own workers, or to an executor of a cluster.
+@pytest.mark.parametrize(
+    ("kind", "lacking"),
+    [
+        ("connect local[2,3]", False),
+        ("connect local[2,3]", True),
+        (f"connect {CLUSTER}", True),
+        (CLUSTER, True),
+        ("standalone", True),
+    ],
+)
+def test_every_spark_says_the_same(kind, lacking, lake, expected, daemons, tmp_path):
+    """Packages are sent where they are lacking: to a server's own workers, or to executors.
 
     By day: what is sent works in a bare Python, and nothing is used that Connect lacks.
     """
     bare = str(bare_python(tmp_path / "bare"))
-    url = connect_server(daemons, master, bare)
-    assert_judged_by_bare_workers(in_another_process(lake, url, tmp_path), expected)
-
-
-@pytest.mark.lake
-@pytest.mark.nightly
-@spark_test
-def test_executors_that_lack_our_packages(lake, expected, tmp_path):
-    """Without Connect."""
-    found = in_another_process(
-        lake,
-        CLUSTER,
-        tmp_path,
-        SPARK_LOCAL_IP="127.0.0.1",
-        PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
-    )
-    assert_judged_by_bare_workers(found, expected)
-
-
-@pytest.mark.lake
-@pytest.mark.nightly
-@spark_test
-def test_two_executors_of_a_standalone_cluster_that_lack_our_packages(
-    lake, expected, daemons, tmp_path
-):
-    """The cluster is from the pip package; our packages are sent there, without native code."""
-    url = standalone_cluster(daemons, tmp_path / "work")
-    found = in_another_process(
-        lake,
-        url,
-        tmp_path,
-        SPARK_LOCAL_IP="127.0.0.1",
-        PYSPARK_PYTHON=str(bare_python(tmp_path / "bare")),
-        PYSPARK_SUBMIT_ARGS="--conf spark.executor.cores=1 pyspark-shell",
-    )
-    assert len(list((tmp_path / "work").glob("app-*/*/stderr"))) == 2  # an executor each
-    assert_judged_by_bare_workers(found, expected)
+    environment = {"PYSPARK_PYTHON": bare, "SPARK_LOCAL_IP": "127.0.0.1"}
+    url = kind
+    if kind.startswith("connect "):
+        url = connect_server(daemons, kind.split()[1], *([bare] if lacking else []))
+        environment = {}
+    elif kind == "standalone":  # the cluster is from the pip package
+        url = standalone_cluster(daemons, tmp_path / "work")
+        environment["PYSPARK_SUBMIT_ARGS"] = "--conf spark.executor.cores=1 pyspark-shell"
+    found = in_another_process(lake, url, tmp_path, **environment)
+    if kind == "standalone":  # an executor each
+        assert len(list((tmp_path / "work").glob("app-*/*/stderr"))) == 2
+    if not lacking:
+        assert found == expected
+        return
+    # Pure Python judges alike, but explores keys one by one, and counts that otherwise.
+    assert found[0] == expected[0]
+    for name, rows in expected[1].items():
+        assert len(found[1][name]) == len(rows)
+    assert found[1]["verdict_cells"] == expected[1]["verdict_cells"]
 
 
 # --- without Spark --------------------------------------------------------------------------------
@@ -231,10 +206,14 @@ def fake_java(folder, text, code=0):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "says no version")],
-)
-def test_an_old_java_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
-    fake_java(tmp_path, text)
+    [
+        ('openjdk version "11.0.2"', "is Java 11; Spark needs 17"), ("what?", "says no version"),
+        (None, "JAVA_HOME"),
+    ],
+)  # fmt: skip
+def test_java_that_does_not_do_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
+    if text:
+        fake_java(tmp_path, text)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InfrastructureError, match=words) as told:
         spark.check_java()
@@ -242,19 +221,13 @@ def test_an_old_java_is_told_with_its_fix(text, words, tmp_path, monkeypatch):
     assert "\n" not in str(told.value)
 
 
-def test_a_new_java_is_taken(tmp_path, monkeypatch):
+def test_java_is_taken_if_it_is_new_and_looked_for_on_path(tmp_path, monkeypatch):
     fake_java(tmp_path, 'openjdk version "21.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     spark.check_java()
-
-
-def test_no_java_is_told_with_its_fix(tmp_path, monkeypatch):
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match="there is none on PATH; install"):
-        spark.check_java()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(InfrastructureError, match="JAVA_HOME"):
         spark.check_java()
 
 
