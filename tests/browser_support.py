@@ -31,6 +31,7 @@ __all__ = [
     "browser",
     "browser_page",
     "browser_tab",
+    "browser_test",
     "chromium",
     "find_chromium",
     "over_network",
@@ -38,6 +39,15 @@ __all__ = [
 
 BROWSER_MARKS = [pytest.mark.browser, pytest.mark.xdist_group("spark")]
 """One worker has them all, and starts one Chromium; it has the store that is reported, too."""
+
+
+def browser_test(test):
+    """A test that needs a browser in a module of others."""
+    for mark in BROWSER_MARKS:
+        test = mark(test)
+    return test
+
+
 CHROMIUMS = ("chromium-headless-shell", "chromium", "google-chrome")
 """The first lacks the windows and menus that nobody sees here, and takes 0.6 of the others' CPU."""
 TIMEOUT_MS = 120_000

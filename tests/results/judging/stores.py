@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.case import Case
 from harness.imported import imported_case
@@ -57,6 +56,13 @@ def put_run(store, name, run, history, *, seed=1, label=None, finished=True, **c
     )  # fmt: skip
 
 
+def plain_store(store, runs=3):
+    """Runs of registers, of which the second is invalid."""
+    for n in range(runs):
+        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+    return store
+
+
 def put_keyed(store, name, run, history):
     """One run over independent keys, as `harness import` leaves it."""
     case = imported_case("cas-register", independent=True)
@@ -84,11 +90,6 @@ def hopeless(count, *, values=8, seed=2):
 def numbered(ops):
     """Ops as a history of their own."""
     return History(msgspec.structs.replace(op, index=n, time=n * 1_000) for n, op in enumerate(ops))
-
-
-def foreign_parquet(path):
-    """A Parquet file that is no history."""
-    pq.write_table(pa.table({"a": [1, 2, 3]}), path)
 
 
 TIMES = ("wall_ns", "cpu_ns")

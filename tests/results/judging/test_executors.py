@@ -21,6 +21,7 @@ from tests.results.judging.stores import (
     judge_lake,
     judge_store,
     numbered,
+    plain_store,
     put_run,
     register_ops,
 )
@@ -30,8 +31,7 @@ pytestmark = pytest.mark.lake
 
 def mixed_store(store):
     """Valid, invalid and hopeless runs."""
-    for n in range(3):
-        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+    plain_store(store)
     put_run(store, "n", "hard", numbered(hopeless(40)))
     return store
 

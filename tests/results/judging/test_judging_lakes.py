@@ -27,6 +27,7 @@ from tests.results.judging.stores import (
     TIMES,
     Found,
     hopeless,
+    judge_lake,
     numbered,
     put_run,
     register_ops,
@@ -70,11 +71,10 @@ def opened(uri, *, second_pass=False, budget=SMALL, **given):
         yield source
 
 
-def report(uri, *, executor="inline", again=False, jobs=None, **given):
+def report(uri, *, budget=SMALL, second_pass=False, **given):
     """What `check` says, and the rows of its tables."""
-    with opened(uri, **given) as source:
-        checked = check(source, executor=executor, again=again, jobs=jobs)
-        return checked, Found(checked, tables_of(checked)).rows()
+    found = judge_lake(uri, budget=budget, second_pass=second_pass, **given)
+    return found.checked, found.rows()
 
 
 def test_tables_stay_the_same_after_a_compaction(tmp_path):

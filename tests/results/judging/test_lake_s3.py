@@ -6,20 +6,17 @@ import pytest
 
 from harness.cli import main
 from harness.errors import InfrastructureError
-from harness.ops import History
 from results.lake.log.location import Place
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.report.report import report
 from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
-from tests.results.judging.stores import put_run, register_ops
+from tests.results.judging.stores import plain_store
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
 
 def test_a_lake_in_a_bucket_is_reported_on_as_its_store_is(tmp_path, monkeypatch, capsys):
-    store = tmp_path / "store"
-    for n in range(3):
-        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
+    store = plain_store(tmp_path / "store")
     uri = f"s3://{BUCKET}/team/lake"
     monkeypatch.chdir(tmp_path)
 

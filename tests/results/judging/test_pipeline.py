@@ -21,6 +21,7 @@ from tests.results.judging.stores import (
     hopeless,
     judge_store,
     numbered,
+    plain_store,
     put_run,
     register_ops,
 )
@@ -31,12 +32,6 @@ pytestmark = pytest.mark.lake
 LINEAR = "linearizable-register"
 SMALL = Budget(cpu_s=60.0, steps=20_000, configurations=1_000)
 TINY = Budget(cpu_s=300.0, steps=500, configurations=200)
-
-
-def plain_store(store, runs=3):
-    for n in range(runs):
-        put_run(store, "n", f"r{n}", History(register_ops(n, stale=n == 1)), seed=n)
-    return store
 
 
 def test_verdicts_are_those_of_the_checkers(tmp_path):

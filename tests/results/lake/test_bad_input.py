@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,7 @@ from results.lake.log.storage_errors import AgainError, Patience, said_of
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from results.lake.upkeep.vacuum import Vacuumed, vacuum
-from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
+from tests.results.lake.toy import SCHEMAS, contents, created_at_once, damage, lake_at, rows
 
 pytestmark = pytest.mark.lake
 
@@ -209,61 +208,32 @@ def test_check_finds_a_commit_that_a_power_cut_emptied(tmp_path):
     assert (finding.table, "1 commit empty" in finding.text) == ("operations", True)
 
 
-def test_a_check_while_files_are_replaced_and_removed_finds_no_damage(tmp_path):
+@pytest.mark.parametrize(("listing", "at"), [(True, 1), (False, 2)])
+def test_a_check_finds_no_damage_while_files_are_replaced_and_removed(tmp_path, listing, at):
+    """Before they are listed; or after it, when the log is read for the check: it begins again."""
     lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
     for run in ("r1", "r2", "r3"):
         lake.append(rows([run]))
-    listed = lake.place.listed
+    # Of the tables `operations` is read last, for the snapshot and for the check.
+    place, name = (lake.place, "listed") if listing else (lake.logs["operations"], "refresh")
+    whole, calls = getattr(place, name), []
 
-    def meanwhile(table):
-        lake.place.listed = listed
-        compact(other)
-        assert vacuum(other, grace_hours=0) != Vacuumed((), (), ())
-        return listed(table)
-
-    lake.place.listed = meanwhile
-    assert check(lake) == []
-
-
-def test_a_check_that_loses_a_file_after_it_was_listed_begins_again(tmp_path):
-    lake, other = lake_at(tmp_path / "lake"), lake_at(tmp_path / "lake")
-    for run in ("r1", "r2", "r3"):
-        lake.append(rows([run]))
-    log = lake.logs["operations"]  # which is read last
-    refresh, calls = log.refresh, []
-
-    def meanwhile():
-        found = refresh()
-        calls.append(found)
-        if len(calls) == 2:  # of the snapshot, then of the check
+    def meanwhile(*given):
+        found = None if listing else whole()
+        calls.append(given)
+        if len(calls) == at:
             compact(other)
-            vacuum(other, grace_hours=0)
-        return found
+            assert vacuum(other, grace_hours=0) != Vacuumed((), (), ())
+        return whole(*given) if listing else found
 
-    log.refresh = meanwhile
+    setattr(place, name, meanwhile)
     assert check(lake) == []
+    assert len(calls) >= at
 
 
 @pytest.mark.parametrize("turn", range(3))
 def test_two_creations_at_once(tmp_path, turn):
-    start = threading.Barrier(4)
-    failures = []
-
-    def create(run):
-        start.wait()
-        try:
-            lake_at(tmp_path / "lake").append(rows([run]))
-        except BaseException as error:  # noqa: BLE001 - the test shows it
-            failures.append(error)
-
-    threads = [threading.Thread(target=create, args=(f"r{index}",)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    lake = lake_at(tmp_path / "lake")
-    assert contents(lake) == {"r0", "r1", "r2", "r3"}
+    lake = created_at_once(tmp_path / "lake", ["r0", "r1", "r2", "r3"])
     # One creation and four appends: no other creation was committed behind them.
     assert {log.refresh().version for log in lake.logs.values()} == {4}
 

@@ -83,13 +83,10 @@ def test_an_archive_beyond_all_measure_is_refused(bound, tmp_path, monkeypatch):
     assert [*read(folder)] == [ARCHIVE]
 
 
-def test_what_is_no_archive_is_named(tmp_path):
-    (tmp_path / ARCHIVE).write_bytes(b"torn")
+@pytest.mark.parametrize("files", [None, {"a": b"a", "a/b": b"b"}, {"a": b"a", "a/b/c": b"c"}])
+def test_what_is_no_archive_or_has_a_file_in_the_way_of_a_folder_is_named(files, tmp_path):
+    folder = archive_in(tmp_path / "run", files or {})
+    if files is None:
+        (folder / ARCHIVE).write_bytes(b"torn")
     with pytest.raises(HistoryError, match=ARCHIVE):
-        unpack(tmp_path)
-
-
-@pytest.mark.parametrize("files", [{"a": b"a", "a/b": b"b"}, {"a": b"a", "a/b/c": b"c"}])
-def test_a_file_in_the_way_of_a_folder_is_named(files, tmp_path):
-    with pytest.raises(HistoryError, match=ARCHIVE):
-        unpack(archive_in(tmp_path / "run", files))
+        unpack(folder)

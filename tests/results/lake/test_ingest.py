@@ -148,7 +148,10 @@ def test_the_same_history_of_another_label_or_day_is_another_run(tmp_path, capsy
 
 
 def record_with(folder, **fields):
-    path = folder / "run.json"
+    changed_in(folder / "run.json", **fields)
+
+
+def changed_in(path, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
@@ -163,6 +166,7 @@ def record_with(folder, **fields):
         (lambda run: record_with(run, started="0001-01-01T00:00:00+12:00"), "started is '0001"),
         (lambda run: record_with(run, label=""), "the label is ''"),
         (lambda run: record_with(run, digest="0" * 64), "a different one"),
+        (lambda run: changed_in(run / "case.json", schema=99), "case schema 99"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_others_go_in(store, tmp_path, capsys, spoil, said):
@@ -318,17 +322,6 @@ def test_runs_of_several_partitions_are_appended_apart(tmp_path):
 
     labels = [rows["runs"]["label"].to_pylist() for rows in sink.appended]
     assert sorted(map(str, labels)) == ["['v1', 'v1']", "['v2']", "[None]"]
-
-
-def test_a_case_of_another_release_is_named(tmp_path):
-    folder = keep_run(tmp_path, "ddl", "r1", Case(seed=1), history(1))
-    case = msgspec.json.decode((folder / "case.json").read_bytes())
-    (folder / "case.json").write_bytes(msgspec.json.encode({**case, "schema": 99}))
-
-    found, problems = ingest(tmp_path, Sink(), refuse)
-
-    assert found.appended == 0
-    assert "case schema 99" in problems.kept[0].text
 
 
 def test_a_run_whose_folder_cannot_be_kept_ends_the_ingest_and_has_no_row(store):

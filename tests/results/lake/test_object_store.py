@@ -24,7 +24,7 @@ from tests.object_store import (
     refused_by,
     s3_server,
 )
-from tests.results.lake.toy import SCHEMAS, contents, damage, lake_at, rows
+from tests.results.lake.toy import SCHEMAS, contents, created_at_once, damage, lake_at, rows
 
 pytestmark = [pytest.mark.lake, pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 
@@ -187,23 +187,8 @@ def test_credentials_that_expire_lose_nothing(endpoint):
 
 
 def test_two_creations_at_once(endpoint):
-    uri, options = f"s3://{BUCKET}/created", options_for(endpoint)
-    start, failures = threading.Barrier(3), []
-
-    def create(run):
-        start.wait()
-        try:
-            lake_at(uri, storage_options=options).append(rows([run]))
-        except BaseException as error:  # noqa: BLE001 - the test shows it
-            failures.append(error)
-
-    threads = [threading.Thread(target=create, args=(f"r{index}",)) for index in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert contents(lake_at(uri, storage_options=options)) == {"r0", "r1", "r2"}
+    options = options_for(endpoint)
+    created_at_once(f"s3://{BUCKET}/created", ["r0", "r1", "r2"], storage_options=options)
 
 
 def test_a_foreign_object_in_the_place_is_refused_and_untouched(endpoint):

@@ -1,5 +1,7 @@
 """Histories become rows and are equal afterwards; rows say what they mean."""
 
+import datetime as dt
+
 import msgspec
 import pyarrow.compute as pc
 import pytest
@@ -113,33 +115,24 @@ def test_answered_is_what_facts_of_a_store_say(kind, answer, answered):
     assert rows_of(history, about())["operations"]["answered"].to_pylist() == [answered]
 
 
-def test_operations_know_phase_and_faults(tables):
-    assert picked(tables["operations"], "phase", "active") == [
-        ("chaos", ""), ("chaos", "kill"), ("chaos", "kill"),
-    ]  # fmt: skip
-
-
-def test_attempts_are_told_from_their_operation(tables):
-    assert picked(tables["attempts"], "index", "number", "node", "wait_ns", "left_ns") == [
-        (2, 0, "m2", 0, 40), (2, 1, "m1", 30, 0),
-    ]  # fmt: skip
-
-
-def test_faults_hold_both_ends(tables):
-    names = ("fault", "kind", "targets", "start_ns", "end_ns", "bite")
-    assert picked(tables["faults"], *names) == [("kill-1", "kill", ["m1"], 15, 95, 2)]
-    assert picked(tables["events"], "index", "f") == [(0, "phase"), (1, "leader"), (9, "usage")]
-
-
-def test_nodes_are_summed_up(tables):
-    names = ("node", "terms_led", "faults", "attempts", "attempts_ok", "disk_bytes")
-    assert picked(tables["nodes"], *names) == [("m1", 1, 1, 1, 1, 7), ("m2", 0, 0, 1, 0, None)]
-
-
-def test_runs_count_and_are_partitioned(tables):
-    names = ("target", "label", "lines", "ops", "ok", "fail", "info", "refused", "faults")
-    assert picked(tables["runs"], *names) == [("kudu", "v1", 10, 3, 1, 1, 1, 1, 1)]
-    assert tables["runs"]["day"].to_pylist()[0].isoformat() == "2026-01-02"
+@pytest.mark.parametrize(
+    ("table", "names", "expected"),
+    [
+        ("operations", "phase active", [("chaos", ""), ("chaos", "kill"), ("chaos", "kill")]),
+        ("attempts", "index number node wait_ns left_ns",
+         [(2, 0, "m2", 0, 40), (2, 1, "m1", 30, 0)]),
+        ("faults", "fault kind targets start_ns end_ns bite",
+         [("kill-1", "kill", ["m1"], 15, 95, 2)]),
+        ("events", "index f", [(0, "phase"), (1, "leader"), (9, "usage")]),
+        ("nodes", "node terms_led faults attempts attempts_ok disk_bytes",
+         [("m1", 1, 1, 1, 1, 7), ("m2", 0, 0, 1, 0, None)]),
+        ("runs", "target label lines ops ok fail info refused faults day",
+         [("kudu", "v1", 10, 3, 1, 1, 1, 1, 1, dt.date(2026, 1, 2))]),
+    ],
+)  # fmt: skip
+def test_what_rows_say_of_a_history(tables, table, names, expected):
+    """Phase and faults of operations, attempts apart from them, both ends of faults, sums."""
+    assert picked(tables[table], *names.split()) == expected
 
 
 def test_case_and_record_come_back():

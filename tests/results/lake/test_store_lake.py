@@ -19,7 +19,6 @@ from harness.store import RunFolder, is_being_written
 from results.facts.problems import RUNNING, SEED_WITHOUT_RUN
 from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import SCHEMA, Lake
-from results.lake.log.refusals import RefusedError
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 from results.lake.transfer import ingest, store_lake
 from results.lake.transfer.folder_memo import MEMO
@@ -28,7 +27,7 @@ from results.lake.upkeep import removal
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from tests.results.lake.test_ingest import FAILURE, FINDING, history
-from tests.run_folders import keep_run
+from tests.run_folders import keep_run, keep_torn
 from tests.unprivileged import refusing
 
 pytestmark = pytest.mark.lake
@@ -127,13 +126,7 @@ def test_progress_counts_the_runs_that_are_read(store):
 
 def test_every_state_is_a_row_or_is_named(store, tmp_path):
     keep_run(store, "ddl-none", "torn", Case(seed=4), history(4), finished=False)
-    log = RunFolder(store, "ddl-none", "logged")
-    log.write_case(Case(seed=5))
-    ops = log.open_log()
-    for op in [*history(5)][:3]:
-        ops.append(op)
-    ops.close()
-    del log
+    keep_torn(store, "ddl-none", "logged", Case(seed=5), [*history(5)][:3])
     damaged = keep_run(store, "ddl-none", "damaged", Case(seed=6), history(6))
     (damaged / "run.json").write_text("{")
     foreign = keep_run(
@@ -380,39 +373,19 @@ def refuse_lock(*_):
     raise OSError(37, "No locks available")
 
 
-def test_a_store_that_cannot_be_written_has_its_lake_in_the_cache(store, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(store_lake, "require_writable", refusing_below(store))
-
-    found = lake_of_store(store)
-
-    assert found.uri.startswith(str(tmp_path / "cache"))
-    assert len(rows_of(found.uri)) == 3
-    assert not (store / LAKE_FOLDER).exists()
-    (tmp_path / "link").symlink_to(store)
-    assert lake_of_store(tmp_path / "link").uri == found.uri
-
-
-def refusing_below(store):
-    whole = store_lake.require_writable
-
-    def require(folder, repair):
-        if folder.is_relative_to(store):
-            raise RefusedError(f"{folder} cannot be made")
-        whole(folder, repair)
-
-    return require
-
-
 def test_a_user_without_rights_gets_the_lake_in_the_cache(store, tmp_path):
+    (tmp_path / "link").symlink_to(store)
+    begin = "from tests.unprivileged import renounce_capabilities; renounce_capabilities()"
     with refusing(store, 0o555):
-        done = update_in_a_process(
-            "from tests.unprivileged import renounce_capabilities; renounce_capabilities()",
-            store,
-            XDG_CACHE_HOME=str(tmp_path),
+        done, again = (
+            update_in_a_process(begin, place, XDG_CACHE_HOME=str(tmp_path))
+            for place in (store, tmp_path / "link")
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{tmp_path}/catalog-harness/lakes/")
+    assert len(rows_of(done.stdout.strip())) == 3
+    assert not (store / LAKE_FOLDER).exists()
+    assert again.stdout == done.stdout
 
 
 def update_in_a_process(begin, store, **env):

@@ -136,18 +136,29 @@ def test_plans_keep_within_the_sizes_and_partitions():
     assert groups == [["f0", "f1", "f2"], ["f3", "f4", "f6"], ["f8", "f9"]]
 
 
-def test_of_two_compactions_at_once_one_is_abandoned(uri):
+def compacts(other):
+    compact(other)
+
+
+def vacuums(other):
+    assert len(vacuum(other, grace_hours=0).deleted) == 1
+
+
+@pytest.mark.parametrize(("meanwhile", "abandoned_"), [(compacts, 2), (vacuums, 1)])
+def test_a_compaction_that_another_or_a_vacuum_overtook_is_abandoned(uri, meanwhile, abandoned_):
     lake, other = lake_at(uri), lake_at(uri)
     commit = lake.logs["operations"].commit
 
     def late(*args, **options):
-        compact(other)
         lake.logs["operations"].commit = commit
+        meanwhile(other)
         return commit(*args, **options)
 
     lake.logs["operations"].commit = late
     done = {item.table: item.abandoned for item in compact(lake)}
-    assert done == {"operations": 2, "faults": 0, "runs": 0}
+    assert done["operations"] == abandoned_
+    if meanwhile is compacts:
+        assert (done["faults"], done["runs"]) == (0, 0)
     assert contents(lake) == ALL
     assert damage(lake) == []
 
@@ -187,22 +198,6 @@ def test_a_writer_that_slept_through_a_vacuum_begins_again(uri, moment):
     vacuum(other, grace_hours=0)
     vacuum(other, grace_hours=0)
     assert check(other) == []
-
-
-def test_a_compaction_that_slept_through_a_vacuum_is_abandoned(uri):
-    lake, other = lake_at(uri), lake_at(uri)
-    log = lake.logs["operations"]
-    commit = log.commit
-
-    def late(*args, **options):
-        log.commit = commit
-        assert len(vacuum(other, grace_hours=0).deleted) == 1
-        return commit(*args, **options)
-
-    log.commit = late
-    assert {item.table: item.abandoned for item in compact(lake)}["operations"] == 1
-    assert contents(lake) == ALL
-    assert damage(lake) == []
 
 
 def test_files_that_a_compaction_replaced_stay_for_readers_of_old_versions(uri):
@@ -262,13 +257,6 @@ def test_check_finds_rows_that_do_not_fit(uri, monkeypatch, change):
     assert damage(lake) != []
 
 
-def test_check_finds_files_that_are_gone(uri, tmp_path):
-    lake = lake_at(uri)
-    (tmp_path / "lake" / "faults" / lake.files("faults")[0].name).unlink()
-    (finding,) = damage(lake)
-    assert (finding.table, "1 file lost" in finding.text) == ("faults", True)
-
-
 def test_the_verb(uri, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("results.lake.verb.Lake.open", lake_at)
     abandoned(uri, ["lost"])
@@ -292,31 +280,25 @@ def test_the_verb_refuses(words, tmp_path, monkeypatch, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("table", list(SCHEMAS))
-def test_check_finds_a_file_whose_runs_are_out_of_order(tmp_path, monkeypatch, table):
+def backwards(part):
+    return part.take(list(range(len(part)))[::-1])
+
+
+def scattered(part):
+    """A run twice, with another between."""
+    return part.take([*range(1, len(part)), 0])
+
+
+@pytest.mark.parametrize(
+    ("table", "spoil"),
+    [*((table, backwards) for table in SCHEMAS), ("operations", scattered), ("faults", scattered)],
+)
+def test_check_finds_a_file_whose_runs_are_out_of_order(tmp_path, monkeypatch, table, spoil):
     lake = lake_at(tmp_path / "lake")
     lake.append(rows([f"r{index}" for index in range(6)]))
     assert damage(lake) == []
-    uploads_otherwise(
-        monkeypatch,
-        lambda name, part: part.take(list(range(len(part)))[::-1]) if name == table else part,
-    )
-    lake.append(rows([f"s{index}" for index in range(6)]))
-    (finding,) = damage(lake)
-    assert (finding.table, "out of their order" in finding.text) == (table, True)
-
-
-@pytest.mark.parametrize("table", ["operations", "faults"])
-def test_check_finds_a_run_that_is_in_a_file_twice_with_another_between(
-    tmp_path, monkeypatch, table
-):
-    lake = lake_at(tmp_path / "lake")
-
-    def scattered(name, part):
-        return part.take([*range(1, len(part)), 0]) if name == table else part
-
-    uploads_otherwise(monkeypatch, scattered)
-    lake.append(rows(["r1", "r2"]))
+    uploads_otherwise(monkeypatch, lambda name, part: spoil(part) if name == table else part)
+    lake.append(rows(["s1", "s2"]))
     (finding,) = damage(lake)
     assert (finding.table, "out of their order" in finding.text) == (table, True)
 

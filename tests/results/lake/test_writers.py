@@ -51,25 +51,28 @@ def lake_in(folder):
 KEYS = [lake_writers.key_of(0, number) for number in range(3)]
 
 
-def test_the_judge_finds_what_is_lost(tmp_path, store):
-    found = judged(store, lake_in(tmp_path), KEYS[:2], KEYS)
-    assert (found.lost, found.doubled, found.other, found.damage, found.kept) == (1, 0, 0, 0, False)
+def doubled(store):
+    return lake_writers.copy_of(store[0], KEYS[0], "elsewhere")  # another partition
 
 
-def test_the_judge_finds_what_is_doubled(tmp_path, store):
-    lake = lake_in(tmp_path)
-    other = lake_writers.copy_of(store[0], KEYS[0], "elsewhere")  # another partition
-    lake.append(other)
-    found = judged(store, lake, KEYS, KEYS)
-    assert (found.lost, found.doubled, found.kept) == (0, 1, False)
-
-
-def test_the_judge_finds_rows_that_are_not_equal(tmp_path, store):
-    lake = lake_in(tmp_path)
+def changed(store):
     rows = lake_writers.rows_of(store, KEYS[0])
-    lake.append({**rows, "operations": rows["operations"].slice(1)})
-    found = judged(store, lake, KEYS[1:], KEYS)
-    assert (found.lost, found.doubled, found.other, found.kept) == (0, 0, 1, False)
+    return {**rows, "operations": rows["operations"].slice(1)}
+
+
+@pytest.mark.parametrize(
+    ("first", "keys", "lost_doubled_other"),
+    [(None, KEYS[:2], (1, 0, 0)), (doubled, KEYS, (0, 1, 1)), (changed, KEYS[1:], (0, 0, 1))],
+)
+def test_the_judge_finds_what_is_lost_doubled_or_other(
+    tmp_path, store, first, keys, lost_doubled_other
+):
+    lake = lake_in(tmp_path)
+    if first:
+        lake.append(first(store))
+    found = judged(store, lake, keys, KEYS)
+    assert (found.lost, found.doubled, found.other) == lost_doubled_other
+    assert (found.damage, found.kept) == (0, False)
 
 
 def test_the_judge_finds_damage(tmp_path, store):

@@ -1,6 +1,8 @@
 """A small lake: three tables, runs with rows that follow from their name."""
 
 import datetime as dt
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -71,3 +73,18 @@ def contents(lake):
 def damage(lake):
     """What `check` calls damaged."""
     return [finding for finding in check(lake) if finding.damaged]
+
+
+def created_at_once(uri, runs, **options):
+    """The lake there, which as many writers created at once as there are runs, one run of each."""
+    start = threading.Barrier(len(runs))
+
+    def create(run):
+        start.wait()
+        lake_at(uri, **options).append(rows([run]))
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(create, runs))
+    lake = lake_at(uri, **options)
+    assert contents(lake) == set(runs)
+    return lake

@@ -54,11 +54,3 @@ def run_of(**changes):
     """A run as `extract` wants it."""
     case = Case(**{"seed": 1, "nemeses": ("kill",), **changes})
     return SimpleNamespace(name="n", run="r", case=case)
-
-
-def ordered(events):
-    """A history from (time in ms, priority, function) in any order: told in the order of time."""
-    script = Script()
-    for _, _, tell in sorted(events, key=lambda event: event[:2]):
-        tell(script)
-    return script.history()

@@ -206,6 +206,23 @@ def wilson(hits, n):
     return {"low": (-b - root) / (2 * a), "high": (-b + root) / (2 * a)}
 
 
+def arrangements(first, second):
+    """The share of all ways to choose the first group whose U is as far from its mean.
+
+    U by its definition: pairs won, half for ties.
+    """
+    both = [*first, *second]
+
+    def wins(chosen):
+        rest = [both[at] for at in range(len(both)) if at not in chosen]
+        return sum((both[i] > y) + (both[i] == y) / 2 for i in chosen for y in rest)
+
+    mean = len(first) * len(second) / 2
+    far = abs(wins(range(len(first))) - mean)
+    every = list(itertools.combinations(range(len(both)), len(first)))
+    return sum(abs(wins(chosen) - mean) >= far - 1e-9 for chosen in every) / len(every)
+
+
 def field(item, name):
     """A field of a run, of something of a run, or of that run."""
     if isinstance(item, Run):
@@ -283,18 +300,12 @@ class Oracle:
 
     def judged(self):
         """As far as the page shows it."""
-        return [
-            {
-                "run": run.key,
-                "verdict": run.verdict,
-                "seed": run.seed,
-                "ops": len(run.ops),
-                "faults": len(run.faults),
-                "elections": len(run.elections),
-                "length_ns": run.end,
-            }
-            for run in self.runs
-        ]
+
+        def of(runs):
+            counts = {name: len(field(runs[0], name)) for name in ("ops", "faults", "elections")}
+            return {**counts, "length_ns": runs[0].end}
+
+        return answer(self.runs, "run", "verdict", "seed", of=of)
 
     def failing_runs(self):
         names = ("run", "population", "verdict", "target", "environment", "nemeses", "bugs")

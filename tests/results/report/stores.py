@@ -3,8 +3,6 @@
 import dataclasses
 from pathlib import Path
 
-import msgspec
-
 from harness.case import Case
 from harness.checking import judge
 from harness.planning import plan_case
@@ -103,8 +101,3 @@ def make_store(store: Path, specs: tuple[Spec, ...] = MIXED) -> Path:
         words = (spec.workload, *spec.nemeses, *spec.bugs)
         add_run(store, "-".join(words), spec)
     return store
-
-
-def copy_case(case: Case, **changes: object) -> Case:
-    """A case that differs in some fields."""
-    return msgspec.structs.replace(case, **changes)

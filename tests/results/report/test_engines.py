@@ -67,71 +67,54 @@ def test_the_bases_come_first_and_all_files_are_queries():
     assert {f"{name}.sql" for name in query_names()} == names
 
 
-def test_paths_with_quotes_are_no_sql(tmp_path):
+@pytest.fixture(name="engine")
+def engine_fixture():
+    with contextlib.closing(DuckEngine()) as engine:
+        yield engine
+
+
+def test_paths_with_quotes_are_no_sql(engine, tmp_path):
     odd = tmp_path / "it's; DROP TABLE x --.parquet"
     pq.write_table(schema("traits").empty_table(), odd)
-    engine = DuckEngine()
     engine.register("traits", [odd])
 
     assert engine.sql("SELECT * FROM traits").num_rows == 0
-    engine.close()
 
 
-def test_whole_numbers_come_as_int64():
-    engine = DuckEngine()
+def test_whole_numbers_come_as_int64(engine):
     found = engine.sql("SELECT CAST(1 AS TINYINT) AS a, SUM(x) AS b FROM (SELECT 1 AS x)")
 
     assert found.schema.field("a").type == pa.int64()
-    engine.close()
 
 
-def register_run(engine, folder):
+def register_run(engine, **tables):
     """One run "r" that nobody judged: what is not of a known run is of no population."""
-    rows = [{"run": "r", "workload": "w", "nemeses": "", "bugs": "", "setting": "s"}]
-    pq.write_table(pa.Table.from_pylist(rows, schema("runs")), folder / "runs.parquet")
-    engine.register("runs", [folder / "runs.parquet"])
-    for name in ("verdicts", "unavailability"):
-        engine.register(name, [])
+    tables["runs"] = [{"workload": "w", "nemeses": "", "bugs": "", "setting": "s"}]
+    for name in ("verdicts", "unavailability", *tables):
+        rows = [{"run": "r", **row} for row in tables.get(name, ())]
+        engine.take(name, pa.Table.from_pylist(rows, schema(name)))
+    engine.keep("judged", unordered("judged")[0])
 
 
-def test_percentiles_are_nearest_ranks_at_their_edges(tmp_path):
+def test_percentiles_are_nearest_ranks_at_their_edges(engine):
     """Of two values the lower one is the median; of a thousand and one the last is beyond p99.9."""
-    rows = [
-        {"run": "r", "f": f, "type": "ok", "lat_bucket": bucket, "n": n, "phase": "", "active": ""}
+    ops = [
+        {"f": f, "type": "ok", "lat_bucket": bucket, "n": n, "phase": "", "active": ""}
         for f, bucket, n in (("two", 3, 1), ("two", 9, 1), ("many", 1, 999), ("many", 2, 1))
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema("ops")), tmp_path / "ops.parquet")
-    engine = DuckEngine()
-    engine.register("ops", [tmp_path / "ops.parquet"])
-    register_run(engine, tmp_path)
-    engine.keep("judged", unordered("judged")[0])
+    register_run(engine, ops=ops)
     for name in ("latency_cells", "percentiles"):
         engine.keep(name, query(name))
     many, two = engine.sql(query("latency_by_f")).to_pylist()
-    engine.close()
 
     assert [two[name] for name in ("p50_ns", "p95_ns", "p999_ns", "max_ns")] == [3, 9, 9, 9]
     assert [many[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")] == [1, 1, 1, 2]
 
 
-def test_a_bite_of_nothing_is_none(tmp_path):
-    rows = [
-        {
-            "run": "r",
-            "fault": str(bite),
-            "nemesis": "kill",
-            "bite": bite,
-            "hit": True,
-            "healed": True,
-        }
-        for bite in (0, None, 7)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows, schema("faults")), tmp_path / "faults.parquet")
-    engine = DuckEngine()
-    engine.register("faults", [tmp_path / "faults.parquet"])
-    register_run(engine, tmp_path)
-    engine.keep("judged", query("judged"))
+def test_a_bite_of_nothing_is_none(engine):
+    told = {"nemesis": "kill", "hit": True, "healed": True}
+    faults = [{"fault": str(bite), "bite": bite, **told} for bite in (0, None, 7)]
+    register_run(engine, faults=faults)
     found = engine.sql(query("faults")).to_pylist()[0]
-    engine.close()
 
     assert (found["faults"], found["hit"], found["bit"]) == (3, 3, 1)

@@ -2,7 +2,6 @@
 
 import html
 import html.parser
-import itertools
 import math
 import re
 import statistics
@@ -15,7 +14,7 @@ from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, TIMES
 from results.report.populations import Populations
 from results.statistics.estimates import student_quantile
-from tests.results.report.oracle import middle, rank
+from tests.results.report.oracle import arrangements, middle, rank
 from tests.results.report.stores import COMPARED
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -320,23 +319,6 @@ METRICS = {
         for q in (500, 990)
     },
 }
-
-
-def arrangements(first, second):
-    """The share of all ways to choose the first group whose U is as far from its mean."""
-    both = [*first, *second]
-
-    def wins(chosen):
-        rest = [at for at in range(len(both)) if at not in chosen]
-        return sum((both[i] > both[j]) + (both[i] == both[j]) / 2 for i in chosen for j in rest)
-
-    middle_of_all = len(first) * len(second) / 2
-    far = abs(wins(range(len(first))) - middle_of_all)
-    every = [
-        abs(wins(chosen) - middle_of_all) >= far - 1e-9
-        for chosen in itertools.combinations(range(len(both)), len(first))
-    ]
-    return sum(every) / len(every)
 
 
 def test_every_run_is_linked_and_every_failure_says_how_to_run_it_again(reported, oracle):

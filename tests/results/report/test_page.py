@@ -10,7 +10,7 @@ from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
 from results.report.report import report
-from tests.browser_support import BROWSER_MARKS
+from tests.browser_support import browser_test
 from tests.results.report.histories import Script
 from tests.run_folders import keep_run
 
@@ -48,13 +48,6 @@ def evil_store(store):
     return store
 
 
-def browser_test(test):
-    """Some tests here read the text of the page only."""
-    for mark in (pytest.mark.slow, *BROWSER_MARKS):
-        test = mark(test)
-    return test
-
-
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
     store = evil_store(tmp_path_factory.mktemp("evil"))
@@ -72,6 +65,7 @@ def test_hostile_text_stays_text(evil):
     assert "49" not in text.split("<tbody>")[1][:2000] or "{{7*7}}" in text
 
 
+@pytest.mark.slow
 @browser_test
 def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):
     browser_page.open(evil[2])
@@ -82,6 +76,7 @@ def test_hostile_text_does_nothing_in_a_browser(evil, browser_page):
     assert browser_page.requests == [evil[2].resolve().as_uri()]
 
 
+@pytest.mark.slow
 @browser_test
 def test_the_page_fits_and_is_readable(reported, browser_page):
     """No sideways scrolling of the page; text stands out from what is behind it."""
@@ -119,6 +114,7 @@ OVERFLOW = """() => [...document.querySelectorAll('svg text.label')]
   .filter(text => text.getBBox().x < 0).map(text => text.textContent)"""
 
 
+@pytest.mark.slow
 @browser_test
 def test_sections_are_reached_and_tables_open(reported, browser_page):
     browser_page.open(reported[2])

@@ -23,7 +23,6 @@ from results.serve.runs import Runs
 from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import LOG, add_run, failing, make_store
-from tests.results.serve.test_strangers import TRAVERSALS, get, status
 from tests.run_folders import ingested
 from tests.waiting import wait_until
 
@@ -31,13 +30,10 @@ pytestmark = pytest.mark.lake
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def both(lake_served):
     """A store and its lake, both served."""
-    root = tmp_path_factory.mktemp("both")
-    store = make_store(root / "store")
-    ingested(store, root / "lake")
-    with serving(store) as of_store, serving(root / "lake") as of_lake:
-        yield SimpleNamespace(store=of_store, lake=of_lake)
+    with serving(lake_served.store.parent / "store") as of_store:
+        yield SimpleNamespace(store=of_store, lake=lake_served)
 
 
 @pytest.fixture
@@ -129,15 +125,6 @@ def test_how_to_have_a_run_again(both):
     command = f"harness lake export {both.lake.store} --store again --run"
     assert command in other
     assert command not in kept
-
-
-@pytest.mark.parametrize("target", TRAVERSALS)
-def test_nothing_outside_is_served(both, target):
-    for path in (target, target.replace("alpha/a1", quote(key_of(both.lake, "b5")))):
-        answer = get(both.lake, path)
-        assert status(answer) in {400, 404}
-        for secret in (b"root:", b'"seed"', b"def main", LOG.encode()):
-            assert secret not in answer
 
 
 def test_links_in_a_kept_folder_are_not_followed(tmp_path, open_lake):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -21,7 +22,7 @@ from results.serve import server as server_module
 from results.serve.paths import NotThere, open_below
 from results.serve.server import Response
 from tests.results.serve.conftest import CLIENT_S, serving
-from tests.results.serve.stores import add_run
+from tests.results.serve.stores import LOG, add_run
 from tests.waiting import wait_until
 
 TRAVERSALS = [
@@ -114,12 +115,16 @@ def status(answer):
     return int(answer.split(b" ", 2)[1])
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize("target", TRAVERSALS)
-def test_nothing_outside_the_store_is_served(served, target):
-    answer = get(served, target)
-    assert status(answer) in {400, 404}
-    for secret in (b"SECRET", b"root:", b'"seed"', b"def main"):
-        assert secret not in answer
+def test_nothing_outside_a_store_or_a_lake_is_served(served, lake_served, target):
+    (kept,) = [row["key"] for row in lake_served.api("runs")["runs"] if "/b5@" in row["key"]]
+    of_kept = target.replace("alpha/a1", quote(kept))
+    for there, path in ((served, target), (lake_served, target), (lake_served, of_kept)):
+        answer = get(there, path)
+        assert status(answer) in {400, 404}
+        for secret in (b"SECRET", b"root:", b'"seed"', b"def main", LOG.encode()):
+            assert secret not in answer
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
+from results.run.page import PageReporter
 from tests.run_folders import keep_run
 
 MS = 1_000_000
@@ -126,3 +127,9 @@ def write_run(store, history, results, *, name="made", case=None, logs=None, rep
         log.parent.mkdir(exist_ok=True)
         log.write_text(text)
     return path
+
+
+def show(page, folder):
+    """The page of a run, made and drawn."""
+    page.open(PageReporter().write(folder))
+    page.wait_for_selector("html[data-ready]")

@@ -14,9 +14,9 @@ from harness.case import Case
 from harness.cli import main
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
-from results.run.page import PageReporter, build, read_results, render
+from results.run.page import build, read_results, render
 from tests.browser_support import BROWSER_MARKS
-from tests.results.run.page.runs import MS, S, Script, small_run, stale_read, write_run
+from tests.results.run.page.runs import MS, S, Script, show, small_run, stale_read, write_run
 
 pytestmark = BROWSER_MARKS
 
@@ -69,7 +69,7 @@ def test_the_first_view_of_an_invalid_run_shows_the_anomaly(open_page):
 def test_the_first_view_of_a_valid_run_is_all_of_it(browser_page, tmp_path):
     history = small_run()
     valid = CheckResult("stats", Verdict.VALID, "fine", details={"certificate": {"faults": ["x"]}})
-    browser_page.open(PageReporter().write(write_run(tmp_path, history, [valid])))
+    show(browser_page, write_run(tmp_path, history, [valid]))
     now = state(browser_page)
     assert (now["begin"], now["end"]) == (now["from"], now["to"])
     assert now["begin"] <= 0
@@ -103,8 +103,7 @@ def test_partial_linearizations_are_drawn_with_their_steps(browser_page, tmp_pat
         "linearizable-catalog", Verdict.INVALID, "no", ("No.",), (read,),
         {"failure": {"operation": read, "core": [create, rename, read], "survivors": survivors}},
     )  # fmt: skip
-    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, history, [found]))
     steps = browser_page.locator("#why svg.order .step")
     assert steps.all_text_contents() == ["1", "2"]
     failing = browser_page.locator("#why svg.order .failing text").text_content()
@@ -122,8 +121,7 @@ def test_a_cycle_is_shown_as_its_checker_drew_it(browser_page, tmp_path):
     index = indices(history, lambda call, done: call.f == "get")[0]
     details = {"drawings": [drawing, drawing]}
     found = CheckResult("elle-list-append", Verdict.INVALID, "no", ("No.",), (index,), details)
-    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, history, [found]))
     size = "() => { const one = document.images[0]; return [one.naturalWidth, one.naturalHeight]; }"
     assert browser_page.evaluate(size) == [30, 20]
     assert browser_page.inner_text("#why figure button") == "Cycle 1 of 2: next"
@@ -135,8 +133,7 @@ def test_an_operation_has_one_number_whichever_its_end_is_named_by(browser_page,
     pair = next(pair for pair in history.pairs if pair.invoke.f == "get")
     call, done = pair.invoke.index, pair.completion.index
     found = CheckResult("elle", Verdict.INVALID, "no", (f"T1 is op {done}: r.",), (done,))
-    browser_page.open(PageReporter().write(write_run(tmp_path, history, [found])))
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, history, [found]))
     assert state(browser_page)["selected"] == call
     assert f"op {done}" not in browser_page.inner_text("#why")
     assert f"T1 is op {call}: r." in browser_page.inner_text("#why")
@@ -183,7 +180,7 @@ def test_logs_around_the_moment(browser_page, tmp_path):
         "odd #1?.log": "a name that an address must not take apart\n",
     }
     folder = write_run(tmp_path, history, [stale_read(history)], logs=logs)
-    browser_page.open(PageReporter().write(folder))
+    show(browser_page, folder)
     stale = indices(history, lambda call, done: call.time == 700 * MS)[0]
     browser_page.evaluate(f"() => harnessPage.page.selectIndex({stale})")
     text = browser_page.inner_text(".logs")
@@ -242,8 +239,7 @@ def test_filters_hold_at_once_and_an_op_is_found_by_its_number(shared_page):
 def test_a_table_named_in_full_is_meant_alone(browser_page, tmp_path):
     script = Script().op(1, 2, 0, "get", {"name": "t1"}, "ok")
     history = script.op(3, 4, 0, "get", {"name": "t10"}, "ok").history()
-    folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
-    browser_page.open(PageReporter().write(folder))
+    show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.fill("#table", "t1")
     assert browser_page.evaluate(FOUND) == [0]
     browser_page.fill("#table", "t")  # no table has this name: part of it will do
@@ -413,8 +409,7 @@ def random_history(count=600):
 
 def test_quantiles_and_rates_of_the_plots(browser_page, tmp_path):
     history = random_history()
-    folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
-    browser_page.open(PageReporter().write(folder))
+    show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     width, buckets = 100 * MS, 12
     for q in (0.5, 0.9, 0.99, 1.0):
         found = browser_page.evaluate(
@@ -453,8 +448,7 @@ def test_quantiles_and_rates_of_the_plots(browser_page, tmp_path):
 
 def test_rates_outside_of_the_range_are_not_counted(browser_page, tmp_path):
     history = random_history()
-    folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
-    browser_page.open(PageReporter().write(folder))
+    show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     begin, end = 200 * MS, 450 * MS
     found = browser_page.evaluate(
         f"() => harnessPage.rates(harnessPage.page, {begin}, {end}, {50 * MS}).map((c) => [...c])"
@@ -638,10 +632,7 @@ def test_a_browser_that_cannot_inflate_says_so(browser_page, made_page, tmp_path
 
 @pytest.mark.parametrize("history", [History([]), History([Op(0, 0, 0, OpType.INVOKE, "f")])])
 def test_runs_of_almost_nothing(browser_page, tmp_path, history):
-    browser_page.open(
-        PageReporter().write(write_run(tmp_path, history, [CheckResult("c", Verdict.UNKNOWN, "r")]))
-    )
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.UNKNOWN, "r")]))
     assert browser_page.inner_text("#badge").lower() == "unknown"
     for key in ("0", "+", "j", "n", "a", "Enter", "]"):
         browser_page.keyboard.press(key)
@@ -649,8 +640,7 @@ def test_runs_of_almost_nothing(browser_page, tmp_path, history):
 
 def test_many_operations_are_drawn_coarse_and_few_exactly(browser_page, tmp_path):
     history = random_history(4000)
-    folder = write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")])
-    browser_page.open(PageReporter().write(folder))
+    show(browser_page, write_run(tmp_path, history, [CheckResult("c", Verdict.VALID, "r")]))
     browser_page.wait_for_function("() => harnessPage.page.visibleOps > 0")
     assert not browser_page.is_visible("#tables-part")  # it speaks of none
     assert "drawn coarse" in browser_page.inner_text("#status")

@@ -18,43 +18,16 @@ from results.run.page.columns import (
     share_chars,
 )
 from tests.results.run.page.runs import small_run
+from tests.results.run.perfetto.histories import CLIENTS, histories
 from tests.tiers import examples
 
 TYPES = ["ok", "fail", "info"]
 
 
-@st.composite
-def histories(draw):
-    """Up to 30 operations by up to 4 clients; processes retire after info, as interpreters do."""
-    ops, time, concurrency = [], 0, 4
-    running, process = {}, {slot: slot for slot in range(concurrency)}
-    values = st.none() | st.fixed_dictionaries(
-        {"name": st.sampled_from(["t1", "t2", "<b>", "é"]), "n": st.integers(0, 3)}
-    )
-    texts = st.sampled_from([None, "E: x", "</script>"])
-    for _ in range(draw(st.integers(0, 60))):
-        time += draw(st.integers(0, 5))
-        slot = draw(st.integers(0, concurrency - 1))
-        number = process[slot]
-        if slot not in running:
-            call = Op(len(ops), time, number, OpType.INVOKE, draw(st.sampled_from("fgh")),
-                      draw(values))  # fmt: skip
-            running[slot] = call
-            ops.append(call)
-            continue
-        call = running.pop(slot)
-        kind = OpType(draw(st.sampled_from(TYPES)))
-        attempts = tuple(
-            Attempt(draw(st.sampled_from(["m1", "m2"])), call.time + n, time + n, "ok")
-            for n in range(draw(st.integers(0, 3)))
-        )
-        ops.append(
-            Op(len(ops), time, number, kind, call.f, draw(values), draw(texts),
-               draw(st.sampled_from([None, "m1", "<i>"])), attempts)
-        )  # fmt: skip
-        if kind is OpType.INFO:
-            process[slot] = number + concurrency
-    return History(ops)
+CALLS = histories(backwards=False).map(
+    lambda history: History(op for op in history if isinstance(op.process, int))
+)
+"""What clients did."""
 
 
 def decoded(raw, strings):
@@ -127,11 +100,11 @@ def expected(history):
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(histories())
+@given(CALLS)
 def test_columns_say_what_the_history_says(history):
     chosen = select(history, (), 0)
     strings, names = Strings(), Strings()
-    lanes = client_lanes(chosen, 4)
+    lanes = client_lanes(chosen, CLIENTS)
     raw = columns(chosen.pairs, lanes, strings, names)
     rows = decoded(raw, strings.items())
     assert expected(history) == rows
@@ -139,7 +112,7 @@ def test_columns_say_what_the_history_says(history):
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(histories(), st.integers(1, 5))
+@given(CALLS, st.integers(1, CLIENTS + 1))
 def test_operations_in_a_lane_never_overlap(history, concurrency):
     chosen = select(history, (), 0)
     lanes = client_lanes(chosen, concurrency)
@@ -152,9 +125,9 @@ def test_operations_in_a_lane_never_overlap(history, concurrency):
             sorted(spans)
         ):  # several may be at one moment
             assert end <= start
-    # Four clients that the case knows of have a lane each, and those that take over use them.
-    if concurrency == 4:
-        assert len({(process % 4, lane) for process, lane in lanes.items()}) == len(by_lane)
+    # Clients that the case knows of have a lane each, and those that take over use them.
+    if concurrency == CLIENTS:
+        assert len({(process % CLIENTS, lane) for process, lane in lanes.items()}) == len(by_lane)
 
 
 def test_mentions_are_names_and_ids_and_never_cut():

@@ -7,21 +7,13 @@ import pytest
 
 from harness.case import Case
 from harness.ops import CheckResult, History, Verdict
-from harness.store import RunFolder, load_run
+from harness.store import load_run
 from results.report.verb import main as report_main
-from results.run.page import PageReporter
 from results.run.page.build import build
 from results.run.page.summary import about, read_results
-from tests.browser_support import BROWSER_MARKS
-from tests.results.run.page.runs import MS, Script, small_run, stale_read, write_run
-
-
-def browser_test(test):
-    """The other tests here need no browser."""
-    for mark in BROWSER_MARKS:
-        test = mark(test)
-    return test
-
+from tests.browser_support import browser_test
+from tests.results.run.page.runs import MS, Script, show, small_run, stale_read, write_run
+from tests.run_folders import keep_torn
 
 TEXTS = """() => new Promise((done) => {
   const texts = [], draw = CanvasRenderingContext2D.prototype.fillText;
@@ -141,8 +133,7 @@ def test_faults_of_one_moment_are_all_passed(browser_page, tmp_path):
         script.nemesis(200, "cut", action="heal", **fault)
     script.op(50, 60, 0, "list", {}, "ok", {"tables": [], "term": 1})
     valid = CheckResult("stats", Verdict.VALID, "fine")
-    browser_page.open(PageReporter().write(write_run(tmp_path, script.history(), [valid])))
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, script.history(), [valid]))
     seen = []
     for _ in range(4):
         browser_page.keyboard.press("f")
@@ -205,14 +196,8 @@ def test_the_bar_of_tools_is_one_line_in_a_usual_window(open_page):
 
 @browser_test
 def test_a_run_that_was_cut_short_says_so_and_how_to_judge_it(browser_page, tmp_path):
-    folder = RunFolder(tmp_path, "made", "run-1")
-    folder.write_case(Case(seed=7))
-    log = folder.open_log()
-    for op in small_run():
-        log.append(op)
-    log.close()
-    browser_page.open(PageReporter().write(folder.path))
-    browser_page.wait_for_selector("html[data-ready]")
+    folder = keep_torn(tmp_path, "made", "run-1", Case(seed=7), small_run())
+    show(browser_page, folder)
     assert browser_page.inner_text("#notes").split("\n\n") == [
         "The run was cut short: its history comes from the op log.",
         "This run was never checked: there is no results.json in its folder.",
@@ -239,8 +224,7 @@ def far_apart(told):
 @pytest.mark.parametrize(("told", "last_ms"), [(3, 10_250), (4, 20_050), (27, 10_250), (0, 10_250)])
 def test_of_many_anomalies_the_one_explained_is_shown(browser_page, tmp_path, told, last_ms):
     history, verdict = far_apart(told)
-    browser_page.open(PageReporter().write(write_run(tmp_path, history, [verdict])))
-    browser_page.wait_for_selector("html[data-ready]")
+    show(browser_page, write_run(tmp_path, history, [verdict]))
     begin, end = browser_page.evaluate("() => [harnessPage.view.from, harnessPage.view.to]")
     assert 9_000 * MS < begin < 10_000 * MS or told == 4
     assert begin < 10_000 * MS

@@ -5,6 +5,12 @@ from hypothesis import strategies as st
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 
 NODES = ("m1", "m2", "m3")
+CLIENTS = 6
+KINDS = st.sampled_from(["get", "list", "create"])
+VALUES = st.none() | st.fixed_dictionaries(
+    {"name": st.sampled_from(["t1", "t2", "<b>", "é"]), "n": st.integers(0, 3)}
+)
+ERRORS = st.sampled_from([None, "E: x", "</script>"])
 
 
 @st.composite
@@ -12,26 +18,25 @@ def histories(draw, *, backwards=True):
     """A history as clients, nemesis and harness may leave it, times drawn from a small range."""
     count = draw(st.integers(0, 25))
     steps = st.integers(-3 if backwards else 0, 60)
-    time, ops, open_calls, retired, fresh = 0, [], {}, set(), 6
+    time, ops, open_calls, clients = 0, [], set(), {slot: slot for slot in range(CLIENTS)}
     for index in range(count):
         time = max(0, time + draw(steps))
         kind = draw(st.sampled_from(["client"] * 5 + ["nemesis", "leader", "phase", "exit"]))
         if kind == "client":
-            process = draw(st.integers(0, 5))
-            if process in retired:
-                process, fresh = fresh, fresh + 1
+            slot = draw(st.integers(0, CLIENTS - 1))
+            process, value = clients[slot], draw(VALUES)
             if process not in open_calls:
-                open_calls[process] = index
-                ops.append(Op(index, time, process, OpType.INVOKE, "get", {"n": index}))
+                open_calls.add(process)
+                ops.append(Op(index, time, process, OpType.INVOKE, draw(KINDS), value))
             else:
-                del open_calls[process]
+                f = next(op.f for op in reversed(ops) if op.process == process)
                 type_ = draw(st.sampled_from([OpType.OK, OpType.FAIL, OpType.INFO]))
-                if type_ is OpType.INFO:
-                    retired.add(process)
-                attempts = draw(st.lists(attempt(time), max_size=3))
-                ops.append(
-                    Op(index, time, process, type_, "get", index, None, "m1", tuple(attempts))
-                )
+                if type_ is OpType.INFO:  # another process takes over, as interpreters have it
+                    clients[slot] += CLIENTS
+                open_calls.remove(process)
+                attempts = tuple(draw(st.lists(attempt(time), max_size=3)))
+                more = draw(ERRORS), draw(st.sampled_from([None, "m1", "<i>"])), attempts
+                ops.append(Op(index, time, process, type_, f, value, *more))
         elif kind == "nemesis":
             value = {
                 "action": draw(st.sampled_from(["inject", "heal"])),
