@@ -288,7 +288,7 @@ def test_places_that_are_neither_store_nor_lake(tmp_path, capsys, monkeypatch):
         ("foreign", "not a harness lake's"),
         ("s3:///x", "names no place"),
         ("file:///nowhere/at/all", "there is no lake"),
-        ("none", "cannot read the store"),
+        ("none", "is not a folder"),
     ):
         assert main(["serve", place, "--port", "0"]) == 254, place
         (line,) = capsys.readouterr().err.splitlines()
