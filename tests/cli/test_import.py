@@ -54,6 +54,7 @@ def test_values_of_one_object_stay_so(tmp_path, capsys):
     assert independence_of(run.case) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lines", "code"), [(SURE, 0), (WRONG, 1)])
 def test_the_run_is_judged_as_its_file_is_and_a_report_finds_the_key(tmp_path, capsys, lines, code):
     run, _ = imported(tmp_path, capsys, lines)

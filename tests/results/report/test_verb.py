@@ -133,6 +133,7 @@ def test_a_second_report_does_only_what_is_new(small, capsys):
     assert "results of checks: 5 new, 25 known" in out
 
 
+@pytest.mark.slow
 def test_json_is_one_object_that_says_the_same_and_what_it_left_out(judged, capsys, monkeypatch):
     code, out, _ = report(capsys, judged, "--json")
     found = json.loads(out)
@@ -219,6 +220,7 @@ def test_an_empty_folder_and_those_of_reports_killed_or_whole_are_written_to(
         assert report(capsys, judged, "--output", tmp_path / "out")[0] == 1
 
 
+@pytest.mark.slow
 def test_only_the_runs_of_a_label(small, capsys):
     code, out, _ = report(capsys, small, "--label", "b")
 
@@ -345,6 +347,7 @@ def test_flags_of_a_store_mean_nothing_to_a_run(small, capsys):
         assert f"{flag[0]} means nothing to one run" in err
 
 
+@pytest.mark.slow
 def test_runs_that_repeat_another_are_no_trials_of_their_own(tmp_path, capsys):
     def told():
         out = report(capsys, tmp_path)[1]
@@ -382,6 +385,7 @@ def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsy
     assert verdicts["linearizable-register"] == 1
 
 
+@pytest.mark.slow
 def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, capsys):
     """The histories by hand end before liveness can be told: all are unknown, none is valid."""
     for number in range(5):

@@ -383,6 +383,7 @@ def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
         assert served.api("runs?target=etcd&sort=signature")["runs"][0]["checker"] == "lin"
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path):
     for run in ("a", "b"):
         (add_run(tmp_path, "n", run, workload="register") / "results.json").unlink()

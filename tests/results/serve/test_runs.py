@@ -122,6 +122,7 @@ def passes_day(row, value):
     return (day or NONE) == value if ".." not in value else bool(day) and day <= value[2:]
 
 
+@pytest.mark.slow
 @given(made=tables(), filters=st.lists(FILTERS, max_size=3).map(dict), sort=st.sampled_from(SORTS),
        descending=st.booleans())  # fmt: skip
 @settings(max_examples=examples(120), deadline=None)
@@ -166,6 +167,7 @@ def values(row, name):
     return [text(row, name)]
 
 
+@pytest.mark.slow
 @given(made=tables(), down=DIMENSION, across=DIMENSION)
 @settings(max_examples=examples(80), deadline=None)
 def test_a_matrix_counts_rows(made, down, across):
@@ -184,6 +186,7 @@ def test_a_matrix_counts_rows(made, down, across):
         assert {value: cell.total for value, cell in totals.items()} == expected
 
 
+@pytest.mark.slow
 @given(made=tables(), by=st.sampled_from(["label", "day", "code", "bugs"]))
 @settings(max_examples=examples(80), deadline=None)
 def test_failures_totals_and_trends_count_rows(made, by):

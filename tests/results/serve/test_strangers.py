@@ -332,7 +332,7 @@ def test_bad_arguments_are_one_line(tmp_path, capsys, monkeypatch):
         assert main(["serve", str(store), "--port", str(port)]) == 254
         assert f"--port {port} is in use on 127.0.0.1" in capsys.readouterr().err
     for arguments, text in (
-        ([str(tmp_path / "none")], "cannot read the store"),
+        ([str(tmp_path / "none")], "is not a folder"),
         ([str(store), "--port", "70000"], "--port is 70000"),
         ([str(store), "--port", "x"], "--port is 'x'; it must be a whole number"),
         ([str(store), "--bind", "nonsense"], "--bind is 'nonsense'"),
