@@ -131,7 +131,7 @@ def judge_store(
 
     The problems of the ingest are left out.
     """
-    uri = lake_of_store(store).uri
+    uri = lake_of_store(store, may_be_empty=True).uri
     return judge_lake(
         uri, budget=budget, second_pass=second_pass, checkers=checkers, facts=facts, label=label,
         **options,
