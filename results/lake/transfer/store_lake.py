@@ -29,7 +29,7 @@ from results.lake.log.delta import Log
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.lake import SCHEMA, Lake
 from results.lake.log.location import Place
-from results.lake.log.refusals import RefusedError, failure_of, require_writable
+from results.lake.log.refusals import RefusedError, failure_of, is_seen, require_writable
 from results.lake.log.storage_errors import NoSpaceError, Patience, require
 from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.transfer.folder_memo import (
@@ -95,9 +95,10 @@ def lake_of_store(
 
 def _require_store(store: Path, *, may_be_empty: bool) -> None:
     """Refuse a folder that is no store, before a lake is made in it."""
+    if is_seen(store / LAKE_FOLDER):  # it was accepted before; the update lists its runs anyway
+        return
     problems = Problems()
-    runs = next(run_folders(store, problems), None) is not None or problems.total
-    if runs or (store / LAKE_FOLDER).exists():
+    if next(run_folders(store, problems), None) is not None or problems.total:
         return
     files = sorted(
         path.name for path in store.iterdir() if path.name == LOG_FOLDER or path.is_file()
