@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Claim", "tell"]
-
 
 class Claim(NamedTuple):
     """`what` must hold in the case `where`; `found` says in words what was measured."""

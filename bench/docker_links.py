@@ -20,23 +20,9 @@ import msgspec
 
 from harness.cluster import Link, LinkQuality, NodeSpec, StreamQuality
 from harness.environments.docker import DockerEnvironment
-from harness.environments.docker.engine import Engine
-from harness.environments.docker.labels import container_name
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.labels import container_name
 from harness.plugins import DeploymentPlan, Session
-
-__all__ = [
-    "CASES",
-    "NODES",
-    "PORT",
-    "Asked",
-    "Flow",
-    "Sending",
-    "main",
-    "measure",
-    "probe_plan",
-    "run_probe",
-    "tcp_kb_s",
-]
 
 NODES: Final = ("a", "b")
 PORT: Final = 7000

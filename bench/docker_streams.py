@@ -21,10 +21,8 @@ import msgspec
 from bench.docker_links import NODES, PORT, Asked, probe_plan, run_probe
 from harness.cluster import Link, StreamQuality
 from harness.environments.docker import DockerEnvironment
-from harness.environments.docker.engine import Engine
+from harness.environments.docker.engine.engine import Engine
 from harness.plugins import Session
-
-__all__ = ["CASES", "GONE_MS", "LINK", "Way", "main", "measure", "ways"]
 
 LINK: Final = Link("b", "a")
 GONE_MS: Final = 1200.0

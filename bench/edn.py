@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from bench.measure import best_s, machine, peaks_mb  # noqa: E402
-from harness.store.edn import EdnOps  # noqa: E402
-from harness.store.edn_forms import parse_forms, stream_pieces  # noqa: E402
+from harness.formats.edn.forms import parse_forms, stream_pieces  # noqa: E402
+from harness.formats.edn.jepsen import EdnOps  # noqa: E402
 
 RUNS = 3
 EXACT_MB = 4.0  # of each file, for the slow reader
@@ -167,7 +167,7 @@ def drain(items: Iterator[object]) -> None:
 
 READ_ALL = """
 from pathlib import Path
-from harness.store.edn import EdnOps
+from harness.formats.edn.jepsen import EdnOps
 note_peak()
 [None for op in EdnOps(Path(sys.argv[1])) if not op]
 """

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import best_s
-from checkers.elle.append import infer_append
 from checkers.elle.check import ElleResult, check_columns, request
-from checkers.elle.columns import Columns, Transaction, columns_of
-from checkers.elle.register import RegisterOptions, infer_register
+from checkers.elle.infer.append import infer_append
+from checkers.elle.infer.columns import Columns, Transaction, columns_of
+from checkers.elle.infer.register import RegisterOptions, infer_register
 from harness.soak.memory import memory_bytes_max
 
 PROCESSES = 10

@@ -25,8 +25,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-__all__ = ["KINDS", "Injector"]
-
 KINDS: Final = ("write", "read", "descriptor", "engine", "checker")
 OURS: Final = {"harness", "results", "checkers", "targets", "workloads", "nemesis", "docker",
                "http_register", "toy_register"}  # fmt: skip
@@ -172,7 +170,7 @@ class Injector:
         requests.Session.send = sent  # type: ignore[method-assign]
 
     def _checkers(self) -> None:
-        from harness import checking
+        from harness.verdict import judge as checking
 
         result_of_check = checking.result_of_check
 

@@ -196,8 +196,8 @@ class Run:
     def _scratch(self) -> list[str]:
         found = [path.name for path in Path(tempfile.gettempdir()).glob(f"harness-*-{self.pid}-*")]
         if "docker" in str(self.folder):
-            from harness.environments.docker.engine import Engine
-            from harness.environments.docker.labels import CONTROLLER_LABEL
+            from harness.environments.docker.engine.engine import Engine
+            from harness.environments.docker.engine.labels import CONTROLLER_LABEL
 
             engine = Engine()
             try:

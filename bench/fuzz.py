@@ -26,8 +26,6 @@ from checkers.linearizability.native import SWITCH, is_native, native_status
 from tests.checkers.random_histories import KINDS, simulate
 from tests.checkers.test_engine import wing_and_gong
 
-__all__ = ["Tally", "fuzz", "main"]
-
 NAMES = tuple(KINDS)
 LIMITS = Limits(shrink_steps=5_000)
 MISMATCHES_MAX = 20

@@ -1,8 +1,8 @@
 """How many operations per second the generator algebra and its driver can schedule.
 
 Run it as `python -m bench.generator`. Each figure is the best of a few rounds, per CPU-second of
-one core: "algebra" is ask, invoke, update, complete, update, with completions that come in order
-of invocation; "driver" is `harness.interpreter` with clients that answer at once, on asyncio's own
+one core: "algebra" is ask, invoke, update, complete, update, with completions that come in order of
+invocation; "driver" is `harness.run.interpreter` with clients that answer at once, on asyncio's own
 loop, recording into memory.
 """
 
@@ -31,10 +31,10 @@ from harness.generator import (
     stagger,
     time_limit,
 )
-from harness.interpreter import interpret
 from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
-from harness.recorder import Recorder
+from harness.run.interpreter import interpret
+from harness.run.recorder import Recorder
 
 ALGEBRA_OPS = 20_000
 DRIVER_OPS = 5_000

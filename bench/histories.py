@@ -14,8 +14,6 @@ from checkers.linearizability.models.keyvalue import KeyValue
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from tests.checkers.conformance.formats import Row, load, rows
 
-__all__ = ["Case", "History", "go_lines", "own_cases", "supplied_cases"]
-
 Ops = list[Operation[Any, Any]]
 NIL = -1_000_000  # the absent value, for Go
 

@@ -32,11 +32,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from harness.checking import checkers_of  # noqa: E402
 from harness.environments import procfs  # noqa: E402
-from harness.imported import without_independence  # noqa: E402
 from harness.independent import split  # noqa: E402
 from harness.store import load_run  # noqa: E402
+from harness.verdict.imported import without_independence  # noqa: E402
+from harness.verdict.judge import checkers_of  # noqa: E402
 from results.judging.result_lake import ResultLake  # noqa: E402
 from results.report.report import report  # noqa: E402
 

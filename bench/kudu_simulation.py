@@ -29,8 +29,6 @@ from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.rpc import client as rpc_client
 
-__all__ = ["CATALOG", "ROWS", "Load", "Measured", "run"]
-
 GOAL: Final = 200
 KEYS: Final = 1000
 

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.checking import CHECK_TIME_LIMIT_S
+from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from results.judging.budgets import Budget
 from results.judging.pipeline import check
 from results.judging.report_runs import ReportRuns
@@ -27,18 +27,6 @@ from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import ARCHIVE, FOLDERS
 from results.questions.engines import DuckEngine
 from results.report.report import register
-
-__all__ = [
-    "LEFT",
-    "Tables",
-    "answers_in",
-    "differences",
-    "folders_of",
-    "lake_tables",
-    "opened",
-    "result_tables",
-    "sizes",
-]
 
 Tables = dict[str, collections.Counter[str]]
 """By table, how often there is which row."""

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from harness.case import Case
-from harness.cli.case_options import DEFAULT_TARGET, case_from, parse_case_options
 from harness.cli.parser import Parser
-from harness.drawing import ANY
+from harness.cli.run.case_options import DEFAULT_TARGET, case_from, parse_case_options
+from harness.plan.random_case import ANY
 from targets.hive.bugs import Bug as HiveBug
 from targets.kudu.bugs import Bug as KuduBug
-
-__all__ = ["LEDGERS", "case_of", "found_switches", "words_of"]
 
 LEDGERS: Final[Mapping[str, type[enum.Enum]]] = {"kudu": KuduBug, "hive": HiveBug}
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from harness.environments import procfs
 
-__all__ = ["ROOT", "best_s", "machine", "peaks_mb", "processor_time", "profiled"]
-
 ROOT: Final = Path(__file__).resolve().parent.parent
 _LOOK_S: Final = 0.02
 _CLOCK_OF_PROCESS: Final = 2

@@ -35,8 +35,6 @@ from targets.kudu import KuduTarget
 from targets.kudu.pages import MASTER_PAGES_PORT
 from targets.kudu.system import CHANGED, KuduSystem
 
-__all__ = ["FAULTS", "Row", "Way", "run"]
-
 FAULTS: Final = ("none", "kill", "partition")
 GAP_S_MAX: Final = 5.0  # without faults
 DOWN_S: Final = 3.0

@@ -13,8 +13,6 @@ from typing import Any, Final
 from harness.ops import OpType
 from harness.plugins import Completion, Request, Session, System
 
-__all__ = ["TABLE", "Load"]
-
 TABLE: Final = "rows"
 WRITERS: Final = 3
 MAKERS: Final = 4

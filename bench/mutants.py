@@ -27,9 +27,9 @@ import msgspec
 
 from bench.ledgers import LEDGERS, case_of, found_switches
 from harness.case import Case
-from harness.cli.case_options import parse_pair
-from harness.cli.soak_options import parse_seeds
-from harness.drawing import ANY, DRAWABLE
+from harness.cli.run.case_options import parse_pair
+from harness.cli.soak.options import parse_seeds
+from harness.plan.random_case import ANY, DRAWABLE
 from harness.soak import SeedJob, run_seed
 from results.statistics.estimates import wilson
 from tests.mutants import master_defects, raft_defects, tserver_defects

@@ -27,19 +27,17 @@ import msgspec
 
 from bench.claims import Claim, tell
 from harness.case import Case
-from harness.checking import judge
 from harness.cluster import NodeSpec
 from harness.env import Env, load_entry
 from harness.environments import procfs
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import HarnessError
 from harness.ops import Verdict
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.registry import load_plugin
-from harness.run import conduct
-
-__all__ = ["WAYS", "WRAPPED", "Bystander", "Way", "announcing", "outcome_of", "run"]
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
 
 T = TypeVar("T")
 NodeEdit = Callable[[NodeSpec], NodeSpec]

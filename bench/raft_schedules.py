@@ -4,11 +4,12 @@
     python -m bench.raft_schedules --first 4711 --schedules 1  one schedule again
     python -m bench.raft_schedules --mutants --schedules 2000  how often each broken core is noticed
 
-A schedule (`tests/raft/member_schedule.py`) is 1,500 random steps, after which the group is left
-in peace and must serve again. It is checked against I1 (one leader a term), I2 (logs match, and
-what is applied at an index is the same everywhere) and I3 (a new leader has all that was committed
-before). A broken promise is printed with its seed and ends the command with 1; with `--mutants` a
-core that no schedule notices does. `tests/raft/test_core_random.py` runs 500 and every mutant.
+A schedule (`tests/consensus/member_schedule.py`) is 1,500 random steps, after which the group is
+left in peace and must serve again. It is checked against I1 (one leader a term), I2 (logs match,
+and what is applied at an index is the same everywhere) and I3 (a new leader has all that was
+committed before). A broken promise is printed with its seed and ends the command with 1; with
+`--mutants` a core that no schedule notices does. `tests/consensus/test_core_random.py` runs 500 and
+every mutant.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import time
 from collections import Counter
 
 from bench.measure import machine
-from targets.kudu.raft.core import RaftCore
-from tests.raft.member_schedule import STEPS, MemberSchedule
-from tests.raft.mutants import MUTANTS
+from targets.kudu.consensus.raft_core import RaftCore
+from tests.consensus.member_schedule import STEPS, MemberSchedule
+from tests.consensus.mutants import MUTANTS
 
 BROKEN_MAX = 20
 """What is printed; more would say the same."""

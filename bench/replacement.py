@@ -35,8 +35,6 @@ from targets.kudu.system import AS, CHANGED
 from tests.kudu.deploy import Deployed, deploy
 from tests.pages.samples import get
 
-__all__ = ["WAYS", "Way", "run"]
-
 LOST: Final = "m1"
 SPARE: Final = "m4"
 IN_VAIN_S: Final = 15.0

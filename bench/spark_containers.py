@@ -40,7 +40,7 @@ from bench.lake_equal import (
     sizes,
 )
 from bench.measure import ROOT, machine
-from harness.environments.docker.executor.image import build_executor
+from harness.environments.docker.image.executor.image import build_executor
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.judging.result_lake import ResultLake
 from tests.spark_containers import SparkContainers, spark_containers

@@ -23,13 +23,13 @@ from typing import Final
 from bench.claims import Claim, tell
 from bench.measure import machine
 from harness.case import Case
-from harness.checking import Judgement, judge
-from harness.cli.case_options import case_from, parse_case_options
-from harness.cli.choose import choose_environment
 from harness.cli.parser import Parser
+from harness.cli.run.case_options import case_from, parse_case_options
+from harness.cli.run.choose import choose_environment
 from harness.ops import History, OpType, Verdict
-from harness.planning import plan_case
-from harness.run import conduct
+from harness.plan.planning import plan_case
+from harness.run.phases import conduct
+from harness.verdict.judge import Judgement, judge
 from harness.vocabularies.ddl import MUTATIONS
 
 ELECTIONS: Final = 100

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["NativeCore"]
-
 
 class NativeCore:
     """Looks for `checkers._native`; the pure Python searches say the same, more slowly."""

@@ -17,8 +17,6 @@ import os
 import sys
 import traceback
 
-__all__ = ["main"]
-
 _CRASH = 255
 _INTERRUPTED = 130
 

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from harness.declaration import (
+from harness.errors import UsageError
+from harness.nodes.declaration import (
     BASE,
     Ready,
     ReadyCommand,
@@ -24,8 +25,7 @@ from harness.declaration import (
     ReadyPort,
     Variant,
 )
-from harness.errors import UsageError
-from harness.qualities import Capability, DiskQuality, LinkQuality, StreamQuality
+from harness.nodes.degradation import Capability, DiskQuality, LinkQuality, StreamQuality
 
 __all__ = [
     "BASE",
@@ -86,7 +86,7 @@ def is_client(end: str) -> bool:
 
 
 CHECKPOINT: Final = "checkpoint"
-"""The kind of the events by which replicas are compared (`harness.checkpoints`)."""
+"""The kind of the events by which replicas are compared (`harness.run.divergence`)."""
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -240,14 +240,14 @@ class Bite(msgspec.Struct, frozen=True):
 class ClusterEvent(msgspec.Struct, frozen=True):
     """Something that a node or, with `by_driver`, the harness itself reported.
 
-    Kinds that only the driver reports (`harness.announcements`): `node-started` {boot, variant}
+    Kinds that only the driver reports (`harness.run.announcements`): `node-started` {boot, variant}
     (the latter of nodes with variants), `node-exited` {code, expected, log, by} (`by` is "nemesis",
     "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the engine or the
     host failed, on a node or (an empty `node`) on all (see `harness.ops`); `starvation`
     {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}, what one
     took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`);
     `config-forced` {group}: one of the harness's clients is about to overrule votes.
-    All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.checkpoints`) is
+    All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.run.divergence`) is
     not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
     `late_ns` after the node said it, by the clock of its host.
     """

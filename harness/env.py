@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from harness.errors import UsageError
-from harness.importing import hidden_by, import_module
+from harness.support.importing import hidden_by, import_module
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -267,11 +267,12 @@ class Env(Protocol):
         """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
 
         Roles are announced this way: kind `leader` or `follower` with `group` and `term`; and where
-        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.checkpoints`);
-        kind `config-overruled` says that an administrator overruled votes (`harness.overruled`).
-        Kinds of `harness.announcements.DRIVER_KINDS` (`node-started`, `node-exited`,
-        `infrastructure`, `starvation`, `power-cut`, `config-forced`) are the driver's alone, and a
-        term is a whole number: a node that breaks this ends the run with a `TargetError`.
+        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.run.divergence`);
+        kind `config-overruled` says that an administrator overruled votes
+        (`harness.verdict.unsafe_change`). Kinds of `harness.run.announcements.DRIVER_KINDS`
+        (`node-started`, `node-exited`, `infrastructure`, `starvation`, `power-cut`,
+        `config-forced`) are the driver's alone, and a term is a whole number: a node that breaks
+        this ends the run with a `TargetError`.
         """
         ...
 

@@ -24,7 +24,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | memory      | `{"bytes": {node: n or null}}`: what nodes hold at the end   |
 | "harness" | snapshot    | the target's own dump of every node's state                 |
 | "harness" | usage       | what each node uses now, as `{quantity: {node: n or null}}`   |
-| "harness" | unsafe-change  | an administrator overruled votes (`harness.overruled`)   |
+| "harness" | unsafe-change  | an administrator overruled votes (`harness.verdict.unsafe_change`) |
 | "harness" | divergence  | two replicas that told of one place differently             |
 | "harness" | checkpoints | `{"told": n, "compared": n, ...}`: how much was compared     |
 | "harness" | heartbeat-gap  | `{"from_s": x, "to_s": y, "gap_s": z}`                    |
@@ -33,7 +33,7 @@ every checker is a pure function of a history and a stored run can be checked ag
 
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
   "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
-  `what`, the fault as a struct (`harness.faults.kinds`), if it was injected as one.
+  `what`, the fault as a struct (`harness.nodes.faults`), if it was injected as one.
 * A heal op of the nemesis has `"undone": true` if somebody else ended or changed the fault before:
   it has not bitten for its time, and what it counted (`bite`) is only what is known.
 * `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
@@ -42,15 +42,16 @@ every checker is a pure function of a history and a stored run can be checked ag
   `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
   `"asked": true` says that nobody announces leaders: this one was seen by asking, at the set-up,
   each second, and when a fault took aim; changes in between were not observed.
-* `divergence` and `checkpoints`: what replicas announced along the run (`harness.checkpoints`).
+* `divergence` and `checkpoints`: what replicas announced along the run (`harness.run.divergence`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `starvation`: there were too few processors. In this time these nodes (or the harness, or its link
   proxy) were ready to run for so many seconds, at least for half of a look, and did not run.
 * `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
-  knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes on
-  until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says that
-  somebody else ended the pause of the node, `"impostor": true` that another program listens on a
-  port of the node and may have answered for it since the node last ended (`harness.overruled`).
+    knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes
+    on until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says
+    that somebody else ended the pause of the node, `"impostor": true` that another program listens
+    on a port of the node and may have answered for it since the node last ended
+    (`harness.verdict.unsafe_change`).
 """
 
 from __future__ import annotations

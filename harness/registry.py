@@ -27,7 +27,6 @@ from typing import Any, Final, NamedTuple
 
 from harness.cluster import Capability
 from harness.errors import UsageError, shown, unknown_name
-from harness.importing import hidden_by, import_module
 from harness.plugins import (
     API_VERSION,
     NEMESIS_API_VERSION,
@@ -45,6 +44,7 @@ from harness.plugins import (
     Verb,
     Workload,
 )
+from harness.support.importing import hidden_by, import_module
 
 __all__ = [
     "GROUPS",

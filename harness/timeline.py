@@ -1,8 +1,8 @@
 """What was the case when: phases, faults, who led in which term, which nodes did not run.
 
 A pure function of a history, and the one place where this is derived: pages, traces, tables of
-facts and the sentence about the moment of a violation (`harness.situation`) read it here. Only
-what the history proves is told, and each piece says what proves it:
+facts and the sentence about the moment of a violation (`harness.verdict.explain`) read it here.
+Only what the history proves is told, and each piece says what proves it:
 
 * a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id;
   without one, to the end. One without targets hit nobody and is never open;
@@ -118,7 +118,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The harness's own ends of links that it hit: `client` is all of them (`harness.ends`).
+        """The client ends of links that it hit (`harness.nodes.caller`); `client` is all of them.
 
         While there are any, that a node did not answer says nothing of the node.
         """

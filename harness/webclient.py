@@ -16,11 +16,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from harness.dialing import dial
 from harness.env import Address, ClientEnv
-from harness.httpreply import REPLY_BYTES_MAX, read_reply
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Convergence, Request
+from harness.support.dialing import dial
+from harness.support.httpreply import REPLY_BYTES_MAX, read_reply
 
 __all__ = ["DeclinedError", "Web", "WebClient", "agreement", "ask_each"]
 

@@ -9,7 +9,7 @@ takes; Kudu's defaults (`log_force_fsync_all=false`) promise nothing there.
 
 from __future__ import annotations
 
-from harness.faults.aimed import AimedNemesis
+from harness.faults.nemesis_from_text import AimedNemesis
 from harness.faults.schedules import Schedule
 
 __all__: list[str] = []  # the entry point names the module: every public nemesis in it is one

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from harness.case import Fault
 from harness.cluster import Capability
-from harness.faults.kinds import Aim
+from harness.nodes.faults import Aim
 from harness.plugins import NEMESIS_API_VERSION, Scene
 
 __all__ = ["NoNemesis"]

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path  # determinism: no part of a node
 from typing import Any, Final
 
-__all__ = ["main"]
-
 KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
 """What can be fetched, and the module whose `fetch` does it."""
 

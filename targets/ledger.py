@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from harness.errors import UsageError
 
-__all__ = ["Find", "Row", "switched_on"]
-
 Switch = TypeVar("Switch", bound=enum.Enum)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from harness.environments.docker import DockerEnvironment
 from harness.environments.fuse.available import why_missing
-from harness.environments.real.faketime import find_library
+from harness.environments.host.faketime import find_library
 from harness.errors import HarnessError, UsageError
-from harness.java import check_java
+from harness.support.java import check_java
 from results.spark.diagnosis import SparkAndJava
 from targets.apache_hive.artefacts import require
 from targets.hive.sql.postgres import require_driver

@@ -19,7 +19,7 @@ import tarfile
 from pathlib import Path
 
 from harness.environments.controller import this_controller
-from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
+from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL
 from tests.object_store import BUCKET, options_for
 from tests.waiting import wait_until
 

@@ -22,7 +22,7 @@ FLOOR = (
 )  # fmt: skip
 SEAMS = (
     *FLOOR, "harness.env", "harness.cluster", "harness.generator", "harness.plugins",
-    "harness.qualities", "harness.registry",
+    "harness.nodes", "harness.registry",
 )  # fmt: skip
 ALLOWED = {
     "harness.ops": ("harness.errors",),
@@ -32,43 +32,33 @@ ALLOWED = {
     "harness.permits": ("harness.ops", "harness.timeline"),
     "harness.timeline": ("harness.ops",),
     "harness.vocabularies": ("harness.ops", "harness.errors", "harness.vocabularies"),
-    "harness.importing": (),
-    "harness.env": (*FLOOR, "harness.importing"),
-    "harness.declaration": FLOOR,
-    "harness.qualities": FLOOR,
-    "harness.cluster": (*FLOOR, "harness.declaration", "harness.qualities"),
-    "harness.deployment": (*FLOOR, "harness.cluster", "harness.declaration"),
+    "harness.support": ("harness.errors", "harness.registry", "harness.support"),
+    "harness.env": (*FLOOR, "harness.support.importing"),
+    "harness.nodes": (*FLOOR, "harness.cluster", "harness.nodes"),
+    "harness.cluster": (*FLOOR, "harness.nodes"),
     "harness.case": FLOOR,
     "harness.generator": (*FLOOR, "harness.case", "harness.generator", "harness.plugins"),
-    "harness.options": FLOOR,
-    "harness.plugins": (*SEAMS, "harness.case", "harness.faults.kinds", "harness.options"),
-    "harness.faults": (*SEAMS, "harness.case", "harness.faults"),
-    "harness.faults.kinds": (*FLOOR, "harness.cluster", "harness.qualities"),
-    "harness.faults.conductor": (
-        *SEAMS,
-        "harness.case",
-        "harness.faults",
-        "harness.interrupts",
-        "harness.recorder",
-    ),
-    "harness.signatures": FLOOR,
-    "harness.store": (*FLOOR, "harness.case", "harness.signatures", "harness.store"),
+    "harness.plugins.options": FLOOR,
+    "harness.plugins": (*SEAMS, "harness.case", "harness.plugins"),
+    "harness.faults": (*SEAMS, "harness.case", "harness.faults", "harness.run.operations"),
+    "harness.verdict.signature": FLOOR,
+    "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
     "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
     "targets.apache_hive": (
         *FLOOR,
-        "harness.cachefolder",
+        "harness.support.cache_dir",
         "harness.env",
         "harness.cluster",
-        "harness.java",
+        "harness.support.java",
         "harness.plugins",
         "targets",
     ),
     "targets.fetch_verb": ("harness.cli.parser",),
-    "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.standing", "targets"),
+    "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
-    "checkers": (*FLOOR, "harness.case", "harness.certificate", "checkers"),
+    "checkers": (*FLOOR, "harness.case", "harness.verdict.coverage", "checkers"),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
@@ -88,26 +78,41 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
-    "checkers/bounds.py": (480, "one measure after another, each against its limit"),
-    "checkers/catalog_passes/passes.py": (480, "one pass after another, on the same zones"),
-    "checkers/elle/append.py": (440, "inference for one data type"),
-    "checkers/elle/columns.py": (420, "one form of history, and how it is built"),
-    "checkers/history_models/engine.py": (420, "proof, reason and drawing of one verdict"),
+    "checkers/conduct/bounds.py": (480, "one measure after another, each against its limit"),
+    "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
+    "checkers/elle/infer/append.py": (440, "inference for one data type"),
+    "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
+    "checkers/linearizability/judged.py": (420, "proof, reason and drawing of one verdict"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
     "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
-    "harness/environments/docker/engine.py": (650, "the only place that speaks to Docker's SDK"),
-    "harness/environments/docker/packets.py": (480, "a program that is copied into a node alone"),
+    "harness/environments/docker/engine/engine.py": (
+        650,
+        "the only place that speaks to Docker's SDK",
+    ),
+    "harness/environments/docker/network/packets.py": (
+        480,
+        "a program that is copied into a node alone",
+    ),
     "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
-    "harness/interpreter.py": (500, "one loop over clients, and its flights"),
-    "harness/ops.py": (440, "the ground floor: operations, histories, verdicts"),
+    "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
+    "harness/ops.py": (460, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
     "results/run/perfetto.py": (500, "one format, lane by lane"),
     "targets/kudu/bugs.py": (460, "one ledger, row after row"),
-    "targets/kudu/raft/core.py": (500, "terms, votes and roles, which change together"),
-    "targets/kudu/raft/leader.py": (460, "one table of peers, and all that is decided by it"),
-    "targets/kudu/raft/replica.py": (640, "the owner's door, and the order of all effects"),
-    "targets/kudu/raft/replica.py:__init__": (85, "an argument a line, and the parts they go to"),
+    "targets/kudu/consensus/raft_core.py": (500, "terms, votes and roles, which change together"),
+    "targets/kudu/consensus/consensus_queue.py": (
+        460,
+        "one table of peers, and all that is decided by it",
+    ),
+    "targets/kudu/consensus/raft_consensus.py": (
+        640,
+        "the owner's door, and the order of all effects",
+    ),
+    "targets/kudu/consensus/raft_consensus.py:__init__": (
+        85,
+        "an argument a line, and the parts they go to",
+    ),
     "targets/kudu/rpc/client.py": (460, "one connection and its calls"),
 }
 
@@ -183,24 +188,39 @@ def test_imports_point_downwards():
             assert [name for name in ours if not below(name, allowed)] == [], path
 
 
-def test_no_modules_of_results_import_each_other_in_a_circle():
+CIRCLES = 31  # modules in circles that are still to be opened; this only shrinks
+
+
+def reached_from(start, needs):
+    """All modules that `start` imports, directly or through others."""
+    reached, ahead = set(), [start]
+    while ahead:
+        new = needs.get(ahead.pop(), set()) - reached
+        reached |= new
+        ahead += new
+    return reached
+
+
+def test_no_modules_import_each_other_in_a_circle():
     """Imports in functions and those for types alone count, too."""
-    modules = {module_of(path): path for path in sources() if path.is_relative_to(ROOT / "results")}
+    modules = {module_of(path): path for path in sources()}
     left = {}
     for module, path in modules.items():
-        named = {
-            f"{node.module}.{alias.name}"
-            for node in statements_of(path)
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        left[module] = {
-            name for name in modules if name != module and name in {*named, *imports_of(path)}
-        }
+        needs = set()
+        for node in statements_of(path):
+            if isinstance(node, ast.Import):
+                needs |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                needs |= (
+                    inner & modules.keys() if inner <= modules.keys() else {node.module, *inner}
+                )
+        left[module] = (needs & modules.keys()) - {module}
     while free := {module for module, needs in left.items() if not needs & left.keys()}:
-        for module in free:
+        for module in free:  # it leads into no circle
             del left[module]
-    assert left == {}, "each of these is in a circle, or imports one"
+    circular = [module for module in left if module in reached_from(module, left)]
+    assert len(circular) <= CIRCLES, circular
 
 
 def test_third_party_imports_are_few():

@@ -28,8 +28,6 @@ from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
-__all__ = ["FINAL_MAX", "AppendWorkload", "table_name"]
-
 PREFIX: Final = "a"
 TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250

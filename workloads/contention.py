@@ -8,8 +8,6 @@ from typing import Final
 from harness.case import Case
 from harness.plugins import Option
 
-__all__ = ["READERS", "burst_option", "draw_burst", "readers_of"]
-
 _BURST_PERCENT: Final = 30
 """How many of the operations that come by themselves begin a burst."""
 READERS: Final = Option(

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from harness.ops import Op, OpType
 
-__all__ = ["after_create"]
-
 Ops = TypeVar("Ops")
 
 

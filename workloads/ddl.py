@@ -37,12 +37,6 @@ from harness.vocabularies.ddl import (
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.mixes import parse_mix
 
-__all__ = [
-    "KINDS",
-    "DdlWorkload",
-    "check_replicas",
-]
-
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=8,delete=14,get=10,list=6,locate=5,is-create-done=3,is-alter-done=5"

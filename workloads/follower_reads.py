@@ -19,8 +19,6 @@ from harness.vocabularies.ddl import Get
 from harness.vocabularies.follower_reads import FRESH, GetStale, ListStale
 from workloads.ddl import DdlWorkload
 
-__all__ = ["FollowerReadsWorkload", "parse_bounds"]
-
 MIX: Final = "create=14,alter=16,rename=6,delete=8,get=36,list=14,locate=2,is-alter-done=4"
 BOUND_MS_MAX: Final = 3_600_000
 STALE: Final[Mapping[str, str]] = {fresh: stale for stale, fresh in FRESH.items()}

@@ -30,8 +30,6 @@ from harness.vocabularies.hms import (
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.mixes import Mix, draw_kind, parse_mix
 
-__all__ = ["DATABASES", "KINDS", "HmsDdlWorkload", "HmsOps"]
-
 KINDS: Final = tuple(BY_NAME)
 DATABASES: Final = ("db1", "db2")
 DEFAULT_MIX: Final = "create=28,alter=12,rename=14,drop=20,get=12,list=6,poll=8"

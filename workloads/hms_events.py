@@ -20,8 +20,6 @@ from workloads.contention import burst_option, readers_of
 from workloads.hms_ddl import KINDS, NAMES_MAX, HmsDdlWorkload, HmsOps
 from workloads.mixes import parse_mix
 
-__all__ = ["HmsEventsWorkload"]
-
 _DDL: Final = HmsDdlWorkload()
 DEFAULT_MIX: Final = "create=32,alter=16,rename=18,drop=24,get=6,list=4"
 EAGER: Final = (("poll", 1),)

@@ -20,8 +20,6 @@ from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, Token
 from workloads.contention import burst_option, draw_burst
 from workloads.mixes import Mix, draw_kind, parse_mix
 
-__all__ = ["KINDS", "HmsTokensWorkload"]
-
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = "issue=8,renew=20,cancel=5,verify=67"
 OWNERS: Final = ("alice", "bob")

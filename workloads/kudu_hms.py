@@ -41,8 +41,6 @@ from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.ddl import check_replicas
 from workloads.mixes import Mix, draw_kind, parse_mix
 
-__all__ = ["KuduHmsWorkload"]
-
 KINDS: Final = tuple(BY_NAME)
 READS: Final = frozenset(name for name, call in BY_NAME.items() if not call.mutates)
 DATABASES: Final = ("db1", "db2")

@@ -22,8 +22,6 @@ from harness.vocabularies.transactions import Mop, Txn
 from workloads.contention import READERS, readers_of
 from workloads.register import probe_number
 
-__all__ = ["FINAL_KEYS_MAX", "ListAppendWorkload"]
-
 KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16

@@ -28,8 +28,6 @@ from harness.vocabularies.members import (
     RemoveMaster,
 )
 
-__all__ = ["LEAST_MASTERS", "MembersOps", "masters_of", "members_need", "members_ops"]
-
 LEAST_MASTERS: Final = Option("least-masters", 3, "so many masters are left at least", (1, 7))
 
 

@@ -24,8 +24,6 @@ from workloads.ddl import DdlWorkload
 from workloads.members import LEAST_MASTERS, members_need, members_ops
 from workloads.rows import BANK, RowsWorkload
 
-__all__ = ["MembersWorkload", "MixedWorkload", "MoveWorkload"]
-
 _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)

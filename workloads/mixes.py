@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from harness.errors import UsageError, choices_near
 
-__all__ = ["Mix", "draw_kind", "parse_mix"]
-
 Mix = tuple[tuple[str, int], ...]
 
 

@@ -17,8 +17,6 @@ from harness.plugins import API_VERSION, Option, Request
 from harness.vocabularies import Call
 from harness.vocabularies.register import Cas, Read, Write
 
-__all__ = ["PROBE_RETRIES_MAX", "RegisterWorkload", "probe_number"]
-
 PROBE_RETRIES_MAX: Final = 1_000_000
 
 

@@ -34,8 +34,6 @@ from workloads.contention import READERS, burst_option, draw_burst, readers_of
 from workloads.creation import after_create
 from workloads.ddl import check_replicas
 
-__all__ = ["BANK", "RowsWorkload"]
-
 BANK: Final = "bank"
 SUM: Final = 100
 """What the balances of a group add up to."""

@@ -6,13 +6,13 @@ from checkers.elle.check import (
     check_list_append,
     check_rw_register,
 )
-from checkers.elle.columns import Transaction
 from checkers.elle.decide import (
     decide_closed_predicate,
     decide_list_append,
     decide_rw_register,
 )
 from checkers.elle.findings import Case, Reason, Step
+from checkers.elle.infer.columns import Transaction
 
 __all__ = [
     "Case",

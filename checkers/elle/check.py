@@ -21,11 +21,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from checkers.elle.append import infer_append
-from checkers.elle.columns import NEVER, Columns, Transaction, columns_of
 from checkers.elle.explain import explain_cycle
 from checkers.elle.findings import Case, Inference, Refused
-from checkers.elle.graph import PROCESS, Component, Graph, GraphBuilder, process_edges
+from checkers.elle.infer.append import infer_append
+from checkers.elle.infer.columns import NEVER, Columns, Transaction, columns_of
+from checkers.elle.infer.predicate import infer_predicates
+from checkers.elle.infer.predicate_columns import PredicateColumns, predicate_columns
+from checkers.elle.infer.register import RegisterOptions, infer_register
+from checkers.elle.infer.shortcuts import pairs, shortened
 from checkers.elle.kinds import Budget, Cycle
 from checkers.elle.models import (
     CYCLE_TYPES,
@@ -39,22 +42,9 @@ from checkers.elle.models import (
     prohibited,
     with_implied,
 )
-from checkers.elle.predicate import infer_predicates
-from checkers.elle.predicate_columns import PredicateColumns, predicate_columns
-from checkers.elle.register import RegisterOptions, infer_register
-from checkers.elle.search import Search
-from checkers.elle.shortcuts import pairs, shortened
+from checkers.elle.search.graph import PROCESS, Component, Graph, GraphBuilder, process_edges
+from checkers.elle.search.search import Search
 from harness.ops import History, Verdict
-
-__all__ = [
-    "ElleResult",
-    "Request",
-    "check_closed_predicate",
-    "check_columns",
-    "check_list_append",
-    "check_rw_register",
-    "request",
-]
 
 CASES_MAX: Final = 16
 """How many occurrences of one anomaly are put into words; all are counted."""

@@ -19,20 +19,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.elle.append import infer_append
 from checkers.elle.check import ElleResult, Request, check_columns, request
-from checkers.elle.columns import Columns, Transaction, columns_of
 from checkers.elle.findings import Case, Inference
-from checkers.elle.known_order import shows_own_overwritten
+from checkers.elle.infer.append import infer_append
+from checkers.elle.infer.columns import Columns, Transaction, columns_of
+from checkers.elle.infer.known_order import shows_own_overwritten
+from checkers.elle.infer.orders import TRANSACTIONS_MAX, allowed, contradiction
+from checkers.elle.infer.predicate import infer_predicates
+from checkers.elle.infer.predicate_columns import PredicateColumns, predicate_columns
+from checkers.elle.infer.register import RegisterOptions, infer_register
 from checkers.elle.models import canonical, existence_type, friendly, impossible_models, prohibited
-from checkers.elle.orders import TRANSACTIONS_MAX, allowed, contradiction
-from checkers.elle.predicate import infer_predicates
-from checkers.elle.predicate_columns import PredicateColumns, predicate_columns
-from checkers.elle.register import RegisterOptions, infer_register
 from checkers.elle.rules import MEANS, PROVEN_BY, RULES, Rule, promises_of
 from harness.ops import History, Verdict
-
-__all__ = ["decide_closed_predicate", "decide_list_append", "decide_rw_register"]
 
 OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12

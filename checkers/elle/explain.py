@@ -10,13 +10,11 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
-from checkers.elle.columns import Columns
 from checkers.elle.findings import Case, Explain, Reason, Step
-from checkers.elle.graph import PROCESS, REALTIME
+from checkers.elle.infer.columns import Columns
 from checkers.elle.kinds import Cycle
+from checkers.elle.search.graph import PROCESS, REALTIME
 from harness.errors import clipped
-
-__all__ = ["draw", "explain_cycle"]
 
 _CLASSES: Final = {
     "ww": "ww",

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.elle.columns import IntArray
-from checkers.elle.graph import GraphBuilder
-
-__all__ = ["Case", "Explain", "Finding", "Inference", "Reason", "Refused", "Step"]
+from checkers.elle.infer.columns import IntArray
+from checkers.elle.search.graph import GraphBuilder
 
 
 class Refused(Exception):  # noqa: N818 - not an error: the history cannot be judged, and says why

@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.elle.columns import IntArray
-from checkers.elle.graph import JOINT, PROCESS, REALTIME, RW, RWP, WR, WRP, WW, Component
-
-__all__ = ["Adjacency", "Budget", "Cycle", "Kind", "TimedOut", "Walker", "cycle_of"]
+from checkers.elle.infer.columns import IntArray
+from checkers.elle.search.graph import JOINT, PROCESS, REALTIME, RW, RWP, WR, WRP, WW, Component
 
 ENUMERATED_MAX: Final = 20_000
 DEADLINE_EVERY_STEPS: Final = 4096

@@ -20,26 +20,6 @@ from typing import Final
 
 from harness.errors import UsageError
 
-__all__ = [
-    "CYCLE_TYPES",
-    "EXISTENCE_MODELS",
-    "MODELS",
-    "NEVER_FOUND",
-    "SUFFIXES",
-    "UNKNOWN_TYPES",
-    "Boundary",
-    "boundary",
-    "canonical",
-    "check_names",
-    "existence_type",
-    "forbidden_by",
-    "friendly",
-    "impossible_models",
-    "prohibited",
-    "with_implied",
-    "with_implying",
-]
-
 SUFFIXES: Final = ("", "-process", "-realtime")
 
 _CYCLES: Final = (

@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["MEANS", "PROVEN_BY", "RULES", "Kind", "Order", "Rule", "promises_of"]
-
 Kind = Literal[
     "writes", "reads", "atomic", "update", "causal", "parallel", "prefix", "si", "serial"
 ]

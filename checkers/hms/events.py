@@ -29,8 +29,6 @@ from checkers.hms.words import fields_of, sentence
 from harness.errors import HistoryError, counted
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 
-__all__ = ["EventsChecker"]
-
 WITH_NONCE: Final = ("create", "alter", "rename")
 
 

@@ -20,15 +20,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from checkers._disturbances import Disturbance, disturbances_of
 from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of, sentence
+from checkers.verdict.disturbances import Disturbance, disturbances_of
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
-
-__all__ = ["FailoverChecker"]
 
 NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from checkers._permitted import permit_rules
+from checkers.verdict.permitted import permit_rules
 from harness.errors import counted
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import permits_of
-
-__all__ = ["Findings"]
 
 SHOWN_MAX: Final = 6
 

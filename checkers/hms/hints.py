@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from checkers.hms.model import MetastoreOperation, MetastoreOutput
 from checkers.hms.reading import MetastoreHistory
 from checkers.hms.words import fields_of
-from checkers.linearizability.models.metastore import MetastoreOperation, MetastoreOutput
 from harness.ops import History
-
-__all__ = ["hinted", "logged_twice"]
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:

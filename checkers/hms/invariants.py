@@ -20,8 +20,6 @@ from checkers.hms.words import fields_of, sentence
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Verdict
 
-__all__ = ["InvariantsChecker"]
-
 ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "create": ("already-exists", "invalid-object"),
     "alter": ("invalid-operation", "no-such-object"),

@@ -16,9 +16,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_result
 
-from checkers._permitted import permit_rules, permitted_result
-from checkers.history_models.engine import OPERATIONS_MAX, Told, judged
 from checkers.hms.hints import hinted, logged_twice
+from checkers.hms.model import (
+    LaxMetastore,
+    Metastore,
+    MetastoreInput,
+    MetastoreOperation,
+    OrderedMetastore,
+)
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
 from checkers.hms.words import fields_of, sentence
 from checkers.linearizability import (
@@ -30,13 +35,8 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.models.metastore import (
-    LaxMetastore,
-    Metastore,
-    MetastoreInput,
-    MetastoreOperation,
-    OrderedMetastore,
-)
+from checkers.linearizability.judged import OPERATIONS_MAX, Told, judged
+from checkers.verdict.permitted import permit_rules, permitted_result
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import (
     CHANGE_RENAMED,
@@ -49,8 +49,6 @@ from harness.permits import (
     permits_of,
 )
 from harness.vocabularies.hms import MUTATIONS, READS
-
-__all__ = ["EXPLAINING", "HmsLinearizable"]
 
 CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3

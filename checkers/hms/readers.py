@@ -27,8 +27,6 @@ from checkers.hms.words import fields_of, sentence
 from harness.ops import OpType, Pair
 from harness.vocabularies.hms import POLL_MAX
 
-__all__ = ["Poll", "Seen", "check_kept", "check_readers"]
-
 
 class Seen(Protocol):
     """An event, as a reader or the log in the end shows it."""

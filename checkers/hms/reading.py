@@ -13,19 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.hms.words import fields_of, name_of, new_name_of
-from checkers.linearizability import UNKNOWN, Operation, Unknown
-from checkers.linearizability.models.metastore import (
+from checkers.hms.model import (
     OBSERVED,
     MetastoreInput,
     MetastoreOperation,
     MetastoreOutput,
 )
+from checkers.hms.words import fields_of, name_of, new_name_of
+from checkers.linearizability import UNKNOWN, Operation, Unknown
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Pair
 from harness.vocabularies.hms import BY_NAME, MUTATIONS, times_sent
-
-__all__ = ["COPY", "MetastoreHistory", "metastore_history"]
 
 COPY: Final = 1_000_000_000
 """What is added to the id of an operation for that of its second effect."""

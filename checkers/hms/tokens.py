@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers._sentences import where
+from checkers.catalog.sentences import where
 from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of
 from harness.errors import counted
@@ -39,8 +39,6 @@ from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
 from harness.timeline import CLOCK, faults_of
 from harness.vocabularies.hms import times_sent
 from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
-
-__all__ = ["TokensChecker"]
 
 MARGIN_MS: Final = 500.0
 _NS_PER_MS: Final = 1_000_000

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers._sentences import where
+from checkers.catalog.sentences import where
 from harness.errors import HistoryError
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.hms import BY_NAME, full_name
-
-__all__ = ["fields_of", "name_of", "new_name_of", "sentence"]
 
 _PAST = {
     "create": "created",

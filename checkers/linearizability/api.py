@@ -20,8 +20,6 @@ from checkers.linearizability.explain import Failure, explain_decision
 from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operation, Result
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
-__all__ = ["CheckOutcome", "check_events", "check_operations"]
-
 DIRECT_STEPS = 16
 """Steps for each operation that searches may take before a direct method is asked: it takes longer
 than so many on the native core, which mostly find an order."""

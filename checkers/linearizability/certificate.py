@@ -34,8 +34,6 @@ from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
 
-__all__ = ["Certificate", "certify", "certify_core"]
-
 VERIFIER_STEPS_MAX: Final = 300_000
 VERIFIER_CORE_MAX: Final = 200  # operations; each configuration costs as much to expand
 CONFIRM_S_MAX: Final = 60.0  # for a core

@@ -19,8 +19,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Clock", "LimitReachedError", "tick"]
-
 MEMORY_EVERY_S: Final = 0.05
 MIB: Final = 1 << 20
 _STATM: Final = Path("/proc/self/statm")

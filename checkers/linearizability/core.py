@@ -26,8 +26,6 @@ from checkers.linearizability.model import Limits, Model, Operation, Result, Unk
 from checkers.linearizability.native import breadth_first, depth_first, problem_of
 from checkers.linearizability.search import Status, run_sliced
 
-__all__ = ["Core", "Recorded", "find_core", "relaxed", "shrink_core"]
-
 STEPS_PER_TRIAL = 20_000
 LEAN_STEPS = 2_000  # what is valid without an operation mostly shows at once
 

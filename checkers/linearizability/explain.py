@@ -21,8 +21,6 @@ from checkers.linearizability.native import breadth_first, depth_first
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import Status, run_sliced
 
-__all__ = ["Failure", "Survivor", "explain", "explain_decision", "named"]
-
 SURVIVORS_MAX = 8
 
 

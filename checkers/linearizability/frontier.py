@@ -18,8 +18,6 @@ from typing import NamedTuple
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 from checkers.linearizability.search import Status, dominated
 
-__all__ = ["Configuration", "Frontier", "Path"]
-
 
 class Path(NamedTuple):
     """The branching choices that led somewhere, the last one first."""

@@ -27,19 +27,6 @@ from typing import Any, Final, Generic, TypeVar
 from checkers.linearizability.direct.decision import Decision
 from harness.errors import HarnessError
 
-__all__ = [
-    "UNKNOWN",
-    "Event",
-    "Limits",
-    "Model",
-    "ModelError",
-    "Operation",
-    "Projection",
-    "Result",
-    "Unknown",
-    "observations",
-]
-
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
 O = TypeVar("O")  # noqa: E741

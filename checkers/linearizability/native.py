@@ -33,14 +33,6 @@ from checkers.linearizability.models.versioned import (
 from checkers.linearizability.problem import Problem, Slot, Stepper, contradiction
 from checkers.linearizability.search import DepthFirst, Status
 
-__all__ = [
-    "breadth_first",
-    "depth_first",
-    "is_native",
-    "native_status",
-    "problem_of",
-]
-
 SWITCH: Final = "HARNESS_NATIVE"
 STATUSES: Final = (  # by the numbers of the core
     Status.RUNNING,

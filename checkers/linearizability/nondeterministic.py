@@ -16,8 +16,6 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.model import Model, Operation, Specification, Unknown
 
-__all__ = ["NondeterministicModel", "PowerSet"]
-
 STATES_UNWATCHED: Final = 16  # states of a step between two looks at the clock
 
 S = TypeVar("S")

@@ -16,8 +16,6 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 
-__all__ = ["Part", "explained_part", "projected", "unexplained"]
-
 EXPLAINED_MAX = 4  # projections whose contradiction is looked for before a large one is taken
 CORE_SMALL = 6  # operations that can be read at once
 LEAN_SHARE = 3  # how much more the lean search gets: most valid histories end there

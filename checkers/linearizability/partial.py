@@ -1,7 +1,7 @@
 """Search for a legal order that respects a given partial order, where no clock orders everything.
 
 Real time orders operations by intervals, which is what the other searches live on. What a profile
-permits (`checkers.catalog_permits`) takes single pairs out of that order, and what is left is no
+permits (`checkers.catalog.permits`) takes single pairs out of that order, and what is left is no
 order of intervals any more. So here each operation has a set of those that must come before it, as
 a bit mask; all else is as in `search`: depth first, what was met is remembered, and an operation
 that only looks is taken as soon as it can be, since that loses nothing.
@@ -32,8 +32,6 @@ from checkers.linearizability.partial_search import (
     Search,
     SpentError,
 )
-
-__all__ = ["PartialOutcome", "find_partial_order", "returned_before", "states_along"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from typing import Any, Final, TypeAlias
 
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
-__all__ = ["HELD_BYTES_MAX", "STEPS_MAX", "Hint", "Search", "SpentError"]
-
 Hint = tuple[int, int]
 """A term, and an index or a time: `_UNHINTED` where nobody knows."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final
 from checkers.linearizability.clock import tick
 from checkers.linearizability.model import Model, ModelError, Operation
 
-__all__ = ["ILLEGAL_STEP", "Problem", "Slot", "Stepper", "contradiction"]
-
 ILLEGAL_STEP: Final = -1
 EVENTS_UNWATCHED: Final = 64  # returns between two looks at the clock
 EVERYTHING: Final = -1  # a footprint: all bits

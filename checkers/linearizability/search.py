@@ -32,8 +32,6 @@ from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-__all__ = ["DepthFirst", "Status", "dominated", "run_sliced"]
-
 CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for unknown operations that work together
 CHAIN_LENGTH_MAX = 3
 SLICE_STEPS: Final = 1_000  # of the first slice

@@ -25,8 +25,6 @@ from typing import Any
 from checkers.linearizability.model import Model, Operation
 from harness.errors import InternalError
 
-__all__ = ["CertificateError", "verify_core", "verify_orders"]
-
 
 class CertificateError(InternalError):
     """A certificate does not prove its verdict: the checker is wrong. Never a verdict."""

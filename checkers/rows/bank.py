@@ -22,8 +22,6 @@ from checkers.rows.words import looked
 from harness.errors import listed
 from harness.ops import CheckResult, History, Verdict
 
-__all__ = ["BALANCE", "BankSums"]
-
 BALANCE: Final = "balance"
 """The column; its cells are whole numbers, also as texts."""
 _KEYS_MAX: Final = 8

@@ -38,21 +38,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from checkers._elle_certificate import certified
-from checkers._permitted import permitted_result
+from checkers.elle.certificate import certified
+from checkers.elle.checkers import told
 from checkers.rows.permits import PowerCuts
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
-from checkers.transactional import told
+from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
-    from checkers.elle.columns import Columns
-
-__all__ = ["ElleRows", "transactions_in_time"]
+    from checkers.elle.infer.columns import Columns
 
 Mops = list[list[Any]]
 
@@ -262,7 +260,7 @@ class ElleRows:
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
         """What Elle says of transactions in time."""
-        from checkers.elle.columns import columns_of
+        from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")
         result, proof = certified(

@@ -6,14 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from checkers._permitted import permitted_result
-from checkers.invariants import KEY, invariant_of
 from checkers.rows.permits import PowerCuts
+from checkers.verdict.invariants import KEY, invariant_of
+from checkers.verdict.permitted import permitted_result
 from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
-
-__all__ = ["Findings"]
 
 SHOWN_MAX: Final = 4
 """Of each rule so many violations are told."""

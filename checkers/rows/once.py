@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers._sentences import seconds
+from checkers.catalog.sentences import seconds
 from checkers.rows.findings import Findings
 from checkers.rows.permits import PowerCuts
 from checkers.rows.places import check_places
@@ -29,8 +29,6 @@ from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
 from harness.ops import CheckResult, History
-
-__all__ = ["ExactlyOnce"]
 
 _REFUSALS: Final = frozenset({"already-present", "not-found"})
 

@@ -18,10 +18,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from checkers.linearizability import Operation
-from checkers.linearizability.models.rows import Row, RowInput, RowOutput, Rows, Seen
 from checkers.linearizability.verify import CertificateError, verify_orders
-
-__all__ = ["RowOperation", "order_by_timestamps"]
+from checkers.rows.model import Row, RowInput, RowOutput, Rows, Seen
 
 RowOperation = Operation[RowInput, RowOutput]
 """`metadata` is the timestamp of a write, if there is one."""

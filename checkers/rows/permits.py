@@ -20,18 +20,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.models.rows import RowInput, Rows
 from checkers.linearizability.partial import (
     PartialOutcome,
     find_partial_order,
     returned_before,
 )
+from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
 from harness.ops import History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
-
-__all__ = ["Fact", "PowerCuts", "Relaxed", "relaxed"]
 
 
 class Fact(NamedTuple):

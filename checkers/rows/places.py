@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.catalog.findings import fields_of, is_ok
+from checkers.catalog.invariants.findings import fields_of, is_ok
 from checkers.rows.findings import Findings
 from checkers.rows.problem import end_of
 from checkers.rows.reading import Look, Part, RowsHistory
@@ -24,8 +24,6 @@ from harness.ops import History, OpType, Pair
 from harness.permits import STALE_READ
 from harness.vocabularies.ddl import Create, Delete, Rename
 from harness.vocabularies.rows import ROW_CALLS
-
-__all__ = ["check_places"]
 
 _ROWS = frozenset(call.f for call in ROW_CALLS)
 

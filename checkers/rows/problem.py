@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
-from checkers.linearizability.models.rows import RowInput, RowOutput, RowStep
+from checkers.rows.model import RowInput, RowOutput, RowStep
 from checkers.rows.orders import RowOperation
 from checkers.rows.permits import Fact
 from checkers.rows.reading import Look, Part, RowsHistory
 from harness.ops import Pair
-
-__all__ = ["RowProblem", "by_invocation", "by_row", "end_of", "floors"]
 
 _NOBODY: Final = Fact(None, None)
 

@@ -24,12 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from checkers.linearizability.models.register import distinct
-from checkers.linearizability.models.rows import Row, RowStep
+from checkers.rows.model import Row, RowStep
 from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies.rows import KINDS, RESULTS
-
-__all__ = ["Look", "Part", "RowsHistory", "Written", "rows_history"]
 
 _SCALARS: Final = (str, int, float, bool, type(None))
 _DID_NOTHING: Final = frozenset({"invalid", "failed"})

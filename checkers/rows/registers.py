@@ -26,9 +26,7 @@ from typing import Final
 
 import msgspec
 
-from checkers._permitted import permitted_result
-from checkers._sentences import ops
-from checkers.history_models.engine import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
+from checkers.catalog.sentences import ops
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -38,17 +36,17 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.models.rows import Row, RowInput, Rows, Seen
+from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
+from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import sentence
+from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
-
-__all__ = ["LinearizableRows", "SnapshotScans"]
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, with every row that they say something about."""

@@ -18,16 +18,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.linearizability.models.rows import Row
 from checkers.rows.findings import Findings
+from checkers.rows.model import Row
 from checkers.rows.permits import PowerCuts
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
-
-__all__ = ["ReadYourWrites"]
 
 _MISSED = {"read-your-writes": "read-your-writes", "snapshot": "own-time"}
 

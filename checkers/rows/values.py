@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from checkers.linearizability.models.rows import Row
+from checkers.rows.model import Row
 from checkers.rows.reading import Part, RowsHistory, Written
-
-__all__ = ["Cell", "Writers", "cells_of"]
 
 Cell = tuple[str, str, str]
 """A table, a key and a column."""

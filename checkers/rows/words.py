@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from checkers._sentences import where
-from checkers.linearizability.models.rows import Row
+from checkers.catalog.sentences import where
+from checkers.rows.model import Row
 from checkers.rows.reading import Look, Part, RowsHistory
 from harness.errors import listed
 from harness.ops import Pair
-
-__all__ = ["cells_words", "looked", "place_words", "sentence", "wrote"]
 
 _DONE: Final = {
     "insert": "inserted",

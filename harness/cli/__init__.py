@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fault_of(error: BaseException) -> str:
     """Whose mistake a crash is: a plug-in's where the last code before libraries is its own."""
-    from harness.installed import packages_of, plugin_distributions
+    from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {package for found in plugin_distributions() for package in packages_of(found)}
     packages |= _OURS

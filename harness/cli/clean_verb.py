@@ -9,9 +9,7 @@ from harness.cli.parser import Parser
 from harness.errors import EXIT_CRASH, CleaningError, HarnessError
 from harness.plugins import Environment
 from harness.registry import load_plugin, plugin_names
-from harness.standing.keeping import clean_places
-
-__all__ = ["main"]
+from harness.up.lifecycle import clean_places
 
 
 def main(arguments: Sequence[str]) -> int:

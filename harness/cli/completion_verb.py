@@ -15,8 +15,6 @@ from harness.cli.parser import Parser, captured_parser, known_verbs
 from harness.errors import UsageError
 from harness.registry import load_all, plugin_names
 
-__all__ = ["main"]
-
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _EPILOG: Final = """examples:
   harness completion bash > ~/.local/share/bash-completion/completions/harness

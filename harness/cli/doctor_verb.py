@@ -23,8 +23,6 @@ from harness.registry import GROUPS, load_all, plugin_names, taken_names
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["main"]
-
 FREE_MB_MIN: Final = 500
 
 
@@ -104,7 +102,7 @@ def _optional() -> list[Finding]:
 
 
 def _faketime() -> Finding:
-    from harness.environments.real.faketime import find_library
+    from harness.environments.host.faketime import find_library
 
     found = find_library()
     lack = (

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from harness.cli.output import note
 from harness.cli.parser import Parser
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Build the image unless it is there already."""
@@ -25,11 +23,11 @@ def main(arguments: Sequence[str]) -> int:
         "plug-ins that are installed here (docs/spark.md)",
     )
     if parser.parse_args(list(arguments)).executor:
-        from harness.environments.docker.executor.image import build_executor
+        from harness.environments.docker.image.executor.image import build_executor
 
         print(build_executor(note))
         return 0
-    from harness.environments.docker.image import build_image
+    from harness.environments.docker.image.image import build_image
 
     print(build_image(note))
     return 0

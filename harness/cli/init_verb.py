@@ -11,8 +11,6 @@ from harness.cli.parser import Parser
 from harness.cli.project import FILE
 from harness.errors import InfrastructureError, UsageError
 
-__all__ = ["main"]
-
 _TEXT: Final = """\
 # Defaults of the harness for commands that are run in this folder.
 # An option on the command line replaces a line of this file; --case FILE ignores the whole file.

@@ -11,16 +11,14 @@ import msgspec
 from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
-from harness.deployment import refuse_in_simulation
 from harness.environments.fuse.available import why_missing
 from harness.errors import UsageError
-from harness.faults.words import EXAMPLES, parse
-from harness.options import with_defaults
-from harness.planning import reaches_foreign
+from harness.faults.parser import EXAMPLES, parse
+from harness.nodes.deployment import refuse_in_simulation
+from harness.plan.planning import reaches_foreign
 from harness.plugins import Environment, Target, TargetSettings
+from harness.plugins.options import with_defaults
 from harness.registry import GROUPS, load_all, load_plugin, plugin_names
-
-__all__ = ["main"]
 
 _FOREIGN: Final = ", foreign"
 ALL: Final = "all"

@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["ensure_standard_streams", "flush_output", "harmless", "note", "reader_went_away", "say"]
-
-
 # What a terminal obeys: C0 except line ends and tabs, DEL, C1, and what ends a line elsewhere.
 _CONTROLS: Final = {
     code: f"\\u{code:04x}"

@@ -17,18 +17,6 @@ from harness.errors import UsageError, choices_near
 from harness.plugins import Verb
 from harness.registry import load_verb, plugin_names, qualified_names, verb_module_name
 
-__all__ = [
-    "VERBS",
-    "Parser",
-    "add_place",
-    "add_store",
-    "add_verbose",
-    "build_parser",
-    "captured_parser",
-    "known_verbs",
-    "verb_module",
-]
-
 GROUPED: Final[dict[str, dict[str, str]]] = {
     "test": {
         "run": "run one case: deploy, break, check",
@@ -68,6 +56,20 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
 }
 VERBS: Final[dict[str, str]] = {
     verb: text for verbs in GROUPED.values() for verb, text in verbs.items()
+}
+# Verbs whose modules share a folder; the module of any other is `harness.cli.VERB_verb`.
+_MODULES: Final[dict[str, str]] = {
+    "run": "run.verb",
+    "check-determinism": "run.check_determinism_verb",
+    "soak": "soak.verb",
+    "check": "check.verb",
+    "import": "check.import_verb",
+    "export": "check.export_verb",
+    "up": "up.verb",
+    "down": "up.down_verb",
+    "break": "up.break_verb",
+    "heal": "up.heal_verb",
+    "status": "up.status_verb",
 }
 
 EPILOG: Final = """examples:
@@ -272,7 +274,7 @@ def _is_module(verb: str) -> bool:
 
 
 def _module_name(verb: str) -> str:
-    return f"harness.cli.{verb.replace('-', '_')}_verb"
+    return f"harness.cli.{_MODULES.get(verb, verb.replace('-', '_') + '_verb')}"
 
 
 def known_verbs() -> dict[str, str]:

@@ -19,8 +19,6 @@ from typing import Any, Final
 from harness.cli.output import note
 from harness.errors import UsageError, choices_near
 
-__all__ = ["FILE", "KEYS", "NO_CONFIG", "project_arguments", "project_store", "replay_words"]
-
 FILE: Final = "harness.toml"
 KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "target": ((str,), "a text"),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-__all__ = ["StatusLine", "fitting"]
-
 TERMINAL_INTERVAL_S: Final = 0.25
 REDRAWN_PER_S: Final = 4
 

@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = [
-    "HEADLINE_STYLES",
-    "VERDICT_STYLES",
-    "bar",
-    "console_on",
-    "drawn",
-    "indented",
-    "is_terminal",
-    "joined",
-    "plain",
-    "styled",
-    "table",
-    "width_of",
-]
-
 VERDICT_STYLES: Final[Mapping[str, str]] = {
     "valid": "green",
     "permitted": "cyan",

@@ -10,8 +10,6 @@ from pathlib import Path
 import harness.determinism
 from harness.determinism import lint_paths
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command: 0 clean, 1 findings, 2 a path that cannot be read."""

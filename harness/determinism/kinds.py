@@ -9,8 +9,6 @@ from typing import Final
 
 from harness.determinism.rules import LIST_TYPES, MAP_TYPES, SET_TYPES
 
-__all__ = ["OTHER", "SET", "Kind", "Names", "annotated", "last_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -21,8 +21,6 @@ from harness.determinism.rules import (
     UNORDERED_CONSUMERS,
 )
 
-__all__ = ["Finding", "Linter"]
-
 EXCUSE: Final = re.compile(r"#\s*determinism:\s*\S")
 
 

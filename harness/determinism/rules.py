@@ -6,21 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "BANNED_BUILTINS",
-    "BANNED_IMPORTS",
-    "BANNED_METHODS",
-    "BANNED_NAMES",
-    "LIST_TYPES",
-    "MAP_TYPES",
-    "MUTABLE_CALLS",
-    "MUTATORS",
-    "ORDERED_CONSUMERS",
-    "SET_METHODS",
-    "SET_TYPES",
-    "UNORDERED_CONSUMERS",
-]
-
 BANNED_IMPORTS: Final = {
     "time": "use env.clock, loop.time() or asyncio.sleep",
     "random": "use env.random; `import random` is fine for the annotation random.Random only",

@@ -26,8 +26,6 @@ from harness.environments import procfs
 from harness.environments.procfs import ProcessId
 from harness.errors import InfrastructureError, UsageError
 
-__all__ = ["CallerBook", "CallerGoneError", "require_socket_owners", "socket_inode"]
-
 _NETLINK_SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
 _NLM_F_REQUEST: Final = 1

@@ -19,8 +19,6 @@ from harness.environments import procfs
 from harness.environments.procfs import ProcessId
 from harness.errors import InternalError
 
-__all__ = ["Controller", "Life", "life", "this_controller"]
-
 _CONTROLLER = re.compile(r"(\d+:\d+)@([0-9a-f-]+)/(\d+)")
 
 

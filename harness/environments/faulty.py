@@ -23,8 +23,6 @@ import msgspec
 from harness.cluster import DiskQuality
 from harness.env import Clock, Disk, File
 
-__all__ = ["ClockError", "DiskTrouble", "FaultyClock", "FaultyDisk"]
-
 _BLOCK_BYTES: Final = 4096
 _MILLION: Final = 1_000_000
 

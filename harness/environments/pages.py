@@ -1,7 +1,7 @@
 """The door of a node's pages, the same in all worlds: what a request is, and what bounds it has.
 
 Pages are for people, so nothing about them may end a node: an error of the handler is a 500, an
-event `page-failed` and no more. Real worlds serve them over HTTP (`real.pages`); the simulation
+event `page-failed` and no more. Real worlds serve them over HTTP (`host.pages`); the simulation
 calls the door.
 """
 
@@ -14,8 +14,6 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from harness.env import PageHandler, PageRequest, PageResponse
-
-__all__ = ["IN_FLIGHT_MAX", "PAGE_BYTES_MAX", "PageDoor", "refusal"]
 
 IN_FLIGHT_MAX: Final = 8
 """Pages that a node makes at a time; further requests are told to come back (503)."""

@@ -16,31 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "STOPPED",
-    "ProcessId",
-    "Scheduled",
-    "ThreadId",
-    "all_processes",
-    "all_stopped",
-    "any_stopped",
-    "computed_s",
-    "environment_of",
-    "family",
-    "holds_socket",
-    "identify",
-    "is_alive",
-    "is_of_container",
-    "memory_bytes",
-    "oom_kills",
-    "outside_group",
-    "send",
-    "state",
-    "this_process",
-    "threads",
-    "written_bytes",
-]
-
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
 _AWAKE = frozenset("RS")

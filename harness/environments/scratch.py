@@ -20,16 +20,6 @@ import msgspec
 
 from harness.environments.controller import Controller, Life, life, this_controller
 
-__all__ = [
-    "DISKS_PREFIX",
-    "OWNER_FILE",
-    "SCRATCH_PREFIX",
-    "Owner",
-    "left_folders",
-    "remove_signed",
-    "sign",
-]
-
 SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
 """Of folders with disks for containers, which are cleaned away like scratch folders."""

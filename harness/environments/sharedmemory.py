@@ -15,8 +15,6 @@ from typing import Final
 
 from harness.environments.procfs import ProcessId
 
-__all__ = ["remove_shared_memory"]
-
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _REMOVE: Final = 0  # IPC_RMID
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")

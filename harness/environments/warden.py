@@ -41,22 +41,6 @@ from harness.environments.scratch import remove_signed
 from harness.environments.sharedmemory import remove_shared_memory
 from harness.errors import InfrastructureError
 
-__all__ = [
-    "AFTER_LEASE_S",
-    "CONTROLLER_VARIABLE",
-    "ROLE_VARIABLE",
-    "RUN_VARIABLE",
-    "Continue",
-    "HttpRequest",
-    "Kill",
-    "RemoveFolder",
-    "Run",
-    "Undo",
-    "Warden",
-    "leftovers",
-    "run_environment",
-]
-
 UNKNOWN_ROLE: Final = "?"
 RUN_VARIABLE: Final = "HARNESS_RUN_ID"
 CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"

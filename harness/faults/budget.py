@@ -15,8 +15,6 @@ from typing import Final
 from harness.cluster import NodeSpec
 from harness.errors import listed
 
-__all__ = ["DamageBudget"]
-
 _COPIES: Final = 3
 """Nodes that no observed group names may hold replicas all the same: so many copies of everything,
 on any of those that have the same role."""

@@ -14,9 +14,7 @@ from typing import Final
 
 from harness.cluster import DRIFT_PPM_MAX, DRIFT_PPM_MIN, Bite, Cluster, DiskQuality
 from harness.env import ClientEnv
-from harness.faults.kinds import Clock, Condition, Cpu, Disk
-
-__all__ = ["Conditions"]
+from harness.nodes.faults import Clock, Condition, Cpu, Disk
 
 _MS_PER_S: Final = 1000
 _NS_PER_MS: Final = 1_000_000

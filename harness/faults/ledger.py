@@ -30,7 +30,7 @@ from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.faults.budget import DamageBudget
 from harness.faults.conditions import Conditions
-from harness.faults.kinds import (
+from harness.nodes.faults import (
     Aim,
     Clock,
     Condition,
@@ -47,8 +47,6 @@ from harness.faults.kinds import (
     Stream,
 )
 from harness.timeline import EXCUSED_AFTER_NS
-
-__all__ = ["Injection", "Ledger"]
 
 _LEASE_S_MAX: Final = 1e9
 _DID: Final = {

@@ -16,8 +16,6 @@ import msgspec
 from harness.case import NS_PER_S, Fault
 from harness.errors import UsageError
 
-__all__ = ["FAULTS_MAX", "Schedule", "Trigger"]
-
 FAULTS_MAX: Final = 10_000
 Draw = Callable[[random.Random], dict[str, Any]]
 

@@ -38,20 +38,6 @@ from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
 from harness.errors import UsageError, choices_near
 from harness.plugins import Scene
 
-__all__ = [
-    "CLIENTS",
-    "LINK_SHAPES",
-    "OF_CLIENTS",
-    "SHAPES_OF_CLIENTS",
-    "WORDS",
-    "Links",
-    "Nodes",
-    "check_names",
-    "cut_links",
-    "may_mean",
-    "pick",
-]
-
 MEMBERS: Final = "members"
 NONMEMBERS: Final = "nonmembers"
 CLIENTS: Final = "clients"

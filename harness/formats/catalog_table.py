@@ -16,8 +16,6 @@ from typing import Any, Final
 from harness.errors import HistoryError, located
 from harness.formats.source import Row, Table
 
-__all__ = ["CatalogTable", "is_catalog_table"]
-
 NEVER: Final = 1_000_000_000
 COLUMNS: Final = (
     "op",

@@ -18,8 +18,6 @@ from harness.formats.register_table import RegisterTable, is_register_table
 from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
 
-__all__ = ["SUFFIXES", "is_history_file", "open_history"]
-
 HEAD_BYTES: Final = 1 << 16
 _COMPRESSED: Final = (
     (b"\x1f\x8b", "gzip"),

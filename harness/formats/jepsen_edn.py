@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.store.edn import EdnOps
-
-__all__ = ["JepsenEdn", "KvLog", "is_edn", "is_kv_log"]
+from harness.formats.edn.jepsen import EdnOps
 
 _BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+[\[({#]")
 _FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^{}]{0,200}?:key\s")

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HistoryError, located, shown
+from harness.formats.edn.jepsen import op_of
 from harness.ops import Op, Pairing
-from harness.store.edn import op_of
 from harness.vocabularies.edn import without_colons
-
-__all__ = ["JsonOps", "begins_json"]
 
 FILE_BYTES_MAX: Final = 256 << 20
 _BEGINNING: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?P<array>\[\s*)?\{\s*"[^"\\\n]*"\s*:')

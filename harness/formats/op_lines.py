@@ -24,12 +24,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import HistoryError, located
+from harness.formats.edn.exact_reader import ExactReader, StoppedError
+from harness.formats.edn.jepsen import op_of
 from harness.formats.source import numbered_lines
 from harness.ops import Op, OpType, Pairing
-from harness.store.edn import op_of
-from harness.store.edn_exact import ExactReader, StoppedError
-
-__all__ = ["OpLines", "begins_log", "has_op_lines"]
 
 _TYPES: Final = "|".join(kind.value for kind in OpType)
 _REST: Final = (

@@ -11,8 +11,6 @@ from typing import Final
 from harness.errors import HistoryError, located
 from harness.formats.source import Row, Table
 
-__all__ = ["RegisterTable", "is_register_table"]
-
 NEVER: Final = 1_000_000
 _WORD: Final = re.compile(r"\S+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")

@@ -8,8 +8,6 @@ from pathlib import Path
 from harness.ops import Op
 from harness.store import read_parquet
 
-__all__ = ["SealedHistory", "is_parquet"]
-
 
 def is_parquet(head: bytes) -> bool:
     """Whether a file that begins like this is Parquet."""

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from harness.errors import HistoryError, located
 from harness.ops import Op, OpType
 
-__all__ = ["LINE_BYTES_MAX", "Row", "Source", "Table", "numbered_lines"]
-
 LINE_BYTES_MAX: Final = 1 << 20
 
 

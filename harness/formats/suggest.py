@@ -18,8 +18,6 @@ from harness.ops import History, Op, OpType
 from harness.vocabularies.ddl import MUTATIONS, Get, List
 from harness.vocabularies.edn import members
 
-__all__ = ["model_for"]
-
 _MODELS: Final = {
     "porcupine-etcd": "etcd-cas-register",
     "porcupine-kv": "kv-string",

@@ -1,7 +1,7 @@
 """What to do next: pure, composable generators of operations, after Jepsen's algebra.
 
-Write plain values and wrap them: `time_limit(60, stagger(1 / 30, mix(reads, writes)))`.
-The protocol is in `core`; `harness.interpreter` runs a generator against real clients. What these
+Write plain values and wrap them: `time_limit(60, stagger(1 / 30, mix(reads, writes)))`. The
+protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. What these
 functions cannot say is a class with `op` and `update`, as in `workloads/`; a nemesis is planned by
 `harness.faults` and is no generator. Names, and Jepsen's:
 

@@ -23,8 +23,6 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, lift, soonest
 from harness.ops import Op
 
-__all__ = ["any_of", "mix", "weighted"]
-
 
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op

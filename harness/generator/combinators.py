@@ -9,8 +9,6 @@ from harness.errors import UsageError
 from harness.generator.core import Around, Context, Emit, Generator, GeneratorLike, Pending, Step
 from harness.generator.plain import NOTHING, lift
 
-__all__ = ["limit", "repeat"]
-
 
 class _Limit(Around, frozen=True):
     remaining: int

@@ -17,8 +17,6 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, lift
 from harness.ops import OpType
 
-__all__ = ["validate"]
-
 _TEXT_MAX = 2000  # characters of a rendered generator or context
 
 

@@ -30,8 +30,6 @@ from harness.ops import Op
 if TYPE_CHECKING:
     from harness.plugins import Request
 
-__all__ = ["EMPTY_MAX", "NOTHING", "concat", "lift", "soonest"]
-
 EMPTY_MAX: Final = 1000
 """How often in a row a function may return an empty generator before that is called a mistake."""
 

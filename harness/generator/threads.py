@@ -30,8 +30,6 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, concat, lift, soonest
 from harness.ops import Op
 
-__all__ = ["each_thread", "phases", "reserve", "synchronize"]
-
 
 class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]

@@ -34,14 +34,6 @@ from harness.generator.core import (
 from harness.generator.plain import NOTHING, lift
 from harness.ops import OpType
 
-__all__ = [
-    "delay",
-    "sleep",
-    "stagger",
-    "time_limit",
-    "timed_ops",
-]
-
 
 class _TimeLimit(Around, frozen=True):
     limit_ns: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.options import Option
 from harness.plugins._runs import (
     Checker,
     Diagnosis,
@@ -42,6 +41,7 @@ from harness.plugins._worlds import (
     Environment,
     Session,
 )
+from harness.plugins.options import Option
 
 __all__ = [
     "API_VERSION",

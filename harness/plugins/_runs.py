@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.case import Case, Fault
 from harness.cluster import Capability
-from harness.faults.kinds import Aim
+from harness.nodes.faults import Aim
 from harness.ops import (
     CheckResult,
     Counterexample,
@@ -17,8 +17,8 @@ from harness.ops import (
     ModelSettings,
     Op,
 )
-from harness.options import Option
 from harness.plugins._systems import Request, Scene
+from harness.plugins.options import Option
 
 if TYPE_CHECKING:
     from harness.generator import Generator
@@ -57,14 +57,13 @@ class Workload(Protocol):
 class Nemesis(Protocol):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
-    Most are faults in words (`harness.faults.aimed.AimedNemesis`). Some attributes are optional.
-    With methods `check_args(args)` and `check_target(specs, target)`, which raise `UsageError`,
-    faults that were written by hand are refused before anything starts. `needs_leader` is false
-    for a nemesis that does not aim at the leader (default: true); `needs_leader_for(fault)` says
-    it of one fault, by a bool or the name of the group.
+    Most are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`). Some attributes are
+    optional. With methods `check_args(args)` and `check_target(specs, target)`, which raise
+    `UsageError`, faults that were written by hand are refused before anything starts.
+    `needs_leader` is false for a nemesis that does not aim at the leader (default: true);
+    `needs_leader_for(fault)` says it of one fault, by a bool or the name of the group.
     `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
-    (default: all).
-    `suits_all` is false for one that only some targets name in `nemeses`.
+    (default: all). `suits_all` is false for one that only some targets name in `nemeses`.
     `clients_min` says how many clients there must be at once (default: it names none).
     """
 

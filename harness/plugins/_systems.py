@@ -14,7 +14,7 @@ from harness.ops import (
     Attempt,
     OpType,
 )
-from harness.options import Option
+from harness.plugins.options import Option
 from harness.vocabularies import Call
 
 
@@ -76,7 +76,7 @@ class Convergence(msgspec.Struct, frozen=True):
     """Whether the target came to rest; `pending` says in words what is still open.
 
     `at` may say of which state, by fields of answers (term, revision); a snapshot may have both.
-    Where that is of another state, final reads and snapshot are repeated (`harness.run`).
+    Where that is of another state, final reads and snapshot are repeated (`harness.run.phases`).
     """
 
     ok: bool

@@ -7,17 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.case import Case, replay_command
-from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
 from harness.ops import Verdict
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.pytesting.judging import as_names, enforce, expected_verdict
 from harness.pytesting.markers import case_from_settings, stored_case
 from harness.pytesting.runs import Fixture, JudgedRun, LastRun
 from harness.registry import load_plugin
-from harness.run_and_keep import run_and_keep
-
-__all__ = ["RunCase", "refuse_running_loop"]
+from harness.run.keep import run_and_keep
+from harness.verdict.judge import CHECK_TIME_LIMIT_S
 
 
 class RunCase(Fixture):

@@ -14,19 +14,17 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from harness.checking import Judgement
 from harness.errors import UsageError
-from harness.planning import Plan, foreign_clocks, plan_case
+from harness.plan.planning import Plan, foreign_clocks, plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.markers import case_from_settings
 from harness.pytesting.runs import Fixture, LastRun, RunsOfTest
-from harness.recorder import Recorder
-from harness.run import Outcome
-from harness.run_and_keep import finish_run, new_record
-
-__all__ = ["ClusterFactory", "Deployment"]
+from harness.run.keep import finish_run, new_record
+from harness.run.phases import Outcome
+from harness.run.recorder import Recorder
+from harness.verdict.judge import Judgement
 
 T = TypeVar("T")
 READY_BOUND_S: Final = 60.0

@@ -14,14 +14,12 @@ from typing import Any, Final, Self
 from harness.case import NS_PER_S, Fault, stream
 from harness.cluster import Bite, Capability
 from harness.errors import UsageError
-from harness.faults.aimed import load_nemesis
-from harness.faults.conductor import trigger_of
-from harness.planning import check_fault_args, drawn_by_hand, refuse_by_hand, refuse_unable
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.plan.planning import check_fault_args, drawn_by_hand, refuse_by_hand, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import Fixture, RunsOfTest
-
-__all__ = ["NemesisFactory", "Strike"]
+from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
 """A block may last this long, and the grace of leases more, before its fault heals by itself."""

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.checking import CHECK_TIME_LIMIT_S, Judgement, judge
-from harness.cli.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
-from harness.cli.verdict_text import describe
+from harness.cli.run.artefacts import REPORTERS_DEFAULT, chosen_reporters, make_artefacts
+from harness.cli.run.verdict_text import describe
 from harness.errors import UsageError
 from harness.ops import History, Verdict
 from harness.pytesting.runs import Fixture, JudgedRun, RunsOfTest
 from harness.registry import load_plugin, plugin_names
 from harness.store import load_run
-
-__all__ = ["HistoryOfTest", "enforce", "expected_verdict"]
+from harness.verdict.judge import CHECK_TIME_LIMIT_S, Judgement, judge
 
 
 class HistoryOfTest(Fixture):

@@ -16,14 +16,12 @@ from typing import Any, Final
 from harness.case import NS_PER_S
 from harness.errors import TargetError, UsageError
 from harness.generator import stagger
-from harness.guarded import close_quietly, invoke_safely
-from harness.opened import OpenedTarget
 from harness.ops import OpType
-from harness.planning import Plan
+from harness.plan.planning import Plan
 from harness.plugins import Client, Completion, Convergence, Environment, Nemesis, Request, Session
-from harness.recorder import Recorder
-
-__all__ = ["LiveCluster"]
+from harness.run.bounded_calls import close_quietly, invoke_safely
+from harness.run.live_target import OpenedTarget
+from harness.run.recorder import Recorder
 
 PROCESS_FIRST: Final = 1_000_000_000
 POLL_S: Final = 0.1

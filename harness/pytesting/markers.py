@@ -15,13 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, load_case
-from harness.cli.case_options import PLAIN
-from harness.drawing import DRAWABLE
+from harness.cli.run.case_options import PLAIN
 from harness.errors import UsageError
+from harness.plan.random_case import DRAWABLE
 from harness.plugins import Target, Workload
 from harness.registry import load_plugin
-
-__all__ = ["ENV_DEFAULT", "case_from_settings", "settings_of_markers", "stored_case"]
 
 ENV_DEFAULT: Final = "sim"
 _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case

@@ -19,20 +19,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from harness.case import Case
-from harness.checking import Judgement
-from harness.cli.choose import choose_environment
+from harness.cli.run.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Environment
 from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers
-from harness.run_and_keep import finish_run
-from harness.signatures import failure_of
+from harness.run.keep import finish_run
 from harness.store import RunFolder, RunRecord, new_run_id
+from harness.verdict.judge import Judgement
+from harness.verdict.signature import failure_of
 
 if TYPE_CHECKING:
     from harness.pytesting.live import LiveCluster
-
-__all__ = ["NOT_JUDGED", "Fixture", "JudgedRun", "LastRun", "RunsOfTest", "Settings"]
 
 NOT_JUDGED: Final = "not judged"
 NAME_CHARACTERS_MAX: Final = 80

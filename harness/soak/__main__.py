@@ -1,4 +1,4 @@
-"""The worker of a soak, see `harness.workers`: one seed in, one result out."""
+"""The worker of a soak, see `harness.support.workers`: one seed in, one result out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from harness.soak.identity import other_code
 from harness.soak.result import SeedJob
 from harness.soak.seed import run_seed, stopped
-from harness.workers import serve
+from harness.support.workers import serve
 
 
 def results(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -34,8 +34,6 @@ from harness.soak.result import (
 )
 from harness.store.folder import STAGED_SUFFIX, check_name, check_place
 
-__all__ = ["SOAK_FOLDER", "Campaign", "SoakSpec"]
-
 SOAK_FOLDER: Final = ".soak"
 JOURNALS_A_CASE_MAX: Final = 5
 LABEL_CHARACTERS_MAX: Final = 60

@@ -14,8 +14,6 @@ from typing import Final
 
 from harness.soak.result import FailureGroup, SeedResult, Tally
 
-__all__ = ["ANNOTATIONS_MAX", "SUMMARY_BYTES_MAX", "error_annotations", "step_summary"]
-
 SUMMARY_BYTES_MAX: Final = 900 * 1024
 ANNOTATIONS_MAX: Final = 10
 REASON_CHARACTERS_MAX: Final = 500

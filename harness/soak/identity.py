@@ -21,12 +21,10 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.checking import checker_names
-from harness.faults.words import are_words
-from harness.installed import OWN, package_files, packages_of
+from harness.faults.parser import are_words
 from harness.registry import plug_in_point
-
-__all__ = ["SoakId", "code_digest", "other_code", "soak_id"]
+from harness.support.distributions import OWN, package_files, packages_of
+from harness.verdict.judge import checker_names
 
 NOT_OF_WORKERS: Final = (
     "harness/cli",

@@ -27,8 +27,6 @@ import msgspec
 from harness.errors import InfrastructureError, UsageError
 from harness.soak.result import SeedResult
 
-__all__ = ["Journal", "Lock"]
-
 MAGIC: Final = "harness soak journal 1"
 LINE_BYTES_MAX: Final = 1024 * 1024
 _ABSENT: Final = -1

@@ -18,10 +18,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
-from harness.outfile import replacing
 from harness.soak.result import PASSING, SeedResult, Tally
-
-__all__ = ["CASES_MAX", "write_junit", "xml_text"]
+from harness.support.atomic_file import replacing
 
 CASES_MAX: Final = 100_000
 _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-__all__ = ["memory_bytes_max"]
-
 
 def memory_bytes_max() -> int:
     """The largest resident size of this process so far.

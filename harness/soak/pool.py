@@ -10,12 +10,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from harness.interrupts import holding_interrupts
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crashed
-from harness.workers import Lost, WorkerPool
-
-__all__ = ["soak"]
+from harness.support.interrupts import holding_interrupts
+from harness.support.workers import Lost, WorkerPool
 
 CASES_A_WORKER: Final = 100
 DEATHS_MAX: Final = 2

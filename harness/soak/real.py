@@ -17,16 +17,14 @@ import msgspec
 
 from harness.errors import HistoryError, UsageError
 from harness.ops import Op
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Environment
-from harness.run_and_keep import run_and_keep
+from harness.run.keep import run_and_keep
 from harness.soak.identity import other_code
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import SeedJob, SeedResult
 from harness.soak.seed import crash_reason, crashed, result_of, stopped
 from harness.store import RunFolder, new_run_id
-
-__all__ = ["soak_one_by_one"]
 
 
 def soak_one_by_one(

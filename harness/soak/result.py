@@ -17,23 +17,6 @@ from harness.case import Case
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import Verdict
 
-__all__ = [
-    "CRASH",
-    "KEEP_ALL",
-    "KEEP_FAILING",
-    "MEASURES",
-    "PASSING",
-    "VERDICTS",
-    "CheckerVerdict",
-    "FailureGroup",
-    "SeedJob",
-    "SeedResult",
-    "Tally",
-    "exit_code_of",
-    "failure_groups",
-    "shortened",
-]
-
 CRASH: Final = "crash"
 VERDICTS: Final = (
     Verdict.VALID.value,

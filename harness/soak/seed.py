@@ -15,16 +15,14 @@ from typing import Final
 
 import msgspec
 
-from harness.checking import Judgement
 from harness.errors import HarnessError, HistoryError, UsageError
 from harness.ops import CheckResult, OpType, Verdict
 from harness.permits import permitted_of
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Environment
 from harness.registry import load_plugin
-from harness.run import Outcome
-from harness.run_and_keep import KeptRun, run_and_keep
-from harness.signatures import SEPARATOR, SIGNATURE, rule_of_words
+from harness.run.keep import KeptRun, run_and_keep
+from harness.run.phases import Outcome
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import (
     CRASH,
@@ -35,8 +33,8 @@ from harness.soak.result import (
     shortened,
 )
 from harness.store import RunFolder
-
-__all__ = ["crash_reason", "crashed", "result_of", "run_seed", "stopped"]
+from harness.verdict.judge import Judgement
+from harness.verdict.signature import SEPARATOR, SIGNATURE, rule_of_words
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
 

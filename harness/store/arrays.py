@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["column_of"]
-
 _CODES: Final = {"int32": "i", "int64": "q"}
 _TEXT_BYTES_MAX: Final = 2**31 - 1
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["MANTISSA_BITS", "lat_bucket", "lat_buckets"]
-
 MANTISSA_BITS: Final = 5
 _FIRST: Final = 1 << MANTISSA_BITS
 

@@ -17,22 +17,10 @@ import msgspec
 from harness.case import Case, load_case
 from harness.errors import HistoryError, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Verdict
-from harness.signatures import Failure
 from harness.store.footer import read_footer
 from harness.store.oplog import OpLog, read_log
 from harness.store.parquet import read_parquet, write_parquet
-
-__all__ = [
-    "STAGED_SUFFIX",
-    "RunFolder",
-    "RunRecord",
-    "StoredRun",
-    "check_name",
-    "check_place",
-    "is_being_written",
-    "load_run",
-    "new_run_id",
-]
+from harness.verdict.signature import Failure
 
 STAGED_SUFFIX: Final = ".part"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -25,17 +25,6 @@ from harness.errors import HistoryError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "COLUMNS",
-    "SCHEMA",
-    "Footer",
-    "cost_of",
-    "first_line",
-    "footer_of",
-    "open_sealed",
-    "read_footer",
-]
-
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")

@@ -19,8 +19,6 @@ import msgspec
 from harness.errors import HistoryError, InfrastructureError
 from harness.ops import Op, encode_op
 
-__all__ = ["MAGIC", "RECORD_BYTES_MAX", "OpLog", "read_log"]
-
 MAGIC: Final = b"catalog-harness ops 1\n"
 RECORD_BYTES_MAX: Final = 256 * 1024 * 1024
 _HEADER: Final = struct.Struct("<II")

@@ -15,24 +15,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call, convert, names_of
 
-__all__ = [
-    "BY_NAME",
-    "CALLS",
-    "MUTATIONS",
-    "READS",
-    "Alter",
-    "Create",
-    "DdlCall",
-    "Delete",
-    "Get",
-    "IsAlterDone",
-    "IsCreateDone",
-    "List",
-    "Locate",
-    "Rename",
-    "call_of",
-]
-
 
 class Create(Call, frozen=True):
     """A table of `partitions` tablets, each on `replicas` tablet servers."""

@@ -31,21 +31,6 @@ import msgspec
 
 from harness.errors import HistoryError, shown
 
-__all__ = [
-    "OTHER_KEY",
-    "SET",
-    "SET_MARK",
-    "STRING_KEY",
-    "edn_of",
-    "is_edn_atom",
-    "loose",
-    "members",
-    "number_of",
-    "settled",
-    "text_of",
-    "without_colons",
-]
-
 SET: Final = "#{}"
 """The one key of a map that is a set."""
 SET_MARK: Final = "\x1e"

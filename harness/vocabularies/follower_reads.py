@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call, convert, ddl
 
-__all__ = ["CALLS", "FRESH", "GetStale", "ListStale", "StaleCall", "call_of"]
-
 
 class GetStale(Call, frozen=True):
     """As `get`, of a state at most `max_staleness_ms` old."""

@@ -20,27 +20,6 @@ from typing import Any, ClassVar, Final
 from harness.ops import Attempt
 from harness.vocabularies import Call, convert, names_of
 
-__all__ = [
-    "BY_NAME",
-    "CALLS",
-    "MUTATIONS",
-    "NOT_SENT",
-    "POLL_MAX",
-    "READS",
-    "REFUSALS",
-    "Alter",
-    "Create",
-    "Drop",
-    "Get",
-    "HmsCall",
-    "List",
-    "Poll",
-    "Rename",
-    "call_of",
-    "full_name",
-    "times_sent",
-]
-
 NOT_SENT: Final = "CONNECT"
 POLL_MAX: Final = 100
 REFUSALS: Final = (

@@ -15,21 +15,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call, convert, names_of
 
-__all__ = [
-    "ACCESS_CONTROL",
-    "BY_NAME",
-    "CALLS",
-    "INVALID_TOKEN",
-    "MUTATIONS",
-    "READS",
-    "Cancel",
-    "Issue",
-    "Renew",
-    "TokenCall",
-    "Verify",
-    "call_of",
-]
-
 INVALID_TOKEN: Final = "invalid-token"  # noqa: S105 - the name of an answer
 ACCESS_CONTROL: Final = "access-control"
 

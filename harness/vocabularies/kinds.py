@@ -17,8 +17,6 @@ from harness.vocabularies import (
 )
 from harness.vocabularies.transactions import Txn, only_reads
 
-__all__ = ["READS", "kind_of"]
-
 _READING_TXN: Final = f"{Txn.f} r"
 READS: Final = (
     ddl.READS

@@ -14,17 +14,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call, convert, ddl
 
-__all__ = [
-    "BY_NAME",
-    "HIVE_CALLS",
-    "IN_KUDU",
-    "HiveDrop",
-    "HiveGet",
-    "HiveList",
-    "HiveRename",
-    "call_of",
-]
-
 
 class HiveDrop(Call, frozen=True):
     """DROP TABLE in Hive."""

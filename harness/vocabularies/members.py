@@ -16,18 +16,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call, convert, names_of
 
-__all__ = [
-    "BY_NAME",
-    "CALLS",
-    "MUTATIONS",
-    "AddMaster",
-    "ListMasters",
-    "MembersCall",
-    "MoveReplica",
-    "RemoveMaster",
-    "call_of",
-]
-
 
 class AddMaster(Call, frozen=True):
     """A running master that is no member becomes one."""

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Final
 
 from harness.vocabularies import Call
 
-__all__ = ["CALLS", "Cas", "Read", "Write"]
-
 
 class Read(Call, frozen=True):
     """Answers {value}."""

@@ -45,23 +45,6 @@ from typing import Any, ClassVar, Final, Literal, get_args
 from harness.errors import UsageError
 from harness.vocabularies import Call, convert, ddl, names_of
 
-__all__ = [
-    "BY_NAME",
-    "CALLS",
-    "KINDS",
-    "READS",
-    "RESULTS",
-    "ROW_CALLS",
-    "Kind",
-    "Mode",
-    "Read",
-    "Replica",
-    "RowsCall",
-    "Scan",
-    "Write",
-    "call_of",
-]
-
 Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]

@@ -17,8 +17,6 @@ from typing import Any, ClassVar
 
 from harness.vocabularies import Call
 
-__all__ = ["Mop", "Txn", "only_reads", "play"]
-
 Mop = list[Any]
 
 

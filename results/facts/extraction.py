@@ -45,14 +45,6 @@ from results.facts.timeline import Timeline, field_of, whole_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "FACTS_VERSION",
-    "NO_NEMESIS",
-    "Run",
-    "extract",
-    "extract_rows",
-]
-
 FACTS_VERSION: Final = 4
 NO_NEMESIS: Final = "none"
 KINDS: Final = ("mutation", "read")

@@ -25,8 +25,6 @@ from harness.timeline import Fault
 from results.facts.operations import Operations, counted
 from results.facts.timeline import Timeline, field_of, moments, sweep
 
-__all__ = ["LEADER", "OTHER", "UNKNOWN", "role_exposure"]
-
 LEADER: Final = "leader"
 OTHER: Final = "other"
 UNKNOWN: Final = "unknown"

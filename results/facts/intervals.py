@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-__all__ = [
-    "BRIDGE_NS",
-    "OUTAGE_NS_MIN",
-    "Outage",
-    "outages_of",
-    "overlap_ns",
-    "union",
-]
-
 BRIDGE_NS: Final = 1_000_000_000
 OUTAGE_NS_MIN: Final = 500_000_000
 

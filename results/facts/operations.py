@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
     Codes = npt.NDArray[np.int32]
 
-__all__ = [
-    "TYPES",
-    "Notes",
-    "Operations",
-    "counted",
-    "inside",
-    "is_no",
-    "of_history",
-    "of_rows",
-    "of_table",
-    "turns",
-    "type_codes",
-]
-
 TYPES: Final = ("ok", "fail", "info")
 _INVOKE: Final = len(TYPES)
 _NEVER: Final = (1 << 63) - 1

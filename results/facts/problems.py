@@ -7,16 +7,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "NO_LOSS",
-    "PROBLEMS_MAX",
-    "RUNNING",
-    "SEED_WITHOUT_RUN",
-    "Problem",
-    "Problems",
-    "problem_lines",
-]
-
 PROBLEMS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 SEED_WITHOUT_RUN: Final = "seed"

@@ -29,8 +29,6 @@ from results.statistics.estimates import quantiles
 if TYPE_CHECKING:
     from results.facts.intervals import Flags, Ints
 
-__all__ = ["ROWS_MAX", "FaultBand", "KindNumbers", "RunNumbers", "run_numbers"]
-
 ROWS_MAX: Final = 2_000_000
 """Lines of a history; a longer one is left to `harness report`."""
 FAULTS_MAX: Final = 200

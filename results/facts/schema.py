@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "FACT_TABLES", "LIST_SEPARATOR", "OF_RUNS", "ddl", "schema"]
-
 LIST_SEPARATOR: Final = "+"
 
 Columns = tuple[tuple[str, str, str], ...]
@@ -30,7 +28,7 @@ _BESIDE_RUN: Final[dict[str, Columns]] = {
         (
             "signature",
             "string",
-            "same text for similar failures (harness.signatures), or null",
+            "same text for similar failures (harness.verdict.signature), or null",
         ),
         ("reason", "string", "one-line reason"),
         ("permitted", "int64", "number of anomalies that the profile permits"),

@@ -8,10 +8,8 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.drawing import undrawn
+from harness.plan.random_case import undrawn
 from results.facts.schema import LIST_SEPARATOR
-
-__all__ = ["asked_nemeses", "setting_of"]
 
 ASKED_MAX: Final = 3
 

@@ -20,8 +20,6 @@ from results.facts.schema import LIST_SEPARATOR
 if TYPE_CHECKING:
     from results.facts.intervals import Ints
 
-__all__ = ["Timeline", "field_of", "moments", "sweep", "whole_of"]
-
 T = TypeVar("T", bound=Hashable)
 
 

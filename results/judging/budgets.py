@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from harness.limits import Limits
-
-__all__ = ["Budget"]
+from harness.verdict.limits import Limits
 
 
 class Budget(Limits, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from harness.errors import HistoryError
-from harness.imported import without_independence
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
+from harness.verdict.imported import without_independence
 from results.judging.verdict_rows import Checkers, Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from results.judging.budgets import Budget
     from results.judging.staged_results import RunOfLake
-
-__all__ = ["judge_range", "notes_of"]
 
 
 def notes_of(rows: Mapping[str, pa.Table]) -> History:

@@ -14,8 +14,6 @@ from results.lake.log.storage_errors import require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MISSING", "OF_WANTS", "WITHOUT_ROWS", "counting"]
-
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
 """The order of results `k` of one run that one checker made: the first one counts."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Self
 
-__all__ = ["BROKEN", "LIMITED", "STARTED", "Marker"]
-
 LIMITED: Final = ".limited"
 BROKEN: Final = ".broken"
 STARTED: Final = "started"

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from results.judging.pipeline import Progress
 
-__all__ = ["Pace", "Schedule"]
-
 SAID_FROM: Final = 0.05
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600.0

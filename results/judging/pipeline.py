@@ -18,15 +18,13 @@ from typing import Final
 import msgspec
 
 from harness.errors import InfrastructureError, UsageError
-from harness.workers import default_jobs
+from harness.support.workers import default_jobs
 from results.facts.problems import Problem
 from results.judging.pool import in_workers
 from results.judging.report_runs import Gathered, ReportRuns
 from results.judging.unit_judge import do_units
 from results.judging.work_units import Unit
 from results.lake.log.refusals import failure_of, raise_if_refused
-
-__all__ = ["Checked", "Progress", "check"]
 
 EXECUTORS: Final = ("auto", "inline", "pool")
 ROUNDS_MAX: Final = 8

@@ -12,10 +12,8 @@ from typing import Final
 
 import msgspec
 
-from harness.workers import Busy, WorkerPool
+from harness.support.workers import Busy, WorkerPool
 from results.judging.work_units import STAGES_BESIDE_CHECKS, Done, RoundConfig, Unit, stages_of
-
-__all__ = ["in_workers"]
 
 _HANG_FACTOR: Final = 4.0
 _HANG_S: Final = 60.0

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["Gathered", "Plan", "ReportRuns", "name_lacking"]
-
 LOST: Final = "the executor lost it: its results are missing, try again"
 UNITS_A_SLOT: Final = 4
 """So many units for each worker end at about the same time."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from results.judging.pending_results import PendingResults
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["write_tables"]
-
 _RUNS: Final = f"""
     SELECT r.run, r.name, r.label, r.environment, r.target, r.profile, r.workload, r.nemeses,
            r.asked, r.bugs, r.checkers, r.setting, r.seed,

@@ -17,8 +17,6 @@ from harness.errors import HarnessError
 from results.judging.budgets import Budget
 from results.judging.result_ids import Registry, facts_id, range_id, verdict_id
 
-__all__ = ["Kind", "Wants", "wants_of"]
-
 
 class Kind(NamedTuple):
     """What decides which results a run is to have."""

@@ -19,26 +19,12 @@ import msgspec
 
 from harness import __version__
 from harness.case import Case
-from harness.checking import checker_names, load_checker
 from harness.errors import HarnessError
-from harness.imported import ModelChecker
 from harness.plugins import Checker
+from harness.verdict.imported import ModelChecker
+from harness.verdict.judge import checker_names, load_checker
 from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
-
-__all__ = [
-    "FACTS_MODULES",
-    "VERDICT_MODULES",
-    "Check",
-    "Registry",
-    "checker_version",
-    "facts_id",
-    "hash_of",
-    "package_hash",
-    "range_id",
-    "range_of",
-    "verdict_id",
-]
 
 READING_MODULES: Final = (
     "harness.case",
@@ -54,13 +40,13 @@ READING_MODULES: Final = (
 """The code between the rows of a lake and its histories."""
 VERDICT_MODULES: Final = (
     *READING_MODULES,
-    "harness.certificate",
-    "harness.checking",
-    "harness.imported",
-    "harness.limits",
-    "harness.overruled",
-    "harness.signatures",
-    "harness.situation",
+    "harness.verdict.coverage",
+    "harness.verdict.judge",
+    "harness.verdict.imported",
+    "harness.verdict.limits",
+    "harness.verdict.unsafe_change",
+    "harness.verdict.signature",
+    "harness.verdict.explain",
     "harness.timeline",
     "results.judging.budgets",
     "results.judging.by_key",

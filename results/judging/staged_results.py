@@ -17,8 +17,6 @@ from results.lake.tables.rebuild import case_of, record_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Found", "RunOfLake", "run_of"]
-
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a lake, as the functions that judge a store's want it."""

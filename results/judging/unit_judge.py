@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.errors import HarnessError, HistoryError
-from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
+from harness.verdict.limits import SpentError, cpu_limit, memory_limit
 from results.facts.extraction import extract, extract_rows
 from results.facts.problems import Problem, Problems
 from results.judging.by_key import judge_range, notes_of
@@ -52,8 +52,6 @@ from results.lake.tables.schema import schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["do_units"]
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0

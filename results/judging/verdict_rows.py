@@ -15,27 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.checking import judge_one, load_checker, traceback_of, was_limited
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import permitted_in
-from harness.signatures import SIGNATURE, begun_until, rule_of, signature
+from harness.verdict.judge import judge_one, load_checker, traceback_of, was_limited
+from harness.verdict.signature import SIGNATURE, begun_until, rule_of, signature
 from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.markers import BROKEN, LIMITED
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = [
-    "Checkers",
-    "Row",
-    "crashed",
-    "judge_history",
-    "mark_of",
-    "no_verdict",
-    "table_of",
-    "worst_mark",
-]
 
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000

@@ -11,8 +11,6 @@ from results.facts.problems import Problem
 from results.judging.budgets import Budget
 from results.judging.result_ids import Check
 
-__all__ = ["STAGES_BESIDE_CHECKS", "Done", "RoundConfig", "Unit", "stages_of"]
-
 STAGES_BESIDE_CHECKS: Final = 2
 """Reading, and facts."""
 

@@ -1,4 +1,4 @@
-"""A worker of the pool, see `harness.workers`: units in, and what became of them out.
+"""A worker of the pool, see `harness.support.workers`: units in, and what became of them out.
 
 `python -m results.judging.worker PARENT CONFIG`
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from harness.workers import serve
+from harness.support.workers import serve
 from results.judging.unit_judge import do_units
 from results.judging.work_units import RoundConfig, Unit
 

@@ -22,8 +22,6 @@ from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import Finding, check
 from results.lake.upkeep.vacuum import GRACE_HOURS, vacuum
 
-__all__ = ["main"]
-
 MB: Final = 1_000_000
 SHOWN_MAX: Final = 20
 _BESIDE: Final = "what reports found ({}):"

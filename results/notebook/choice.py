@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.files import FileRef, Partition
 
-__all__ = ["EVERYTHING", "Choice", "Filters", "chosen", "require"]
-
 Name = TypeVar("Name", str, str | None)
 _DAYS: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?")
 

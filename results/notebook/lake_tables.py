@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LakeTables"]
-
 REPORT: Final = "report."
 VERDICTS: Final = "verdicts"
 _ID: Final = "result_id"

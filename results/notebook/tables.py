@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ROWS_MAX", "Runs", "Table", "open"]
-
 ROWS_MAX: Final = 5_000_000
 """Rows in one pandas table: a few GB of memory."""
 

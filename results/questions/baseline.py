@@ -43,20 +43,6 @@ from results.statistics.estimates import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "BETTER",
-    "NO_EVIDENCE",
-    "WORSE",
-    "Comparison",
-    "Line",
-    "accept_labels",
-    "chosen_label",
-    "compare",
-    "listed",
-    "rows_of",
-    "setting_words",
-]
-
 WORSE: Final = "worse"
 BETTER: Final = "better"
 NO_EVIDENCE: Final = "no evidence"

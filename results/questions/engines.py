@@ -31,21 +31,6 @@ from results.facts.schema import schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "BASES",
-    "ENGINES",
-    "DuckEngine",
-    "Engine",
-    "Extent",
-    "in_any_order",
-    "in_order",
-    "kind_of",
-    "query",
-    "query_names",
-    "quoted",
-    "unordered",
-]
-
 ENGINES: Final = ("duckdb", "spark")
 BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose results the others read as tables, in this order."""

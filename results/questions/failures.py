@@ -21,7 +21,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.signatures import SEPARATOR
+from harness.verdict.signature import SEPARATOR
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
@@ -29,8 +29,6 @@ from results.statistics.survival import found_within, seeds_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["ANY", "GONE", "KNOWN", "NEW", "RULE", "changes", "detection", "signatures"]
 
 Row = dict[str, Any]
 

@@ -35,8 +35,6 @@ from results.questions.engines import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ADDED", "LISTED", "Sums", "Whole", "part_of"]
-
 
 class Sums(NamedTuple):
     """How the rows of an answer add up: those that agree in their first columns are one.

@@ -24,8 +24,6 @@ from results.statistics.survival import kaplan_meier
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NO", "Stored", "costs", "survival", "trends"]
-
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
 """Bytes by target, label and day (as text): the partitions of a lake."""

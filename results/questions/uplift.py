@@ -23,8 +23,6 @@ from results.statistics.strata import pooled_ratio
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OUTCOMES", "by_role", "ratios"]
-
 Row = dict[str, Any]
 Rows = list[Row]
 Cells = dict[tuple[int, str, int, str], Sums]

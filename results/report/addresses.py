@@ -17,8 +17,6 @@ from results.report import REPORT_FOLDER
 if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["Addresses", "default_output", "folder_in", "short"]
-
 REMOTE_OUTPUT: Final = Path("lake-report")
 _PAGE: Final = "report.html"
 _CASE: Final = "case.json"

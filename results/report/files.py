@@ -22,8 +22,6 @@ from results.questions.engines import query, query_names
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LISTED", "PAGE", "accept_output", "write_report"]
-
 LISTED: Final = ".report-files.json"
 PAGE: Final = "report.html"
 

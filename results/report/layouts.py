@@ -11,8 +11,6 @@ from typing import Final
 
 from results.report.tables import ROWS_MAX, Layout
 
-__all__ = ["LAYOUTS"]
-
 _WAYS: Final = {
     "count": "runs times valid permitted unknown invalid ops ok fail refused info unanswered "
     "results crashed "

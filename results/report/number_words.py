@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "NOTHING",
-    "TIMES",
-    "count",
-    "duration",
-    "interval",
-    "milliseconds",
-    "p_value",
-    "ratio",
-    "seconds",
-    "share",
-    "size",
-]
-
 NOTHING: Final = "\N{EN DASH}"
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))

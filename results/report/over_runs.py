@@ -19,8 +19,6 @@ from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, 
 from results.report.section import PLOTS_MAX, VERDICTS, Section, Telling, counts_of, linked, ranged
 from results.report.tables import make_table
 
-__all__ = ["AGAINST", "baseline", "costs", "flakes", "seeds", "seen", "trends"]
-
 _OVER: Final = {"day": "day", "code": "version of the code"}
 DRAWN_MAX: Final = 4
 """Groups of runs that are drawn over time: tables have all."""

@@ -14,8 +14,6 @@ from results.report.section import Section
 from results.report.summary import Summary, repeats_in_words
 from results.report.templates import templates
 
-__all__ = ["render"]
-
 PROBLEMS_MAX: Final = 50
 PROBLEM_CHARS_MAX: Final = 400
 _COUNTED: Final = ("ok", "fail", "refused", "info", "faults")

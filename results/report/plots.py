@@ -18,23 +18,6 @@ import msgspec
 
 from results.report.number_words import TIMES, count, duration, interval, ratio, share
 
-__all__ = [
-    "Bar",
-    "Chart",
-    "Curve",
-    "Forest",
-    "Mark",
-    "Plot",
-    "PlotRow",
-    "Tick",
-    "curves",
-    "latencies",
-    "rates",
-    "ratios",
-    "shares",
-    "stacked",
-]
-
 WIDTH: Final = 760
 LEFT: Final = 270
 RIGHT: Final = 70

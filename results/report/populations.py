@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["Populations"]
-
 _PARTS: Final = ("label", "workload", "asked", "bugs", "environment", "target", "profile")
 _SEPARATOR: Final = " · "
 _ALL: Final = "all runs"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from harness.checking import CHECK_TIME_LIMIT_S
 from harness.errors import UsageError
+from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
 from results.lake.log.files import LOG_FOLDER, MAIN
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from results.questions.aggregate import Answers
     from results.questions.engines import DuckEngine, Engine
     from results.report.summary import Summary
-
-__all__ = ["SPARK_PAYS_RUNS", "chosen_engine", "is_lake", "register", "report"]
 
 SPARK_PAYS_RUNS: Final = 1_000_000
 """Below so many runs DuckDB answers in two minutes of CPU. Spark takes as much per run and some ten
@@ -205,7 +203,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
     """Judge what is new, here or on Spark; the engine and its tables go with `stack`."""
-    from harness.workers import default_jobs
+    from harness.support.workers import default_jobs
     from results.judging.pipeline import check
     from results.judging.report_runs import ReportRuns
     from results.lake.log.duckdb_views import readable

@@ -15,16 +15,6 @@ from results.report.plots import Chart, Plot
 from results.report.populations import Populations
 from results.report.tables import Table
 
-__all__ = [
-    "PLOTS_MAX",
-    "VERDICTS",
-    "Section",
-    "Telling",
-    "counts_of",
-    "linked",
-    "ranged",
-]
-
 VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
 PLOTS_MAX: Final = 6
 """Drawings of a kind: runs without bugs first, then those of many runs. Tables have all."""

@@ -16,8 +16,6 @@ from results.report.addresses import folder_in, short
 if TYPE_CHECKING:
     from results.judging.pipeline import Checked
 
-__all__ = ["crashed_runs", "with_problems"]
-
 HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 

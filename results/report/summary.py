@@ -14,8 +14,6 @@ from results.questions.failures import KNOWN, RULE
 from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
-__all__ = ["Summary", "exit_code", "repeats_in_words", "summarise", "text_of"]
-
 LINES_MAX: Final = 20
 NO_VERDICT: Final = "no checker could judge it, see the problems"
 FAILING_MAX: Final = 10

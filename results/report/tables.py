@@ -14,8 +14,6 @@ import msgspec
 
 from results.report.number_words import count, duration, p_value, ratio, share, size
 
-__all__ = ["Cell", "Column", "Layout", "Table", "make_table"]
-
 ROWS_MAX: Final = 100
 CELL_CHARS_MAX: Final = 240
 WORDS_CHARS_MAX: Final = 2_000

@@ -11,8 +11,6 @@ from results.report import number_words as numbers
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["templates"]
-
 
 @functools.cache
 def templates(*places: tuple[str, str]) -> jinja2.Environment:

@@ -16,8 +16,6 @@ from results.report.plots import Bar, Tick
 if TYPE_CHECKING:
     from results.facts.run_numbers import RunNumbers
 
-__all__ = ["Completions", "Point", "Series", "Value", "completions", "peak", "series"]
-
 WIDE: Final = 1000.0
 HIGH: Final = 120.0
 BARS_MAX: Final = 200

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from harness.checking import EXIT_CODES
-from harness.cli.check_limit import add_check_limit
+from harness.cli.check.limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.cli.project import project_store
@@ -30,6 +29,7 @@ from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
 from harness.plugins import Reporter
 from harness.registry import load_plugin
 from harness.store import load_run
+from harness.verdict.judge import EXIT_CODES
 from results.judging.pace import Pace
 from results.lake.log.refusals import is_seen
 from results.questions.engines import ENGINES
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from results.judging.pipeline import Progress
     from results.questions.aggregate import Answers
     from results.report.summary import Summary
-
-__all__ = ["main"]
 
 JOBS_MAX: Final = 512
 JSON_ROWS_MAX: Final = 1_000

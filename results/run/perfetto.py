@@ -32,12 +32,10 @@ import msgspec
 from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
-from harness.outfile import replacing_bytes
 from harness.plugins import API_VERSION
 from harness.store import StoredRun, load_run
+from harness.support.atomic_file import replacing_bytes
 from harness.timeline import faults_of
-
-__all__ = ["EVENTS_MAX", "TRACE_FILE", "Trace", "TraceReporter", "trace_of", "write_trace"]
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000

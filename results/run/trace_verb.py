@@ -9,11 +9,9 @@ from typing import Final
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
 from harness.errors import UsageError
-from harness.outfile import descriptor_of
 from harness.store import load_run
+from harness.support.atomic_file import descriptor_of
 from results.run.perfetto import TRACE_FILE, trace_of, write_trace
-
-__all__ = ["main"]
 
 STDOUT: Final = 1
 

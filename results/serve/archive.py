@@ -11,8 +11,6 @@ from typing import Final
 
 from results.serve.paths import FileEntry, NotThere
 
-__all__ = ["ARCHIVE_BYTES_MAX", "archive"]
-
 ARCHIVE_BYTES_MAX: Final = 4 << 30
 PIECE_BYTES: Final = 256 << 10
 _PACKED: Final = (".parquet", ".gz", ".zst", ".zip")

@@ -14,8 +14,6 @@ from results.facts.run_numbers import KindNumbers
 from results.serve.paths import read_bounded
 from results.serve.run_rows import RunRow
 
-__all__ = ["DIFFERENCES_MAX", "Difference", "checks_of", "differences", "flat", "kinds_of_both"]
-
 DIFFERENCES_MAX: Final = 200
 PATHS_MAX: Final = 20_000
 TEXT_CHARS_MAX: Final = 300

@@ -27,8 +27,6 @@ from results.serve.query import BadQuery, Query, parse_query
 from results.serve.run_rows import FINISHED, NONE, OUTCOMES
 from results.serve.runs import Reading
 
-__all__ = ["labels", "matrix", "trends"]
-
 LINES_MAX: Final = 60
 NEW_SHOWN_MAX: Final = 40
 LABELS_SHOWN_MAX: Final = 60

@@ -22,22 +22,6 @@ from results.serve.run_rows import FINISHED, NONE, OUTCOMES, as_report
 from results.serve.runs import Reading
 from results.statistics.estimates import wilson
 
-__all__ = [
-    "DIMENSIONS",
-    "ORDERED",
-    "TREND_DIMENSIONS",
-    "Cell",
-    "ComparedLabels",
-    "Matrix",
-    "compare_labels",
-    "failures_of",
-    "first_values",
-    "matrix_of",
-    "outcomes_of",
-    "totals_of",
-    "trends_of",
-]
-
 Row = dict[str, Any]
 
 DIMENSIONS: Final = (

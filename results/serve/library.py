@@ -43,8 +43,6 @@ from results.serve.run_folders import ARTEFACTS, LakeFolders, LakeRows, StoreFol
 from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
-__all__ = ["REPORT_PAGE", "ArtefactFailed", "Library"]
-
 NUMBERS_KEPT: Final = 32
 """Numbers of a run take up to some MB, for a run of a day."""
 RECORDED_KEPT: Final = 1_000

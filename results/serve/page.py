@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Page"]
-
 
 class Page(msgspec.Struct, frozen=True):
     """A template, what it shows, and the same as data."""

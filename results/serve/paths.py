@@ -14,17 +14,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "FILES_MAX",
-    "FileEntry",
-    "NotThere",
-    "files_below",
-    "first_link",
-    "is_plain_name",
-    "open_below",
-    "read_bounded",
-]
-
 FILES_MAX: Final = 2_000
 DEPTH_MAX: Final = 6
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -26,21 +26,6 @@ import msgspec
 from results.facts.schema import LIST_SEPARATOR as JOINED_BY
 from results.serve.run_rows import NONE, OUTCOMES
 
-__all__ = [
-    "EXACT",
-    "LISTS",
-    "NEWEST_FIRST",
-    "PAGE_ROWS",
-    "RANGES",
-    "SORTS",
-    "BadQuery",
-    "Query",
-    "Where",
-    "column_of",
-    "order_of",
-    "parse_query",
-]
-
 LIST_SEPARATOR: Final = ","
 PAGE_ROWS: Final = 128
 PARAMETERS_MAX: Final = 50

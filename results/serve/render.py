@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import jinja2
     import markupsafe
 
-__all__ = ["address", "ensure_templates", "render", "static_file"]
-
 STATIC: Final = {
     "serve.css": "text/css; charset=utf-8",
     "serve.js": "text/javascript; charset=utf-8",

@@ -36,8 +36,6 @@ from results.serve.render import address, render, static_file
 from results.serve.run_folders import ARTEFACTS
 from results.serve.server import Failure, Request, Response
 
-__all__ = ["Application"]
-
 PIECE_BYTES: Final = 256 << 10
 _TEXT: Final = "text/plain; charset=utf-8"
 _TYPES: Final = {

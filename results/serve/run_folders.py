@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
     from results.serve.runs import Runs
 
-__all__ = ["ARTEFACTS", "Command", "Folders", "LakeFolders", "LakeRows", "StoreFolders"]
-
 ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
 """Files that are made when a page asks for them, by which reporter."""
 FOLDERS_KEPT: Final = 64

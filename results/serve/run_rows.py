@@ -17,20 +17,6 @@ from results.facts.schema import LIST_SEPARATOR
 from results.lake.log.duckdb_views import CODE, STARTED
 from results.lake.tables.sealed_run import DAMAGED, FOREIGN, TORN
 
-__all__ = [
-    "BROKEN",
-    "COLUMNS",
-    "FINISHED",
-    "NONE",
-    "OUTCOMES",
-    "UNFINISHED",
-    "RunRow",
-    "as_report",
-    "create_runs",
-    "row_of",
-    "selected",
-]
-
 TEXT_CHARS_MAX: Final = 200
 NONE: Final = "(none)"
 BROKEN: Final = "broken"

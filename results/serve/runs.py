@@ -45,8 +45,6 @@ from results.serve.run_rows import (
     selected,
 )
 
-__all__ = ["QUICK", "Reading", "Runs"]
-
 LOOK_EVERY_S: Final = 2.0
 LOOK_REST: Final = 10.0
 """The rest after a look, in times of what the look took."""

@@ -26,9 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.loopback import is_loopback, names_loopback
-
-__all__ = ["POLICY", "Failure", "Request", "Response", "StoreServer"]
+from harness.support.loopback import is_loopback, names_loopback
 
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 20.0

@@ -17,8 +17,6 @@ from harness.errors import InfrastructureError, UsageError, counted
 if TYPE_CHECKING:
     from results.serve.library import Library
 
-__all__ = ["main"]
-
 PORT: Final = 8080
 _USAGE_ERRORS: Final = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 

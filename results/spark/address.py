@@ -14,8 +14,6 @@ from typing import Final
 
 from harness.errors import InfrastructureError, UsageError
 
-__all__ = ["addresses_of", "check_reachable"]
-
 CONNECT_PORT: Final = 15002  # of Spark Connect; a standalone master has no default
 CONNECT_TIMEOUT_S: Final = 5.0
 MASTERS_MAX: Final = 16

@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["settings", "without_archives"]
-
 NAME: Final = "results.spark.daemon"
 INSTALLED: Final = ("pyspark", "py4j")
 """What there are archives of."""

@@ -7,8 +7,6 @@ from typing import ClassVar, Final
 
 from harness.errors import InfrastructureError
 
-__all__ = ["SparkAndJava"]
-
 ELSE: Final = "`harness report --engine duckdb` does without"
 
 

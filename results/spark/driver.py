@@ -44,8 +44,6 @@ from results.spark.task_plan import Todo, todo_of
 if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["SparkLake"]
-
 SUBMISSIONS_MAX: Final = 20
 EVERYTHING: Final = Extent()
 CUT_SHORT: Final = "has no run.json: it was cut short"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["lake_frame"]
-
 TASKS_MAX: Final = 64
 BATCH_ROWS: Final = 8_192  # of what a task holds at once: a row group may be a gigabyte
 _GLOB: Final = re.compile(r"([\\*?\[\]{}])")  # what Hadoop takes for a pattern

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from results.lake.log.lake import Lake
     from results.spark.task_plan import Todo
 
-__all__ = ["Watch"]
-
 EVERY_S: Final = 2.0
 END_S: Final = 30.0
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from results.judging.report_runs import Gathered, ReportRuns
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["Account", "RunsOfKind", "Told", "ToldEngine", "kinds", "tell"]
-
 DDL: Final = "`part` INT, `name` STRING, `rows` BINARY"
 ACCOUNT: Final = "account"
 KINDS: Final = f"""

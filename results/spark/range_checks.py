@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-__all__ = ["DONE_DDL", "TaskDone", "judge_ranges"]
-
 DONE_DDL: Final = "`done` STRING"
 
 

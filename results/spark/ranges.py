@@ -26,19 +26,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.files import FileRef
 
-__all__ = [
-    "Asking",
-    "Files",
-    "Range",
-    "cut",
-    "given_options",
-    "in_ranges",
-    "numbers",
-    "ranges_of",
-    "sources",
-    "use",
-]
-
 Range = tuple[str, str | None]
 """The first run, and the one that it ends before; `None`: the last range."""
 ROWS_MAX: Final = 16_000_000

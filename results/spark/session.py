@@ -29,32 +29,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import InfrastructureError, UsageError
-from harness.installed import (
+from harness.support.distributions import (
     PACKAGES_ZIP,
     package_files,
     packages_of,
     plugin_distributions,
     texts_of,
 )
-from harness.java import check_java as check_java_for
+from harness.support.java import check_java as check_java_for
 from results.spark.address import check_reachable
 from results.spark.daemon import settings as daemon_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-__all__ = [
-    "cause_of",
-    "check_java",
-    "cores_here",
-    "get_spark",
-    "in_tasks",
-    "logging_option",
-    "map_tasks",
-    "prepare_workers",
-    "raise_if_interrupted",
-]
 
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")

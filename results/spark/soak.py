@@ -28,18 +28,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.cli.artefacts import make_artefacts
+from harness.cli.run.artefacts import make_artefacts
 from harness.errors import InfrastructureError
-from harness.installed import PACKAGES_ZIP
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
+from harness.support.distributions import PACKAGES_ZIP
 from results.lake.transfer.soak_sink import LakeSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["SparkSoak", "run_ranges", "split"]
 
 WAVE_S: Final = 20.0
 WAVE_LAKE_S: Final = 60.0

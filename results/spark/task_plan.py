@@ -17,8 +17,6 @@ import msgspec
 from results.judging.pending_results import Place
 from results.spark.ranges import Range
 
-__all__ = ["Between", "Lacking", "Task", "Todo", "range_cost", "task_cost", "todo_of"]
-
 TASKS_A_SLOT: Final = 12
 """Many more than slots: a lost task costs little, and progress shows early how long it takes."""
 COST_MIN: Final = 8_000_000_000

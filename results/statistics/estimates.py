@@ -25,24 +25,6 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeVar
 
-__all__ = [
-    "ALPHA",
-    "QUANTILES",
-    "Interval",
-    "Ratio",
-    "Sums",
-    "fisher_exact",
-    "holm",
-    "median_interval",
-    "nearest_rank",
-    "quantiles",
-    "rank_sum",
-    "risk_ratio",
-    "student_quantile",
-    "wilson",
-    "zero_bound",
-]
-
 ALPHA: Final = 0.05
 QUANTILES: Final = (500, 900, 990, 1000)
 """Of latencies, in permille."""

@@ -25,8 +25,6 @@ from typing import Final, NamedTuple
 
 from results.statistics.estimates import ALPHA, Interval, Sums, risk_ratio, student_quantile
 
-__all__ = ["Pooled", "pooled_ratio"]
-
 _NAMES: Final = ("a", "n", "b", "m")
 _LOG_MAX: Final = 700.0
 

@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 from results.statistics.estimates import Interval, wilson
 
-__all__ = ["Found", "Step", "found_within", "kaplan_meier", "seeds_for"]
-
 _Z: Final = 1.959963984540054
 SURE: Final = 0.95
 

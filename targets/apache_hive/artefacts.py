@@ -11,21 +11,8 @@ import hashlib
 from pathlib import Path  # determinism: no part of a node
 from typing import Final, NamedTuple
 
-from harness.cachefolder import cache_folder
 from harness.errors import UsageError
-
-__all__ = [
-    "ARCHIVE",
-    "DOCKERFILE",
-    "LISTENER",
-    "STAMP",
-    "VERSION",
-    "Artefact",
-    "folder",
-    "lock_digest",
-    "lock_of",
-    "require",
-]
+from harness.support.cache_dir import cache_folder
 
 VERSION: Final = "4.0.1"
 ARCHIVE: Final = "hive-standalone-metastore-server"

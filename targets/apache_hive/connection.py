@@ -19,10 +19,8 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportBase
 from harness.env import Address, ClientEnv
 from targets.apache_hive.messages import Exchange, error_of, exchange_for, greeting
 from targets.hive import api
+from targets.hive.channel import ChannelError
 from targets.hive.client.classify import INTERNAL
-from targets.hive.wire import ChannelError
-
-__all__ = ["ThriftConnection", "ThriftDoor"]
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024

@@ -17,8 +17,6 @@ from targets.hive.sql.postgres import DATABASE, USER
 from targets.hive.sql.server import server_node
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT
 
-__all__ = ["database_node", "read_rows"]
-
 _SCHEMA: Final = "hive/scripts/metastore/upgrade/postgres/hive-schema-4.0.0.postgres.sql"
 _CONNECTIONS_MAX: Final = 400
 """Each metastore has pools of some 40 connections."""

@@ -18,7 +18,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.errors import InfrastructureError
-from harness.java import JAVA_MIN, check_java
+from harness.support.java import JAVA_MIN, check_java
 from targets.apache_hive.artefacts import (
     ARCHIVE,
     DOCKERFILE,
@@ -31,8 +31,6 @@ from targets.apache_hive.artefacts import (
     lock_of,
     lock_text,
 )
-
-__all__ = ["fetch"]
 
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _PROGRAM_S: Final = 1800

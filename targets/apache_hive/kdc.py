@@ -13,17 +13,6 @@ from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort
 
-__all__ = [
-    "KDC_NODE",
-    "KDC_PORT",
-    "METASTORE",
-    "PASSWORD",
-    "configuration",
-    "kdc_node",
-    "keytab",
-    "principal",
-]
-
 KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"

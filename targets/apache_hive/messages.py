@@ -19,8 +19,6 @@ from thrift.Thrift import TException
 from targets.apache_hive.tokens import read_hadoop, read_text
 from targets.hive import api
 
-__all__ = ["Exchange", "error_of", "event_of", "exchange_for", "greeting"]
-
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
 """What every view selects."""

@@ -26,16 +26,7 @@ from targets.apache_hive.kdc import (
 from targets.hive.members import IDLE, SERVING
 from targets.hive.sql.postgres import DATABASE, USER
 from targets.hive.system import DATABASE_NODE, DATABASE_PORT, METASTORE_PORT, Layout
-from targets.hive.tokens.kinds import StoreKind
-
-__all__ = [
-    "IMAGE_PLACE",
-    "as_member",
-    "as_spare",
-    "event_settings",
-    "metastore_node",
-    "security_settings",
-]
+from targets.hive.tokens.token_stores import StoreKind
 
 IMAGE_PLACE: Final = "/opt/apache-hive"
 _OPENED: Final = (

@@ -27,9 +27,7 @@ from targets.apache_hive.kdc import (
 )
 from targets.apache_hive.tokens import read_text
 from targets.hive import api
-from targets.hive.wire import ChannelError
-
-__all__ = ["USERS", "KerberosDoor"]
+from targets.hive.channel import ChannelError
 
 USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
 """Who calls; the first where it does not matter."""

@@ -15,6 +15,7 @@ from targets.apache_hive.kdc import KDC_NODE
 from targets.apache_hive.tokens import Token
 from targets.hive import api
 from targets.hive.bugs import Bug
+from targets.hive.channel import ChannelError
 from targets.hive.client import MetastoreClient
 from targets.hive.client.connection import Connect
 from targets.hive.members import ADD, REMOVE, Members
@@ -26,10 +27,7 @@ from targets.hive.system import (
     Layout,
     snapshot_of,
 )
-from targets.hive.wire import ChannelError
 from targets.hive.zookeeper.ensemble import SILENCE_S
-
-__all__ = ["ApacheHiveSystem"]
 
 _ASK_S: Final = 5.0
 _START_S: Final = 50.0

@@ -25,14 +25,12 @@ from targets.apache_hive.metastore import (
 from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
 from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
 from targets.hive.target import HiveTarget
-from targets.hive.tokens.kinds import StoreKind
+from targets.hive.tokens.token_stores import StoreKind
 from targets.hive.zookeeper.ensemble import ensemble_nodes
-from targets.hive.zookeeper.kinds import ZooKeeperKind
+from targets.hive.zookeeper.sessions import ZooKeeperKind
 
 if TYPE_CHECKING:
     from targets.apache_hive.system import ApacheHiveSystem
-
-__all__ = ["ApacheHiveTarget"]
 
 _OPTIONS: Final = (
     *("metastores", "selection", "socket-timeout-ms", "connect-timeout-ms", "connect-retries"),

@@ -10,8 +10,6 @@ import base64
 import binascii
 from typing import Final, NamedTuple
 
-__all__ = ["Token", "read_hadoop", "read_text"]
-
 _KIND: Final = b"HIVE_DELEGATION_TOKEN"
 
 

@@ -10,41 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "ACCESS_CONTROL",
-    "ALREADY_EXISTS",
-    "INVALID_OBJECT",
-    "INVALID_OPERATION",
-    "INVALID_TOKEN",
-    "META",
-    "NO_SUCH_OBJECT",
-    "REFUSALS",
-    "AlterTable",
-    "ApiCall",
-    "Authenticate",
-    "CancelDelegationToken",
-    "CreateDatabase",
-    "CreateTable",
-    "DropDatabase",
-    "DropTable",
-    "Event",
-    "GetAllDatabases",
-    "GetAllTables",
-    "GetCurrentEventId",
-    "GetDelegationToken",
-    "GetEventsCount",
-    "GetNextEvents",
-    "GetStatus",
-    "GetTable",
-    "GetTableMeta",
-    "GetTableObjects",
-    "MetaTable",
-    "MetastoreError",
-    "RenewDelegationToken",
-    "Reply",
-    "TokenCall",
-]
-
 ALREADY_EXISTS: Final = "AlreadyExistsException"
 NO_SUCH_OBJECT: Final = "NoSuchObjectException"
 INVALID_OPERATION: Final = "InvalidOperationException"

@@ -12,8 +12,6 @@ from typing import Final
 
 from targets.ledger import Find, Row, switched_on
 
-__all__ = ["BUGS", "PROFILES", "Bug", "bugs_of"]
-
 _DDL: Final = "targets.hive.metastore.ddl"
 _SERVICE: Final = "targets.hive.metastore.service"
 _CLIENT: Final = "targets.hive.client.client"

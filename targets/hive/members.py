@@ -19,8 +19,6 @@ from harness.cluster import BASE, Variant
 from harness.env import Address
 from harness.plugins import Restart
 
-__all__ = ["ADD", "IDLE", "REMOVE", "SERVING", "VARIANTS", "Members"]
-
 ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"

@@ -6,9 +6,7 @@ from typing import Final
 
 from harness.permits import DDL_TWICE, DROP_RENAMED, DROP_TWICE, Permit
 from targets.hive.bugs import PROFILES, Bug
-from targets.hive.tokens.kinds import StoreKind
-
-__all__ = ["permits_of_profile"]
+from targets.hive.tokens.token_stores import StoreKind
 
 EVENTS: Final = "hms-events"
 TOKENS: Final = "hms-tokens"

@@ -15,31 +15,19 @@ from harness.errors import UsageError
 from harness.plugins import Convergence, NodeRole, Roles, TargetSettings
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
+from targets.hive.channel import Channel, ChannelError
 from targets.hive.client import ClientSettings, MetastoreClient, Selection, UriList
 from targets.hive.client.calls import NONCE, event_row
 from targets.hive.members import ADD, REMOVE, Members
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.warehouse import read_directories
-from targets.hive.sql.kinds import DatabaseKind, database_at
+from targets.hive.sql.databases import DatabaseKind, database_at
 from targets.hive.sql.protocol import Isolation, Row, Session, SqlError
 from targets.hive.sql.schema import LOG, PARAMETERS, SEQUENCE
-from targets.hive.tokens.kinds import StoreKind
 from targets.hive.tokens.manager import TokenTimes
-from targets.hive.wire import Channel, ChannelError
-from targets.hive.zookeeper.kinds import ZooKeeperKind
-
-__all__ = [
-    "DATABASE",
-    "DATABASE_NODE",
-    "DATABASE_PORT",
-    "METASTORE_PORT",
-    "SERVICE",
-    "ZOOKEEPER",
-    "HiveSystem",
-    "Layout",
-    "snapshot_of",
-]
+from targets.hive.tokens.token_stores import StoreKind
+from targets.hive.zookeeper.sessions import ZooKeeperKind
 
 R = TypeVar("R")
 K = TypeVar("K", bound=enum.StrEnum)

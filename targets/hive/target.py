@@ -14,7 +14,7 @@ from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettin
 from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
-from targets.hive.sql.kinds import DatabaseKind
+from targets.hive.sql.databases import DatabaseKind
 from targets.hive.system import (
     DATABASE,
     DATABASE_NODE,
@@ -24,9 +24,7 @@ from targets.hive.system import (
     HiveSystem,
     Layout,
 )
-from targets.hive.zookeeper.kinds import ZooKeeperKind
-
-__all__ = ["HiveTarget"]
+from targets.hive.zookeeper.sessions import ZooKeeperKind
 
 METASTORES_MAX: Final = 8
 _AGE_MS: Final = (100, 2**40)

@@ -19,8 +19,6 @@ from typing import Any, Final
 from targets.kudu.flags import Flags
 from targets.kudu.tserver.limits import RESULTS_MAX, WRITES_WAITING_MAX
 
-__all__ = ["describe_accepted", "describe_bounds"]
-
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")
 COPY: Final = "ConsensusService.StartTabletCopy"

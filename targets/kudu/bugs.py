@@ -18,8 +18,6 @@ from typing import Final
 
 from targets.ledger import Find, Row, switched_on
 
-__all__ = ["BUGS", "FLAGS", "PROFILES", "Bug", "bugs_of"]
-
 _MASTER: Final = "targets.kudu.master"
 _HMS: Final = "targets.kudu.hms"
 LEGACY: Final = ("legacy",)
@@ -40,7 +38,7 @@ class Bug(enum.Enum):
         fixed="open by design",
         profiles=STILL,
         topic="P10",
-        where=(f"{_MASTER}.epoch", f"{_MASTER}.node", "targets.kudu.tserver._scans"),
+        where=(f"{_MASTER}.leader_term", f"{_MASTER}.node", "targets.kudu.tserver.scanners"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_765 = Row(
@@ -57,7 +55,7 @@ class Bug(enum.Enum):
         fixed="2016-04-01",
         profiles=LEGACY,
         topic="P7",
-        where=(f"{_MASTER}.ddl",),
+        where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis kill-leader", "linearizable-catalog", 1),
     )
 
@@ -67,7 +65,7 @@ class Bug(enum.Enum):
         "then commits after all. The table has no entry until the next leader reads the "
         "drop event and deletes the table",
         fixed="open",
-        where=(f"{_HMS}.ddl",),
+        where=(f"{_HMS}.hms_catalog",),
         find=Find(
             "--hms --workload kudu-hms --time-limit 20 --concurrency 20 --readers 40 "
             "--mix create=50,delete=10,get=20,list=20 --names 12 "
@@ -86,7 +84,7 @@ class Bug(enum.Enum):
         upstream="the leader trusts the AlreadyExists reply before its rollback is armed, which "
         "leaves an entry without a table",
         fixed="open",
-        where=(f"{_HMS}.beside", f"{_HMS}.ddl", f"{_HMS}.repair"),
+        where=(f"{_HMS}.deployment", f"{_HMS}.hms_catalog", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 "
             "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
@@ -101,7 +99,7 @@ class Bug(enum.Enum):
         upstream="when a master has lost its leadership, polling the event log returns OK without "
         "doing anything. The next leader shows the old name until it polls (suspected)",
         fixed="open",
-        where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
+        where=(f"{_HMS}.hms_catalog", f"{_HMS}.notification_log_listener"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 20 "
             "--fault 'cut it from members when event hms-changed nth=10 for 4s' "
@@ -115,7 +113,7 @@ class Bug(enum.Enum):
         "behind",
         upstream="Kudu does not look for such entries; `kudu hms fix` drops them",
         fixed="open",
-        where=(f"{_HMS}.beside", f"{_HMS}.repair"),
+        where=(f"{_HMS}.deployment", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 "
             "--mix create=30,alter=10,rename=10,delete=15,get=15,list=5,hive-get=5 "
@@ -129,7 +127,7 @@ class Bug(enum.Enum):
         upstream="the listener logs the error and continues. A rename onto a name that a create "
         "has reserved is acknowledged, and lost",
         fixed="open",
-        where=(f"{_HMS}.ddl", f"{_HMS}.listener"),
+        where=(f"{_HMS}.hms_catalog", f"{_HMS}.notification_log_listener"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 20 "
             "--mix create=30,hive-rename=20,hive-drop=10,delete=5,rename=5,get=10,list=5 "
@@ -143,7 +141,7 @@ class Bug(enum.Enum):
         upstream="after a migration, kudu.master_addresses is never corrected; an alter on a "
         "master with an old list writes the old list again",
         fixed="open",
-        where=(f"{_HMS}.beside", f"{_HMS}.masters", f"{_HMS}.repair"),
+        where=(f"{_HMS}.deployment", f"{_HMS}.master_side", f"{_HMS}.repair"),
         find=Find(
             "--hms --workload kudu-hms --time-limit 15 --names 12 --masters 1 --spare-masters 2 "
             "--fault 'do add-master on node:m2 at 5s' --fault 'do add-master on node:m3 at 9s'",
@@ -158,7 +156,7 @@ class Bug(enum.Enum):
         fixed="2016",
         profiles=LEGACY,
         topic="P22",
-        where=(f"{_MASTER}.tasks",),
+        where=(f"{_MASTER}.tablets.async_rpc_tasks",),
         find=None,
     )
     BG_CLOCK_RESET = Row(
@@ -168,7 +166,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=STILL,
         topic="P15",
-        where=(f"{_MASTER}.background",),
+        where=(f"{_MASTER}.tablets.background",),
         find=None,
     )
     CATCH_UP_EXIT = Row(
@@ -192,7 +190,7 @@ class Bug(enum.Enum):
         fixed="2016-07-13",
         profiles=LEGACY,
         topic="P8",
-        where=(f"{_MASTER}.heartbeats",),
+        where=(f"{_MASTER}.tablets.heartbeats",),
         find=None,
     )
     KUDU_1353 = Row(
@@ -203,9 +201,9 @@ class Bug(enum.Enum):
         profiles=LEGACY,
         topic="P4",
         where=(
-            f"{_MASTER}.heartbeats",
+            f"{_MASTER}.tablets.heartbeats",
             f"{_MASTER}.leadership",
-            "targets.kudu.tserver._heartbeater",
+            "targets.kudu.tserver.heartbeater",
         ),
         find=Find("--nemesis partition-leader", "catalog-invariants", 1),
     )
@@ -216,7 +214,7 @@ class Bug(enum.Enum):
         fixed="2016-06-01",
         profiles=LEGACY,
         topic="P2",
-        where=(f"{_MASTER}.background", f"{_MASTER}.ddl"),
+        where=(f"{_MASTER}.tablets.background", f"{_MASTER}.catalog.catalog_manager"),
         find=Find("--nemesis kill-leader", "catalog-invariants", 1),
     )
     KUDU_1374 = Row(
@@ -226,7 +224,7 @@ class Bug(enum.Enum):
         fixed="2016-07-12",
         profiles=LEGACY,
         topic="P3",
-        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=Find(
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
             "--fault 'do step-down on leader at 24s'",
@@ -242,7 +240,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=STILL,
         topic="P12",
-        where=(f"{_MASTER}.ddl", "targets.kudu.system"),
+        where=(f"{_MASTER}.catalog.catalog_manager", "targets.kudu.system"),
         find=Find("--nemesis partition-leader", "linearizable-catalog", 1),
     )
     KUDU_495_ABORT = Row(
@@ -251,7 +249,7 @@ class Bug(enum.Enum):
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P5",
-        where=(f"{_MASTER}.epoch",),
+        where=(f"{_MASTER}.leader_term",),
         find=Find("--nemesis partition-leader", "crash", 1),
     )
     KUDU_495_SPLIT = Row(
@@ -261,7 +259,7 @@ class Bug(enum.Enum):
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P6",
-        where=(f"{_MASTER}.ddl",),
+        where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis kill-leader", "catalog-invariants", 16),
     )
     DNS_ONCE = Row(
@@ -283,7 +281,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=("modern",),
         topic="P3",
-        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=Find(
             "--time-limit 40 --fault 'cut members from role:tserver at 20s for 14s' "
             "--fault 'do step-down on leader at 22s' --fault 'do step-down on leader at 27s'",
@@ -297,7 +295,7 @@ class Bug(enum.Enum):
         fixed="2016-06",
         profiles=LEGACY,
         topic="P1",
-        where=(f"{_MASTER}.heartbeats", "targets.kudu.tserver._heartbeater"),
+        where=(f"{_MASTER}.tablets.heartbeats", "targets.kudu.tserver.heartbeater"),
         find=None,
     )
     LEADER_READS = Row(
@@ -326,7 +324,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=STILL,
         topic="P13",
-        where=(f"{_MASTER}.service",),
+        where=(f"{_MASTER}.master_service",),
         find=Find(
             "--nemesis none --names 40 --mix create=20,delete=12,list=10,get=5 --rate 80 "
             "--time-limit 20",
@@ -352,7 +350,7 @@ class Bug(enum.Enum):
         fixed="2016-03-31",
         profiles=LEGACY,
         topic="P7",
-        where=(f"{_MASTER}.ddl",),
+        where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--fault 'cut leader from members' --names 12 --time-limit 20", "liveness", 12),
     )
     ORDER_REPLACE = Row(
@@ -361,7 +359,7 @@ class Bug(enum.Enum):
         fixed="2016-04-25",
         profiles=LEGACY,
         topic="P7",
-        where=(f"{_MASTER}.background",),
+        where=(f"{_MASTER}.tablets.background",),
         find=Find(
             "--profile modern --tservers 4 --time-limit 40 --concurrency 40 --names 24 "
             "--mix create=3,locate=6,is-create-done=6,delete=1 "
@@ -378,7 +376,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=STILL,
         topic="P2",
-        where=(f"{_MASTER}.ddl",),
+        where=(f"{_MASTER}.catalog.catalog_manager",),
         find=None,
     )
     RELOAD_NO_LOCK = Row(
@@ -387,7 +385,7 @@ class Bug(enum.Enum):
         fixed="2016",
         profiles=LEGACY,
         topic="P21",
-        where=(f"{_MASTER}.epoch",),
+        where=(f"{_MASTER}.leader_term",),
         find=None,
     )
     RENAME_GAP = Row(
@@ -396,7 +394,7 @@ class Bug(enum.Enum):
         fixed="open",
         profiles=STILL,
         topic="P7",
-        where=(f"{_MASTER}.ddl",),
+        where=(f"{_MASTER}.catalog.catalog_manager",),
         find=Find("--nemesis none --moves 50", "linearizable-catalog", 1),
     )
 

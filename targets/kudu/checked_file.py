@@ -14,8 +14,6 @@ from typing import Final
 from harness.env import Disk
 from harness.errors import TargetError
 
-__all__ = ["DamagedFileError", "read", "write"]
-
 _HEADER: Final = struct.Struct(">8sQI")
 
 

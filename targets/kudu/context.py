@@ -10,8 +10,6 @@ from targets.kudu.bugs import Bug
 from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient
 
-__all__ = ["SOFTWARE_VERSION", "NodeContext"]
-
 SOFTWARE_VERSION: Final = "0.1.0"
 """What servers say they run: the release of the harness that they come with."""
 

@@ -23,8 +23,6 @@ import msgspec
 
 from harness.plugins import NodeRole
 
-__all__ = ["PENDING_MAX", "MasterView", "find_pending"]
-
 PENDING_MAX: Final = 20
 Dump: TypeAlias = Mapping[str, Any]
 

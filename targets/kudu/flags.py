@@ -20,8 +20,6 @@ import msgspec
 
 from harness.errors import UsageError, choices_near
 
-__all__ = ["DRAWN", "RANGES", "Flags", "draw_flags", "parse_flags"]
-
 
 class Within(NamedTuple):
     """The least and the most that a flag may be, both included."""

@@ -16,8 +16,6 @@ from typing import Final
 
 from harness.env import Clock
 
-__all__ = ["ClockError", "HybridClock", "from_micros", "to_micros"]
-
 _LOGICAL_BITS: Final = 12
 _NS_PER_US: Final = 1000
 

@@ -19,18 +19,6 @@ from typing import Final
 
 from targets.kudu.messages import Column, Partition, PartitionSchema, Schema, Value
 
-__all__ = [
-    "decode_key",
-    "encode_key",
-    "fits",
-    "key_columns",
-    "owns",
-    "partition_count",
-    "partition_key",
-    "partitions_of",
-    "tablet_position",
-]
-
 _INT_BYTES: Final = {"INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UNIXTIME_MICROS": 8}
 _TEXT_END: Final = b"\x00\x00"
 _BUCKET_BYTES: Final = 4

@@ -18,12 +18,10 @@ from harness.permits import (
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import FLAGS, PROFILES, Bug
+from targets.kudu.consensus.log_cache import COMMITTED_LOST
+from targets.kudu.consensus.raft_core import TWO_LEADERS
 from targets.kudu.flags import Flags
 from targets.kudu.master.membership import LISTS_DIFFER
-from targets.kudu.raft.core import TWO_LEADERS
-from targets.kudu.raft.log import COMMITTED_LOST
-
-__all__ = ["permits_of_profile"]
 
 LIVENESS: Final = "liveness"
 CATALOG: Final = "catalog-invariants"

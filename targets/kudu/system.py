@@ -33,24 +33,13 @@ from targets.kudu import messages as m
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
 from targets.kudu.client import KuduClient, RetryPolicy, TwoSidedClient
+from targets.kudu.consensus.messages import LeaderStepDownRequest, LeaderStepDownResponse
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
-from targets.kudu.hms.beside import Beside, HmsLayout
-from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.raft.messages import LeaderStepDownRequest, LeaderStepDownResponse
+from targets.kudu.hms.deployment import Beside, HmsLayout
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcClient, RpcError
 from targets.kudu.tools.tool import use_tool
-
-__all__ = [
-    "AS",
-    "CATALOG",
-    "CHANGED",
-    "MASTER_PORT",
-    "STEP_DOWN",
-    "TSERVER_PORT",
-    "KuduSystem",
-    "Layout",
-]
 
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050

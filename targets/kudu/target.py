@@ -30,8 +30,6 @@ from targets.kudu.system import (
     Layout,
 )
 
-__all__ = ["KuduTarget"]
-
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
 """Drawn in soaks. A fourth tablet server lets tablets be made anew where one is down."""

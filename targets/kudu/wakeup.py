@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["Wakeup"]
-
 
 class Wakeup:
     """A flag that one task waits for, for so long at most."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from checkers.bounds import BoundsChecker
+from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.flags import Flags

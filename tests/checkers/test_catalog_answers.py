@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog.answers import check_answers
-from checkers.catalog.findings import Findings
-from checkers.catalog.history_invariants import check_history
-from checkers.catalog.permissions import Permissions
-from checkers.catalog.refusals import check_refusals
-from checkers.catalog.snapshot import read_snapshot
+from checkers.catalog.invariants.answers import check_answers
+from checkers.catalog.invariants.findings import Findings
+from checkers.catalog.invariants.history_invariants import check_history
+from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.refusals import check_refusals
+from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType
 from tests.checkers.histories import Writer
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.catalog import CatalogInvariantsChecker
+from checkers.catalog.invariants import CatalogInvariantsChecker
 from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.histories import Writer
 

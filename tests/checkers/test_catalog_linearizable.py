@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers._catalog_history import catalog_history
+from checkers.catalog.history import catalog_history
+from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.models.catalog import Catalog
 from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
-from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
@@ -472,7 +472,7 @@ SCRIPT = """
 import random
 import re
 from tests.checkers.catalogs import random_history, spoil
-from checkers.linearizable import CatalogLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
 import msgspec
 for seed in (1, 2, 5, 8):
     history = spoil(random_history(seed, count=60, names=3, processes=5), random.Random(seed))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from checkers import linearizable
-from checkers.elle.columns import _Builder
-from checkers.history_models import engine
+from checkers.catalog import linearizable
+from checkers.elle.infer.columns import _Builder
 from checkers.linearizability import CheckOutcome, Result
+from checkers.linearizability import judged as engine
 from harness.errors import HistoryError
 from harness.ops import History, Verdict
 from harness.registry import load_plugin, plugin_names

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.certificate import weighed
 from harness.cli import main
 from harness.errors import (
     EXIT_INVALID,
@@ -21,6 +20,7 @@ from harness.exact import exact
 from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Verdict
 from harness.registry import load_plugin
+from harness.verdict.coverage import weighed
 from tests.checkers.histories import written
 from tests.tiers import examples
 

@@ -24,7 +24,7 @@ from checkers.linearizability import (
 from checkers.linearizability.clock import Clock, LimitReachedError, tick
 from checkers.linearizability.models.register import Read, Register, Write
 from checkers.linearizability.search import Status, run_sliced
-from harness.cli import check_limit
+from harness.cli.check import limit as check_limit
 from harness.cli.parser import Parser
 from harness.errors import UsageError
 

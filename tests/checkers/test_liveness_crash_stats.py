@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers._load import Load
-from checkers.crash import CrashChecker
-from checkers.liveness import LivenessChecker
-from checkers.stats import StatsChecker
+from checkers.conduct.crash import CrashChecker
+from checkers.conduct.liveness import LivenessChecker
+from checkers.conduct.load import Load
+from checkers.conduct.stats import StatsChecker
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.permits import Permit, fact_of, permitted_in
 from tests.checkers.histories import Writer, case

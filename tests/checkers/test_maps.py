@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from checkers.catalog.findings import Findings
-from checkers.catalog.maps import check_maps, check_named_tablets
-from checkers.catalog.permissions import Permissions
-from checkers.catalog.snapshot import read_snapshot
+from checkers.catalog.invariants.findings import Findings
+from checkers.catalog.invariants.maps import check_maps, check_named_tablets
+from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType, Verdict
 from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_invariants import Json, judge, sound_history, sound_snapshot

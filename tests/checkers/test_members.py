@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.members import MembersChecker
+from checkers.catalog.members import MembersChecker
 from harness.ops import CheckResult, OpType, Verdict
 from tests.checkers.histories import Writer
 from tests.checkers.stale_histories import permitting

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog import CatalogInvariantsChecker
-from checkers.crash import CrashChecker
-from checkers.invariants import INVARIANTS, KEY, invariant_of
-from checkers.linearizable import CatalogLinearizable
-from harness.checking import judge as judge_all
-from harness.checkpoints import Checkpoints
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.conduct.crash import CrashChecker
+from checkers.verdict.invariants import INVARIANTS, KEY, invariant_of
 from harness.ops import CheckResult, History, Verdict
+from harness.run.divergence import Checkpoints
+from harness.verdict.judge import judge as judge_all
 from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_invariants import (
     BROKEN,

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from checkers import linearizable
-from checkers._catalog_history import CatalogHistory, catalog_history
-from checkers.catalog_passes import narrowed
-from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
-from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizability.models.catalog_types import (
+from checkers.catalog import linearizable
+from checkers.catalog.history import CatalogHistory, catalog_history
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.types import (
     Alter,
     Answer,
     Create,
@@ -24,7 +23,8 @@ from checkers.linearizability.models.catalog_types import (
     ListTables,
     Rename,
 )
-from checkers.linearizable import CatalogLinearizable
+from checkers.catalog.passes import narrowed
+from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from harness.ops import Verdict
 from tests.checkers.catalogs import random_history, spoil
 from tests.checkers.test_engine import wing_and_gong

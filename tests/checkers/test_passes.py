@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers import linearizable
-from checkers._catalog_history import catalog_history
-from checkers.catalog_passes import Contradiction, contradictions, passes, refute
+from checkers.catalog import linearizable
+from checkers.catalog.history import catalog_history
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.views import Tenancy, TenancyInput
+from checkers.catalog.passes import Contradiction, contradictions, passes, refute
 from checkers.linearizability import (
     CheckOutcome,
     Limits,
@@ -19,10 +22,7 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate, certify_core
-from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizability.models.catalog_views import Tenancy, TenancyInput
 from checkers.linearizability.verify import CertificateError
-from checkers.linearizable import CatalogLinearizable
 from harness.ops import History, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
 from tests.checkers.histories import Writer

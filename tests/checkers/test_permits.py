@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog import CatalogInvariantsChecker
-from checkers.catalog_permits import judge_permitted
-from checkers.crash import CrashChecker
-from checkers.linearizable import CatalogLinearizable
-from checkers.liveness import LivenessChecker
-from harness.checking import EXIT_CODES, Judgement
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.permits import judge_permitted
+from checkers.conduct.crash import CrashChecker
+from checkers.conduct.liveness import LivenessChecker
 from harness.errors import EXIT_VALID
 from harness.ops import Attempt, CheckResult, History, OpType, Verdict, worst
 from harness.permits import permits_of, permitted_in, permitted_of
+from harness.verdict.judge import EXIT_CODES, Judgement
 from tests.checkers.catalogs import oracle, spoil
 from tests.checkers.histories import Writer
 from tests.checkers.stale_histories import permitting, stale_history, stale_oracle

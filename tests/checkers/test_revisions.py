@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers import linearizable
-from checkers._catalog_history import CatalogHistory, catalog_history
-from checkers.catalog_passes import replay, revisions
+from checkers.catalog import linearizable
+from checkers.catalog.history import CatalogHistory, catalog_history
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.passes import replay, revisions
 from checkers.linearizability import CheckOutcome, Operation, Result, certify
-from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizable import CatalogLinearizable
 from harness.ops import History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
 from tests.checkers.histories import Writer

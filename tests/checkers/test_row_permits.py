@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.models.rows import RowInput, Rows, RowStep, Seen
 from checkers.linearizability.partial import find_partial_order, returned_before
+from checkers.rows.model import RowInput, Rows, RowStep, Seen
 from checkers.rows.permits import Fact, relaxed
 
 PLACE = ("t", "k")

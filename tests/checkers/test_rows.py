@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.linearizability.models.rows import Row
 from checkers.rows.bank import BankSums
 from checkers.rows.elle import ElleRows
+from checkers.rows.model import Row
 from checkers.rows.once import ExactlyOnce
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history

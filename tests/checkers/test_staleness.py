@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog import CatalogInvariantsChecker
-from checkers.linearizable import CatalogLinearizable
-from checkers.staleness import StalenessChecker
-from harness.certificate import weighed
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.staleness import StalenessChecker
 from harness.ops import CheckResult, OpType, Verdict
+from harness.verdict.coverage import weighed
 from tests.checkers.histories import MS, Writer
 
 TABLE = {"name": "a", "nonce": "n-A", "columns": ["a"]}

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from checkers._catalog_history import catalog_history
+from checkers.catalog.history import catalog_history
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.name import CatalogName
+from checkers.catalog.models.views import Said
 from checkers.linearizability import (
     UNKNOWN,
     Model,
@@ -19,9 +22,6 @@ from checkers.linearizability import (
 from checkers.linearizability.core import relaxed
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models import versioned_windows
-from checkers.linearizability.models.catalog import Catalog
-from checkers.linearizability.models.catalog_name import CatalogName
-from checkers.linearizability.models.catalog_views import Said
 from checkers.linearizability.models.versioned import (
     VersionedCatalog,
     VersionedInput,

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from checkers.history_models import engine
 from checkers.linearizability import CheckOutcome, Result, certificate, check_operations
+from checkers.linearizability import judged as engine
 from harness.case import Case
 from harness.cli import main
-from harness.cli.counterexample_page import OPS_SHOWN_MAX, render_page
+from harness.cli.check.counterexample_page import OPS_SHOWN_MAX, render_page
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, HistoryError
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, PartialOrder, Verdict
 from harness.store import RunFolder, write_parquet
-from harness.store.edn import load_edn
 from tests.checkers.conformance.formats import CONFORMANCE, rows
 from tests.programs import python
 

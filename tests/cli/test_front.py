@@ -8,7 +8,7 @@ import pytest
 from harness.case import Case
 from harness.cli import main
 from harness.errors import EXIT_USAGE, UsageError
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin, plugin_names
 
 DRY = ["run", "--dry-run"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.imported import independence_of, model_of
 from harness.store import load_run
+from harness.verdict.imported import independence_of, model_of
 
 SURE = [
     "{:process 0, :type :invoke, :f :write, :value [1 3]}",

@@ -10,11 +10,11 @@ import pytest
 
 from checkers.linearizability import native
 from harness.case import Case
-from harness.checking import Judgement
 from harness.cli import main
-from harness.cli.verdict_text import EXPLANATION_LINES_MAX, describe
+from harness.cli.run.verdict_text import EXPLANATION_LINES_MAX, describe
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
+from harness.verdict.judge import Judgement
 
 BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
 """As a user's shell has it: what is printed waits in a buffer, sometimes until the very end."""
@@ -222,7 +222,7 @@ def test_every_case_that_is_planned_can_be_replayed(tmp_path, capsys):
 
 
 def test_a_nemesis_that_cannot_tell_is_trusted(monkeypatch, tmp_path):
-    monkeypatch.delattr("harness.faults.aimed.AimedNemesis.check_args")
+    monkeypatch.delattr("harness.faults.nemesis_from_text.AimedNemesis.check_args")
     fault = {"id": "f", "nemesis": "kill-leader", "at_ns": 0, "duration_ns": 1, "args": {"x": 1}}
     path = tmp_path / "case.json"
     path.write_text(json.dumps({"seed": 1, "faults": [fault]}))

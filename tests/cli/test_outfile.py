@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.outfile import descriptor_of, replacing
+from harness.support.atomic_file import descriptor_of, replacing
 
 TOY = ["--env", "sim", "--target", "toy-register", "--workload", "register", "--quiet"]
 VERBS = pytest.mark.parametrize("verb", ["trace", "export"])
@@ -126,6 +126,6 @@ def test_an_export_that_fails_leaves_the_old_file(run_folder, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     (tmp_path / "h.edn").write_text("old")
-    monkeypatch.setattr("harness.cli.export_verb.write_edn", failing)
+    monkeypatch.setattr("harness.cli.check.export_verb.write_edn", failing)
     assert main(["export", str(run_folder), "--output", str(tmp_path / "h.edn")]) == 255
     assert (tmp_path / "h.edn").read_text() == "old"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.cli.progress import Progress
+from harness.cli.run.progress import Progress
 from harness.ops import HARNESS, Op, OpType
 
 PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]

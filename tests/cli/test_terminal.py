@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from harness.checking import Judgement
 from harness.cli import main, styles
 from harness.cli.output import say
-from harness.cli.progress import Progress
+from harness.cli.run.progress import Progress
+from harness.cli.run.verdict_text import described, verdict_line
 from harness.cli.styles import drawn, joined, styled, table
-from harness.cli.verdict_text import described, verdict_line
 from harness.ops import NEMESIS, CheckResult, Op, OpType, Verdict
+from harness.verdict.judge import Judgement
 
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register", "--seed", "1"]
 RUN += ["--time-limit", "2", "--quiet"]

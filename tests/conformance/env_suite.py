@@ -34,12 +34,12 @@ from harness.cluster import (
     StreamQuality,
     client_end,
 )
-from harness.ends import call_as
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File, PageRequest, PageResponse
 from harness.environments.pages import IN_FLIGHT_MAX, PAGE_BYTES_MAX
 from harness.errors import UsageError
-from harness.faults.kinds import Aim, Cut, Pause
 from harness.faults.ledger import Ledger
+from harness.nodes.caller import call_as
+from harness.nodes.faults import Aim, Cut, Pause
 from harness.plugins import DeploymentPlan, Session
 from tests.waiting import LIMIT_S, until
 

@@ -1,7 +1,7 @@
 import pytest
 
 from harness.environments.docker import DockerEnvironment
-from harness.environments.docker.engine import Engine
+from harness.environments.docker.engine.engine import Engine
 
 
 @pytest.fixture(scope="session")

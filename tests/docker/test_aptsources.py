@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.environments.docker.aptsources import (
+from harness.environments.docker.image.aptsources import (
     AptSource,
     Mirror,
     choose_mirror,

@@ -3,7 +3,7 @@
 import io
 import tarfile
 
-from harness.environments.docker.archives import pack, unpack
+from harness.environments.docker.engine.archives import pack, unpack
 
 
 def test_a_folder_that_was_packed_is_unpacked_as_it_was(tmp_path):

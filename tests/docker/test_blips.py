@@ -16,8 +16,8 @@ import pytest
 
 from harness.cluster import DiskQuality, Link, NodeState
 from harness.environments.docker import DockerEnvironment
-from harness.environments.docker import engine as engine_module
-from harness.environments.docker.labels import container_name
+from harness.environments.docker.engine import engine as engine_module
+from harness.environments.docker.engine.labels import container_name
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
 from tests.waiting import LIMIT_S, until

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from harness.cluster import NodeSpec, ReadyLog
-from harness.environments.docker.clocks import SHARED_MEMORY
-from harness.environments.docker.labels import RUN_LABEL
-from harness.environments.real import foreignclock
+from harness.environments.docker.engine.labels import RUN_LABEL
+from harness.environments.docker.node.clocks import SHARED_MEMORY
+from harness.environments.host import foreignclock
 from harness.errors import UsageError
 from tests.docker.support import plan_of
 from tests.docker.test_plan import blueprint, node

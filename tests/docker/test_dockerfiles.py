@@ -3,8 +3,8 @@
 import pytest
 
 from harness.cluster import NodeSpec, Variant
-from harness.environments.docker import dockerfiles, image
-from harness.environments.docker.dockerfiles import built_tag, image_of, provide_images
+from harness.environments.docker.image import dockerfiles, image
+from harness.environments.docker.image.dockerfiles import built_tag, image_of, provide_images
 from harness.errors import InfrastructureError, UsageError
 
 

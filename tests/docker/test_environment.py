@@ -12,7 +12,7 @@ import pytest
 
 from harness.cluster import DiskQuality, NodeSpec
 from harness.env import Address
-from harness.environments.docker.labels import RUN_LABEL, Part, container_name
+from harness.environments.docker.engine.labels import RUN_LABEL, Part, container_name
 from harness.errors import InfrastructureError, UsageError
 from tests.cleaning import kill_at_once, only_cleaner
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering

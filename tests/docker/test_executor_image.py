@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import yaml
 
-from harness import installed
-from harness.cli.soak_options import parse_soak
-from harness.environments.docker.executor import image
+from harness.cli.soak.options import parse_soak
+from harness.environments.docker.image.executor import image
+from harness.support import distributions as installed
 from results.report import verb as report_verb
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY = ROOT / "harness/environments/docker/executor/entrypoint.sh"
+ENTRY = ROOT / "harness/environments/docker/image/executor/entrypoint.sh"
 MANIFESTS = sorted((ROOT / "docs/kubernetes").glob("*.yaml"))
 SPARK_ON_KUBERNETES = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.1:7078",

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from harness.cluster import DiskQuality
-from harness.environments.docker.labels import RUN_LABEL
+from harness.environments.docker.engine.labels import RUN_LABEL
 from tests.docker.support import plan_of
 from tests.process.test_faulty_disk import WRITE_BACK, found, mounted, writer
 from tests.toxiproxy.conftest import REPOSITORY

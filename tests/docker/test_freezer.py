@@ -3,7 +3,7 @@
 import docker.errors
 import pytest
 
-from harness.environments.docker.engine import _FREEZER_TRIES, ContainerState, Engine
+from harness.environments.docker.engine.engine import _FREEZER_TRIES, ContainerState, Engine
 from harness.errors import InfrastructureError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.environments.controller import Controller, Life, life, this_controller
-from harness.environments.docker.labels import Part, container_name, network_name
+from harness.environments.docker.engine.labels import Part, container_name, network_name
 from harness.environments.procfs import ProcessId
 
 HERE = this_controller()

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeSpec, StreamQuality, client_end
-from harness.environments.docker import rules
 from harness.environments.docker.deploy import Place
-from harness.environments.docker.engine import ExecResult
-from harness.environments.docker.links import LinkFaults
+from harness.environments.docker.engine.engine import ExecResult
+from harness.environments.docker.network import rules
+from harness.environments.docker.network.links import LinkFaults
 from harness.errors import InfrastructureError, UsageError
 
 NODES = ["m1", "m2", "m3"]

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cluster import CLIENT, Link, LinkQuality, NodeState, StreamQuality, client_end
-from harness.environments.docker import netwatch, outsiders
-from harness.environments.docker import rules as rules_module
-from harness.environments.docker.answers import Found, plain
 from harness.environments.docker.deploy import Place
-from harness.environments.docker.engine import Engine
-from harness.environments.docker.outsiders import NamespaceWatch, Outsiders, Watched
+from harness.environments.docker.engine.answers import Found, plain
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.network import netwatch, outsiders
+from harness.environments.docker.network import rules as rules_module
+from harness.environments.docker.network.outsiders import NamespaceWatch, Outsiders, Watched
 from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim

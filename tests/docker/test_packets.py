@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.docker import packets
-from harness.environments.docker.packets import (
+from harness.environments.docker.network import packets
+from harness.environments.docker.network.packets import (
     ACCEPT,
     DROP,
     TWICE,
@@ -16,7 +16,7 @@ from harness.environments.docker.packets import (
     Quality,
     Scheduler,
 )
-from harness.qualities import LinkQuality
+from harness.nodes.degradation import LinkQuality
 
 FLOW = Flow("INPUT", "10.1.2.10")
 OTHER = Flow("OUTPUT", "10.1.2.1")

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import CLIENT, NodeSpec, ReadyCommand, Variant, client_end
-from harness.environments.docker import clients, deploy, image, relay, sources, streams
-from harness.environments.real.node import NodeFile
+from harness.environments.docker import deploy
+from harness.environments.docker.image import image, sources
+from harness.environments.docker.network import clients, relay, streams
+from harness.environments.host.node import NodeFile
 from harness.errors import UsageError
 from tests.docker.support import echo_nodes, plan_of
 
@@ -125,7 +127,7 @@ def test_code_is_that_of_entries_and_of_named_packages(tmp_path, monkeypatch):
 
     assert files["harness/app/toy_package/data.txt"] == b"data"
     assert files["harness/app/toy_module.py"] == b"Y = 1\n"
-    assert "harness/app/harness/environments/real/node.py" in files
+    assert "harness/app/harness/environments/host/node.py" in files
     assert not any("sys" in name.split("/") for name in files)
 
 

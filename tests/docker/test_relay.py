@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from harness.environments.docker import relay
+from harness.environments.docker.network import relay
 
 SOURCE = "127.0.0.9"
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.cluster import CLIENT, Link, LinkQuality, is_client
-from harness.environments.docker import packets, rules
+from harness.environments.docker.network import packets, rules
 from harness.errors import InternalError
 from tests.tiers import examples
 

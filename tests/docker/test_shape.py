@@ -5,7 +5,7 @@ import pytest
 from bench.docker_links import CASES, NODES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
 from harness.cluster import Capability, Link, LinkQuality
 from harness.environments.docker import undo
-from harness.environments.docker.labels import Part, container_name
+from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -123,7 +123,7 @@ def test_links_are_as_bad_as_asked_and_whole_again(environment, engine):
 
 def test_an_engine_without_packet_queues_is_found_out_before_a_fault(environment, monkeypatch):
     command = ["sh", "-c", "echo no NFQUEUE here; exit 3"]
-    monkeypatch.setattr("harness.environments.docker.rules.probe_command", lambda: command)
+    monkeypatch.setattr("harness.environments.docker.network.rules.probe_command", lambda: command)
 
     async def main(session):
         assert Capability.DELAY not in session.cluster.capabilities

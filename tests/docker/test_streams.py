@@ -9,7 +9,7 @@ from bench.docker_links import NODES, probe_plan
 from bench.docker_streams import CASES, LINK, measure
 from harness.cluster import STREAMS, Capability
 from harness.environments.docker import undo
-from harness.environments.docker.labels import Part, container_name
+from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
 from tests.toxiproxy.conftest import build_real_server
 
@@ -156,7 +156,9 @@ def test_streams_are_as_bad_as_asked_and_whole_again(environment, engine, real):
 
 def test_an_engine_that_cannot_redirect_is_found_out_before_a_fault(environment, monkeypatch):
     command = ["sh", "-c", "echo no REDIRECT here; exit 3"]
-    monkeypatch.setattr("harness.environments.docker.streams.probe_command", lambda: command)
+    monkeypatch.setattr(
+        "harness.environments.docker.network.streams.probe_command", lambda: command
+    )
 
     async def main(session):
         assert STREAMS.isdisjoint(session.cluster.capabilities)

@@ -1,7 +1,7 @@
 """What the engine's statistics of a container say; no engine is needed."""
 
 from harness.cluster import Usage
-from harness.environments.docker.answers import usage_of
+from harness.environments.docker.engine.answers import usage_of
 
 REQUESTS = [
     {"major": 8, "minor": 0, "op": "read", "value": 1000},

@@ -15,7 +15,7 @@ import pytest
 import docker
 from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeState, StreamQuality
 from harness.env import Address
-from harness.environments.docker.labels import Part, container_name
+from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
 from tests.docker.echo import PORT
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
@@ -224,7 +224,7 @@ async def a_node_that_gets_no_processor_is_told(session):
     nodes = set(session.cluster.nodes)
     assert session.cluster.pids().keys() == nodes
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("harness.environments.real.starvation._LOOK_S", 0.2)
+        patched.setattr("harness.environments.host.starvation._LOOK_S", 0.2)
         async with asyncio.timeout(LONG_S):
             while not nodes <= starved:
                 spins = (ask(session, node, "spin", 1, timeout_s=LONG_S) for node in nodes)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
+from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL
 from harness.errors import EXIT_CRASH, EXIT_UNKNOWN, EXIT_VALID
 from tests.docker.ways import WAYS, Victim
 

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from harness.environments.docker.engine import Engine
-from harness.environments.docker.labels import (
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.labels import (
     RUN_LABEL,
     Part,
     container_name,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checkers.elle import ElleResult, Transaction, check_list_append, check_rw_register
-from checkers.elle import graph as graph_module
+from checkers.elle.search import graph as graph_module
 from tests.elle.stores import LEVELS, as_registers, run
 
 

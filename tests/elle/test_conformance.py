@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from checkers._elle_certificate import certified
 from checkers.elle import ElleResult, check_list_append, check_rw_register
+from checkers.elle.certificate import certified
 from checkers.elle.models import (
     CYCLE_TYPES,
     EXISTENCE_MODELS,
@@ -23,8 +23,8 @@ from checkers.elle.models import (
     impossible_models,
     with_implied,
 )
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import History, Verdict
-from harness.store.edn import load_edn
 
 CONFORMANCE = Path(
     os.environ.get("HARNESS_CONFORMANCE")

@@ -16,7 +16,7 @@ from checkers.elle import (
 )
 from checkers.elle.models import MODELS, NEVER_FOUND, boundary, canonical
 from checkers.elle.rules import MEANS, PROVEN_BY, RULES
-from checkers.history_models.transactions import RwRegister
+from checkers.foreign.transactions import RwRegister
 from harness.errors import UsageError
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from tests.elle import brute
@@ -172,7 +172,7 @@ def test_fractured_reads_are_looked_for() -> None:
 
 @pytest.mark.parametrize("bound", ["TRANSACTIONS_MAX", "PAIRS_MAX", "STEPS_MAX"])
 def test_a_search_that_is_too_large_is_noted(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"checkers.elle.orders.{bound}", 0)
+    monkeypatch.setattr(f"checkers.elle.infer.orders.{bound}", 0)
     history = concurrent("w x 1, w y 1", "w x 2, w z 1", "r x 1, r z 1", "r x 2, r y 1")
 
     found = registers(history, "serializable")

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.elle.columns import NEVER, Columns, Transaction, columns_of, runs
-from checkers.elle.graph import RW, WR, WW, Graph, GraphBuilder, _gates, _reduced
-from checkers.elle.kernels import (
+from checkers.elle.infer.columns import NEVER, Columns, Transaction, columns_of, runs
+from checkers.elle.search.graph import RW, WR, WW, Graph, GraphBuilder, _gates, _reduced
+from checkers.elle.search.kernels import (
     cyclic_components,
     expand,
     settle,
@@ -239,7 +239,7 @@ def test_many_readers_of_what_many_replaced_take_few_edges() -> None:
     writers = [Transaction([("append", "x", i)], i, 10_000) for i in range(1000)]
     both = [Transaction([("r", "x", []), ("append", "x", 5000)], 0, 10_000)]
     columns = columns_of([*readers, *writers, *both], writes_are="append")
-    from checkers.elle.append import infer_append
+    from checkers.elle.infer.append import infer_append
 
     graph = infer_append(columns).builder.build(realtime=False)
     assert len(graph.source) < 20_000

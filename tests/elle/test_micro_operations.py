@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
-from checkers.history_models.transactions import ListAppend, RwRegister
-from checkers.transactional import ElleListAppend, ElleRwRegister
+from checkers.elle.checkers import ElleListAppend, ElleRwRegister
+from checkers.foreign.transactions import ListAppend, RwRegister
 from harness.errors import HistoryError
 from harness.formats import model_for
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Verdict
-from harness.store.edn import load_edn
 
 SEEN = {"append": "[1]", "w": "1"}
 NOTHING = {"append": "[]", "w": "nil"}

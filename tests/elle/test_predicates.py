@@ -10,6 +10,8 @@ import pytest
 
 from checkers.elle import ElleResult, Transaction, check_closed_predicate
 from checkers.elle import check as check_module
+from checkers.elle.infer.predicate import infer_predicates
+from checkers.elle.infer.predicate_columns import predicate_columns
 from checkers.elle.models import (
     EXISTENCE_MODELS,
     MODELS,
@@ -18,12 +20,10 @@ from checkers.elle.models import (
     existence_type,
     impossible_models,
 )
-from checkers.elle.predicate import infer_predicates
-from checkers.elle.predicate_columns import predicate_columns
 from harness.errors import HistoryError, UsageError
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import ModelSettings, OpType, Verdict
 from harness.registry import load_plugin
-from harness.store.edn import load_edn
 from tests.elle.predicates import at_once, timed, without
 
 SERIAL = "strong-session-serializable"
@@ -261,7 +261,7 @@ def test_writes_that_cannot_be_told_apart_are_unknown(
 
 
 def test_too_much_work_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.elle.predicate.SELECTIONS_MAX", 3)
+    monkeypatch.setattr("checkers.elle.infer.predicate.SELECTIONS_MAX", 3)
     result = check(at_once("i x 1", "i y 1", "rp true {}"), {})
 
     assert (result.verdict, "more than 3 versions" in result.reason) == (Verdict.UNKNOWN, True)

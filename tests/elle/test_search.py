@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
 from checkers.elle import check as check_module
-from checkers.elle import graph as graph_module
-from checkers.elle.columns import NEVER, Columns, columns_of
-from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW, GraphBuilder
+from checkers.elle.infer.columns import NEVER, Columns, columns_of
 from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut
 from checkers.elle.models import EXISTENCE_MODELS
-from checkers.elle.search import _ORDER, _REFUTED_BY, _SNAPSHOTS, Search
+from checkers.elle.search import graph as graph_module
+from checkers.elle.search.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW, GraphBuilder
+from checkers.elle.search.search import _ORDER, _REFUTED_BY, _SNAPSHOTS, Search
 from harness.ops import OpType, Verdict
 from tests.elle.stores import run
 from tests.tiers import examples
@@ -261,6 +261,6 @@ def test_upstream_relates_less_and_is_followed(monkeypatch: pytest.MonkeyPatch) 
     followed = check_rw_register(history, consistency_models=models, linearizable_keys=True)
     assert "G1c" in followed.anomalies
     assert followed.not_ == ("read-committed",)
-    monkeypatch.setattr("checkers.elle.walk.WALK_STEPS_MAX", 0)
+    monkeypatch.setattr("checkers.elle.search.walk.WALK_STEPS_MAX", 0)
     finer = check_rw_register(history, consistency_models=models, linearizable_keys=True)
     assert finer.not_ == ("read-uncommitted",)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from bench.elle import planted
-from checkers.elle import Transaction, check_list_append, shortcuts
+from checkers.elle import Transaction, check_list_append
 from checkers.elle import check as check_module
-from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WW, Component
+from checkers.elle.infer import shortcuts
+from checkers.elle.infer.shortcuts import shortened
 from checkers.elle.kinds import Cycle
-from checkers.elle.shortcuts import shortened
+from checkers.elle.search.graph import PROCESS, REALTIME, RW, RWP, WR, WW, Component
 from harness.ops import Verdict
 from tests.elle.histories import concurrent
 from tests.elle.stores import LEVELS, as_registers, run

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers._elle_certificate import certified
 from checkers.elle import Case, Reason, Step, Transaction, check_list_append
-from checkers.elle.columns import NEVER, runs
+from checkers.elle.certificate import certified
+from checkers.elle.checkers import ElleListAppend, ElleRwRegister
+from checkers.elle.infer.columns import NEVER, runs
 from checkers.elle.models import CYCLE_TYPES, UNKNOWN_TYPES
-from checkers.elle.verify import OF_DATA, CaseError, NotVerified, Txn, Verifier, transactions
-from checkers.elle.verify_raw import fits
-from checkers.history_models.transactions import ListAppend
-from checkers.transactional import ElleListAppend, ElleRwRegister
+from checkers.elle.verify.raw import fits
+from checkers.elle.verify.verify import OF_DATA, CaseError, NotVerified, Txn, Verifier, transactions
+from checkers.foreign.transactions import ListAppend
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from tests.elle.histories import concurrent, placed, sequence
 from tests.elle.stores import LEVELS, as_registers, run
@@ -465,7 +465,7 @@ def test_a_check_broken_on_purpose_gives_no_verdict(monkeypatch: pytest.MonkeyPa
         start, end = runs(calls, ends, ok)
         return start, np.where(end != NEVER, start, end)
 
-    monkeypatch.setattr("checkers.elle.columns.runs", at_once)
+    monkeypatch.setattr("checkers.elle.infer.columns.runs", at_once)
     assert check_list_append(history).verdict is Verdict.INVALID
     plugin = ElleListAppend().check(history, None, time_limit_s=300)
     model, drawn = ListAppend().prepare(history, ModelSettings()).check(time_limit_s=300, draw=True)

@@ -7,21 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from checkers.elle import (
-    Case,
-    Reason,
-    Step,
-    Transaction,
-    check_closed_predicate,
-    verify_predicates,
-)
+from checkers.elle import Case, Reason, Step, Transaction, check_closed_predicate
+from checkers.elle.infer.predicate_columns import Predicate
 from checkers.elle.models import UNKNOWN_TYPES
-from checkers.elle.predicate_columns import Predicate
-from checkers.elle.verify_predicates import PredicateVerifier
-from checkers.elle.verify_raw import CaseError, NotVerified, fits
-from checkers.history_models.predicates import ClosedPredicate
+from checkers.elle.verify import predicates as verify_predicates
+from checkers.elle.verify.predicates import PredicateVerifier
+from checkers.elle.verify.raw import CaseError, NotVerified, fits
+from checkers.foreign.predicates import ClosedPredicate
+from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, ModelSettings, OpType, Verdict
-from harness.store.edn import load_edn
 from tests.elle.predicates import LEVELS, at_once, run, timed
 from tests.elle.test_predicate_stores import invented
 from tests.elle.test_predicates import CASES, SERIAL, STRICT

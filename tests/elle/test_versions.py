@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle import Transaction
-from checkers.elle.columns import NEVER, columns_of
-from checkers.elle.versions import (
+from checkers.elle.infer.columns import NEVER, columns_of
+from checkers.elle.infer.versions import (
     Accesses,
     accesses_of,
     contradicting_keys,
@@ -152,7 +152,7 @@ def test_walked_pairs_go_around_transactions_on_the_key(drawn: list) -> None:
 
 
 def test_a_limit_on_walking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkers.elle.walk.WALK_STEPS_MAX", 3)
+    monkeypatch.setattr("checkers.elle.search.walk.WALK_STEPS_MAX", 3)
     of = accesses([(i, 0, True, [(True, "x", 0)]) for i in range(9)])
 
     assert walked_pairs(of, np.zeros(1, np.int32)) is None

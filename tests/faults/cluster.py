@@ -3,10 +3,10 @@
 import asyncio
 
 from harness.cluster import CLIENT, Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
-from harness.faults.aimed import load_nemesis
-from harness.faults.conductor import FaultConductor
+from harness.faults.nemesis_from_text import load_nemesis
 from harness.plugins import Convergence, NodeRole, Roles
-from harness.recorder import Recorder
+from harness.run.conductor import FaultConductor
+from harness.run.recorder import Recorder
 
 MASTERS = ("m1", "m2", "m3")
 

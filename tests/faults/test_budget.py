@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from harness.case import Fault
 from harness.cluster import DiskQuality, NodeSpec
-from harness.faults.kinds import Aim, Disk, Kill
 from harness.faults.ledger import Ledger
+from harness.nodes.faults import Aim, Disk, Kill
 from harness.ops import OpType
 from tests.faults.cluster import FakeCluster, FakeEnv, conductor_of
 

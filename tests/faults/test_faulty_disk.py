@@ -8,7 +8,7 @@ import pytest
 
 from harness.cluster import DiskQuality
 from harness.environments.faulty import DiskTrouble, FaultyDisk
-from harness.environments.real.disk import RealDisk
+from harness.environments.host.disk import RealDisk
 
 REQUESTS = {
     "open": (lambda disk, file: disk.open("b"), False),

@@ -8,8 +8,8 @@ import pytest
 from harness.cli import main
 from harness.cluster import CLOCKS, ENV_NODES_ONLY, Capability, NodeSpec
 from harness.errors import UsageError
-from harness.faults.aimed import AimedNemesis, load_nemesis
-from harness.planning import foreign_clocks, refuse_nodes
+from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
+from harness.plan.planning import foreign_clocks, refuse_nodes
 
 FOREIGN = NodeSpec(name="db", role="db", ports=(), command=("postgres",))
 OTHER = NodeSpec(name="a1", role="app", ports=(), command=("app",))

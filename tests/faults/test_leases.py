@@ -7,8 +7,8 @@ import pytest
 
 from harness.cluster import Bite, DiskQuality, Link, LinkQuality
 from harness.errors import InfrastructureError, UsageError
-from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause, Restart, Shape
 from harness.faults.ledger import Ledger
+from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause, Restart, Shape
 from tests.async_tests import on
 from tests.faults.cluster import FakeCluster
 from tests.sim.toy import run

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from harness.cluster import DRIFT_PPM_MIN, Bite, DiskQuality, Link
 from harness.errors import InfrastructureError, UsageError
-from harness.faults.kinds import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
 from harness.faults.ledger import Ledger
-from harness.qualities import DELAY_MS_MAX
+from harness.nodes.degradation import DELAY_MS_MAX
+from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
 from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")

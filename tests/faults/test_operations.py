@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from harness.case import Fault
-from harness.faults.operations import restore
+from harness.run.operations import restore
 from tests.faults.cluster import FakeCluster, FakeSystem, conductor_of
 
 
@@ -76,8 +76,8 @@ def test_a_rolling_restart_takes_one_node_at_a_time_and_leaves_those_that_are_do
 
 @pytest.mark.parametrize("name", ["hang", "rolling-restart"])
 def test_an_operation_and_a_wait_for_readiness_are_bounded(monkeypatch, name):
-    monkeypatch.setattr("harness.faults.operations.OPERATION_BOUND_S", 0.05)
-    monkeypatch.setattr("harness.faults.operations.READY_BOUND_S", 0.001)
+    monkeypatch.setattr("harness.run.operations.OPERATION_BOUND_S", 0.05)
+    monkeypatch.setattr("harness.run.operations.READY_BOUND_S", 0.001)
 
     class Hanging(FakeSystem):
         def __init__(self):

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from harness.case import Case
-from harness.checking import judge
 from harness.errors import UsageError
-from harness.faults.aimed import load_nemesis
-from harness.planning import client_ends, plan_case
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.plan.planning import client_ends, plan_case
 from harness.registry import load_plugin, plugin_names
-from harness.run import conduct
+from harness.run.phases import conduct
 from harness.timeline import faults_of
+from harness.verdict.judge import judge
 
 USUAL = ("partition-ring", "partition-one-way", "restart-random", "slow-links", "reset-links",
          "clock-strobe", "slow-cpu", "disk-errors", "slow-disk", "bit-rot")  # fmt: skip

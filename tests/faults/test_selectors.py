@@ -7,8 +7,8 @@ import pytest
 
 from harness.cluster import CLIENT, Link, NodeSpec, client_end, is_client
 from harness.errors import UsageError
+from harness.faults.parser import parse
 from harness.faults.selectors import Links, Nodes, check_names, cut_links, pick
-from harness.faults.words import parse
 from harness.plugins import NodeRole, Roles, Scene
 from tests.repeated import for_each
 

@@ -10,8 +10,10 @@ from harness.case import NS_PER_S, Case, stream
 from harness.cli import main
 from harness.cluster import Capability, DiskQuality, LinkQuality, StreamQuality
 from harness.errors import UsageError
-from harness.faults.aimed import AimedNemesis, load_nemesis
-from harness.faults.kinds import (
+from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
+from harness.faults.parser import parse
+from harness.faults.schedules import Schedule, Trigger
+from harness.nodes.faults import (
     Clock,
     Cpu,
     Cut,
@@ -24,9 +26,7 @@ from harness.faults.kinds import (
     Shape,
     Stream,
 )
-from harness.faults.schedules import Schedule, Trigger
-from harness.faults.words import parse
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 
 S = NS_PER_S
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import HistoryError
-from harness.store import edn_forms, edn_quick
-from harness.store.edn import EdnOps
-from harness.store.edn_forms import parse_forms, stream_pieces
-from harness.store.edn_quick import QuickReader, QuickRefusedError
+from harness.formats.edn import forms as edn_forms
+from harness.formats.edn import quick_reader as edn_quick
+from harness.formats.edn.forms import parse_forms, stream_pieces
+from harness.formats.edn.jepsen import EdnOps
+from harness.formats.edn.quick_reader import QuickReader, QuickRefusedError
 from tests.tiers import examples
 
 TOKENS = [

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from checkers.history_models.keyed import TAKEN
+from checkers.foreign.keyed import TAKEN
 from harness.cli import main
-from harness.cli.find_tasks import find_tasks
+from harness.cli.check.find_tasks import find_tasks
 from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.formats import open_history
 from harness.ops import OpType

@@ -22,10 +22,10 @@ from harness.generator import (
     time_limit,
     timed_ops,
 )
-from harness.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
 from harness.ops import Attempt, History, OpType
 from harness.plugins import Completion
-from harness.recorder import Recorder
+from harness.run.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
+from harness.run.recorder import Recorder
 from tests.generator.shapes import UntilOk, draw, forever, names, numbered
 from tests.generator.virtual import BEGIN_NS, World, answering
 from tests.tiers import examples

@@ -5,10 +5,10 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from harness.interpreter import interpret
 from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
-from harness.recorder import Recorder
+from harness.run.interpreter import interpret
+from harness.run.recorder import Recorder
 from tests.virtual import VirtualClock, run
 
 BEGIN_NS = 1_000_000_000_000  # the clock's own start, so that a forgotten conversion shows

@@ -7,15 +7,15 @@ import msgspec
 
 from harness.env import Address
 from harness.ops import OpType
-from harness.options import with_defaults
 from harness.plugins import Deployment, DeploymentPlan, Request, TargetSettings
+from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
 from harness.vocabularies.hms import MUTATIONS
 from targets.hive import HiveTarget
 from targets.hive.api import MetastoreError, Reply
+from targets.hive.channel import Channel
 from targets.hive.client import MetastoreClient
 from targets.hive.system import METASTORE_PORT
-from targets.hive.wire import Channel
 
 
 @dataclasses.dataclass

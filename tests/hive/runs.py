@@ -2,8 +2,8 @@
 
 import shlex
 
-from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.parser import Parser
+from harness.cli.run.case_options import case_from, parse_case_options
 from harness.soak import SeedJob, run_seed
 
 TARGET = ("--target", "hive", "--workload", "hms-ddl")

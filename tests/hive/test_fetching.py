@@ -7,19 +7,19 @@ import tarfile
 import pytest
 
 from harness.cli import main
-from harness.cli.case_options import (
+from harness.cli.parser import Parser
+from harness.cli.run.case_options import (
     case_from,
     parse_case_options,
     parse_target_options,
     target_case_from,
 )
-from harness.cli.parser import Parser
-from harness.declaration import BASE
-from harness.deployment import as_variant
 from harness.errors import InfrastructureError, UsageError
-from harness.options import with_defaults
-from harness.planning import plan_case
+from harness.nodes.declaration import BASE
+from harness.nodes.deployment import as_variant
+from harness.plan.planning import plan_case
 from harness.plugins import TargetSettings
+from harness.plugins.options import with_defaults
 from targets.apache_hive import ApacheHiveTarget, artefacts, fetching
 from targets.apache_hive.artefacts import ARCHIVE, Artefact, lock_of, lock_text, require
 from targets.hive import HiveTarget

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from harness.errors import UsageError
-from harness.options import with_defaults
 from harness.plugins import TargetSettings
+from harness.plugins.options import with_defaults
 from targets.hive import HiveTarget
 from targets.hive.bugs import BUGS, PROFILES, Bug, bugs_of
 from tests.hive.runs import run, verdicts

@@ -6,19 +6,19 @@ from collections import Counter
 
 import pytest
 
-from harness.checking import judge
 from harness.env import Address
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
-from harness.faults.kinds import Operate
-from harness.faults.operations import do_operation, restore
+from harness.nodes.faults import Operate
 from harness.ops import NEMESIS, OpType, Verdict
-from harness.planning import plan_case
-from harness.run import conduct
+from harness.plan.planning import plan_case
+from harness.run.operations import do_operation, restore
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
 from targets.hive import api
+from targets.hive.channel import ChannelError
 from targets.hive.client import Selection
 from targets.hive.client.uris import Uris
-from targets.hive.wire import ChannelError
 from tests.async_tests import on
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.runs import case_of

@@ -7,8 +7,8 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_INVALID, EXIT_VALID
-from harness.faults.operations import restore
 from harness.ops import OpType
+from harness.run.operations import restore
 from targets.apache_hive import ApacheHiveTarget
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_membership import both_of_the_first_list_go

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness.errors import UsageError
-from harness.options import with_defaults
 from harness.plugins import TargetSettings
+from harness.plugins.options import with_defaults
 from targets.apache_hive import ApacheHiveTarget
 from targets.apache_hive.kdc import METASTORE, PASSWORD, keytab, principal
 from targets.apache_hive.tokens import Token, read_hadoop, read_text
 from targets.hive import api
-from targets.hive.wire import ChannelError
+from targets.hive.channel import ChannelError
 from tests.hive.deploy import Deployed, deploy
 from workloads.hms_tokens import FORGED, RENEWER, STRANGER
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from harness.case import Case
-from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.parser import Parser
+from harness.cli.run.case_options import case_from, parse_case_options
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
-from harness.options import with_defaults
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import TargetSettings
+from harness.plugins.options import with_defaults
 from targets.hive import HiveTarget
 from targets.hive.system import HiveSystem, Layout
 from tests.async_tests import on

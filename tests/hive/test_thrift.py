@@ -17,9 +17,9 @@ from targets.apache_hive import connection
 from targets.apache_hive.connection import ThriftDoor
 from targets.apache_hive.messages import event_of, exchange_for
 from targets.hive import api
+from targets.hive.channel import ChannelError
 from targets.hive.client.calls import COLUMNS, NONCE
 from targets.hive.client.classify import INTERNAL, Proof, proof_of, retries
-from targets.hive.wire import ChannelError
 
 HMS1 = Address("hms1", 9083)
 TABLE = api.MetaTable("db1", "t", COLUMNS, {NONCE: "n"})

@@ -7,7 +7,7 @@ import pytest
 from harness.cluster import NodeState
 from harness.timeline import faults_of
 from targets.kudu import checked_file
-from targets.kudu.raft import wal
+from targets.kudu.consensus import log as wal
 from tests.async_tests import on
 from tests.faults.test_runs import run
 from tests.kudu.deploy import Deployed, deploy
@@ -55,7 +55,7 @@ def test_who_ends_over_rot_is_excused():
 def test_without_checksums_a_replica_believes_what_has_rotted_and_is_blamed(monkeypatch):
     for module in (checked_file, wal):
         monkeypatch.setattr(module, "zlib", types.SimpleNamespace(crc32=lambda *_: 0))
-    monkeypatch.setattr("harness.run.CONVERGE_BOUND_S", 5.0)
+    monkeypatch.setattr("harness.run.phases.CONVERGE_BOUND_S", 5.0)
     _, judgement = run(ROT, SEED, time_limit_s=8.0)
     blamed = {result.checker for result in judgement.results if result.verdict == "invalid"}
     assert "catalog-invariants" in blamed

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from harness.case import Case
-from harness.checking import judge
-from harness.faults.kinds import DRIFT_PPM_MAX
+from harness.nodes.faults import DRIFT_PPM_MAX
 from harness.ops import OpType
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
 from targets.kudu.master.follower_reads import FollowerReads
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy

@@ -8,7 +8,7 @@ import pytest
 from bench import track_record
 from bench.mutants import case_of
 from harness.errors import UsageError
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.bugs import BUGS, FLAGS, PROFILES, Bug, bugs_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers._permitted import permit_rules
+from checkers.verdict.permitted import permit_rules
 from harness.ops import CheckResult, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ
 from targets.kudu import KuduTarget

@@ -9,7 +9,7 @@ import pytest
 from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
-from targets.kudu.raft.messages import (
+from targets.kudu.consensus.messages import (
     ChangeConfigRequest,
     ChangeConfigResponse,
     ChangeType,

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from bench.stress import ACKNOWLEDGED, ACROSS, ELECTIONS, Met, case_of, claims, met, run
-from harness.checking import Judgement
 from harness.ops import HARNESS, Attempt, CheckResult, History, Op, OpType, Verdict
+from harness.verdict.judge import Judgement
 
 KINDS = ("alter", "create", "delete", "rename")
 

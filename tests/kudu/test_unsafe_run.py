@@ -6,14 +6,14 @@ import json
 import pytest
 
 from harness.case import Case
-from harness.checking import judge
 from harness.cluster import Link
 from harness.ops import Verdict
-from harness.overruled import UNSAFE_CHANGE
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Deployment, TargetSettings
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
+from harness.verdict.unsafe_change import UNSAFE_CHANGE
 from targets.kudu import KuduTarget
 
 CASE = Case(
@@ -92,5 +92,5 @@ def test_each_change_is_a_fact_before_anything_came_of_it(administered):
 @pytest.mark.slow
 def test_without_the_fact_it_is_what_it_looks_like(administered, monkeypatch):
     plan, history = administered
-    monkeypatch.setattr("harness.checking.temper", lambda _, result, __: result)
+    monkeypatch.setattr("harness.verdict.judge.temper", lambda _, result, __: result)
     assert judge(history, plan.case, plan.checkers).verdict is Verdict.INVALID

@@ -12,7 +12,7 @@ from harness.ops import OpType
 from harness.plugins import Request
 from targets.kudu import messages as m
 from targets.kudu.client import KuduClient, RetryPolicy
-from targets.kudu.client._classify import Effect, mutation_effect
+from targets.kudu.client.classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect
 from tests.tiers import examples

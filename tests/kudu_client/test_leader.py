@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.client._leader import (
+from targets.kudu.client.leader import (
     LeaderFinder,
     MasterAnswer,
     choose_leader,
     first_leader,
 )
-from targets.kudu.client._policy import RetryPolicy
-from targets.kudu.client._time import Deadline
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.time import Deadline
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
 from tests.virtual import run

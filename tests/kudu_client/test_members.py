@@ -9,7 +9,7 @@ from harness.ops import OpType
 from harness.plugins import Completion, Request
 from targets.kudu import messages as m
 from targets.kudu.client import KuduClient
-from targets.kudu.raft import messages as raft
+from targets.kudu.consensus import messages as raft
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Silence, connect
 from tests.virtual import run

@@ -1,9 +1,9 @@
 """Changes through Hive, as the checkers of Kudu's catalog see them."""
 
-from checkers._catalog_part import catalog_part, unbounded_part
-from checkers._sentences import sentence
-from checkers.catalog import CatalogInvariantsChecker
-from checkers.linearizable import CatalogLinearizable
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.part import catalog_part, unbounded_part
+from checkers.catalog.sentences import sentence
 from harness.ops import OpType
 from tests.checkers.histories import Writer
 

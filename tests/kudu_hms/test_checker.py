@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from checkers.kudu_hms import KuduHmsChecker
+from checkers.hms.kudu import KuduHmsChecker
 from tests.checkers.histories import Writer
 
 SECOND = ["db1.y", "a", ["m1:1", "m2:1"], "c"]

@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 
-from targets.kudu.master.batches import decode_batch, encode_batch
-from targets.kudu.master.records import Batch, HmsBatch
-from targets.kudu.master.system_tablet import HMS_EVENTS_MAX, SystemTablet
+from targets.kudu.master.catalog.batches import decode_batch, encode_batch
+from targets.kudu.master.catalog.records import Batch, HmsBatch
+from targets.kudu.master.catalog.sys_catalog import HMS_EVENTS_MAX, SystemTablet
 
 
 def followed(*events):

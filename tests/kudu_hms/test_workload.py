@@ -3,12 +3,12 @@
 import pytest
 
 from harness.case import Case
-from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.parser import Parser
+from harness.cli.run.case_options import case_from, parse_case_options
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
-from harness.options import with_defaults
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
+from harness.plugins.options import with_defaults
 from harness.vocabularies import ddl, kudu_hms
 from tests.workloads.test_ddl import take
 from workloads.kudu_hms import KINDS, READS, KuduHmsWorkload

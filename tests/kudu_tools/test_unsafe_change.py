@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.ops import OpType
 from harness.plugins import Convergence
-from targets.kudu.master.records import SYSTEM_TABLET_ID
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 

@@ -17,21 +17,21 @@ import msgspec
 from harness.env import Address
 from targets.kudu import messages as m
 from targets.kudu.bugs import bugs_of
+from targets.kudu.consensus.messages import ConsensusError
+from targets.kudu.consensus.raft_consensus import IndeterminateError, NotLeaderError
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.master.admin import Admin
-from targets.kudu.master.background import run_background
-from targets.kudu.master.ddl import Ddl
+from targets.kudu.master.catalog.catalog_manager import Ddl
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.follower_reads import FollowerReads
-from targets.kudu.master.heartbeats import Heartbeats
 from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.master_service import MasterService
 from targets.kudu.master.membership import Membership
-from targets.kudu.master.service import MasterService
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tasks import Tasks
-from targets.kudu.master.tservers import TServerMap
-from targets.kudu.raft.messages import ConsensusError
-from targets.kudu.raft.replica import IndeterminateError, NotLeaderError
+from targets.kudu.master.tablets.async_rpc_tasks import Tasks
+from targets.kudu.master.tablets.background import run_background
+from targets.kudu.master.tablets.heartbeats import Heartbeats
+from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.rpc import RpcConnectionError
 from tests.virtual import VirtualClock
 

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from harness.env import FRAME_BYTES_MAX
 from targets.kudu import messages as m
+from targets.kudu.consensus.consensus_peers import entry_limit
 from targets.kudu.flags import Flags
-from targets.kudu.master.batches import (
+from targets.kudu.master.catalog.batches import (
     PACKED_FROM,
     decode_batch,
     encode_batch,
     tablets_limit,
 )
-from targets.kudu.master.records import (
+from targets.kudu.master.catalog.records import (
     Batch,
     ConsensusState,
     Origin,
@@ -25,7 +26,6 @@ from targets.kudu.master.records import (
     TabletState,
 )
 from targets.kudu.partitions import partitions_of
-from targets.kudu.raft.senders import entry_limit
 
 COLUMNS = tuple(m.Column(i, f"column_{i}", is_key=i == 0) for i in range(5))
 SERVERS = [m.PeerConfig(f"{i + 1:032x}", f"t{i}:7050") for i in range(5)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.raft.messages import (
+from targets.kudu.consensus.messages import (
     ConsensusError,
     ConsensusErrorCode,
     ReadIndexRequest,

@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
+from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode
+from targets.kudu.consensus.raft_consensus import (
+    ConfigRefusedError,
+    IndeterminateError,
+    OverloadedError,
+)
 from targets.kudu.flags import Flags
-from targets.kudu.raft.messages import ChangeType, ConsensusErrorCode
-from targets.kudu.raft.replica import ConfigRefusedError, IndeterminateError, OverloadedError
 from tests.master.fakes import FakeMaster, add, refusal, settle
 from tests.virtual import run
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu import messages as m
-from targets.kudu.master import system_tablet
-from targets.kudu.master.batches import decode_batch, encode_batch
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.records import (
+from targets.kudu.master.catalog import sys_catalog as system_tablet
+from targets.kudu.master.catalog.batches import decode_batch, encode_batch
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import (
     Batch,
     ConsensusState,
     Reply,
@@ -21,7 +21,7 @@ from targets.kudu.master.records import (
     TabletState,
     decode_reply,
 )
-from targets.kudu.master.system_tablet import SystemTablet
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
 
 SCHEMA = m.Schema((m.Column(0, "key", is_key=True), m.Column(1, "a")))
 CONFIG = m.RaftConfig(-1, (m.PeerConfig("A", "a:1"),))

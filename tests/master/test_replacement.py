@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from targets.kudu.master.replacement import (
+from targets.kudu.master.tablets.replacement import (
     AddPeer,
     Decision,
     EvictPeer,

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
 from targets.kudu.flags import Flags
-from targets.kudu.master.catalog import LeaderView
-from targets.kudu.master.plan import TOMBSTONED, ChangeConfig, DeleteReplica
-from targets.kudu.master.records import ConsensusState, TabletState
-from targets.kudu.master.replacement import AddPeer, EvictPeer, StepDownLeader
-from targets.kudu.master.reports import plan_report
-from targets.kudu.master.rereplication import review
-from targets.kudu.raft import messages as raft
+from targets.kudu.master.catalog.catalog_state import LeaderView
+from targets.kudu.master.catalog.plan import TOMBSTONED, ChangeConfig, DeleteReplica
+from targets.kudu.master.catalog.records import ConsensusState, TabletState
+from targets.kudu.master.tablets.replacement import AddPeer, EvictPeer, StepDownLeader
+from targets.kudu.master.tablets.rereplication import review
+from targets.kudu.master.tablets.tablet_reports import plan_report
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported
 from tests.master.test_tablets import ABC, TABLET, catalog_with, config
 from tests.virtual import run

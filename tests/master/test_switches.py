@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from targets.kudu import messages as m
+from targets.kudu.consensus.raft_consensus import OverloadedError
 from targets.kudu.flags import Flags
-from targets.kudu.master.assignment import Moment, plan_assignments
-from targets.kudu.master.batches import decode_batch
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.plan import DeleteReplica
-from targets.kudu.master.records import TabletState
-from targets.kudu.master.refusals import RefusedError
-from targets.kudu.master.reports import plan_report
-from targets.kudu.master.tservers import TServer
-from targets.kudu.raft.replica import OverloadedError
+from targets.kudu.master.catalog.batches import decode_batch
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.plan import DeleteReplica
+from targets.kudu.master.catalog.records import TabletState
+from targets.kudu.master.errors import RefusedError
+from targets.kudu.master.tablets.assignment import Moment, plan_assignments
+from targets.kudu.master.tablets.tablet_reports import plan_report
+from targets.kudu.master.tablets.ts_manager import TServer
 from tests.master.fakes import FakeMaster, FakeReplica, add, refusal, reported, with_table
 from tests.virtual import run
 

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
-from targets.kudu.master.batches import encode_batch
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.placement import place_replicas
-from targets.kudu.master.plan import (
+from targets.kudu.master.catalog.batches import encode_batch
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.plan import (
     DELETED,
     TOMBSTONED,
     AlterTablet,
     CreateReplica,
     DeleteReplica,
 )
-from targets.kudu.master.records import (
+from targets.kudu.master.catalog.records import (
     Batch,
     ConsensusState,
     TableRecord,
@@ -28,10 +27,11 @@ from targets.kudu.master.records import (
     TabletRecord,
     TabletState,
 )
-from targets.kudu.master.reports import plan_missing, plan_report
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tasks import retry_delay_ms
-from targets.kudu.master.tservers import TServer, TServerMap
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.tablets.async_rpc_tasks import retry_delay_ms
+from targets.kudu.master.tablets.placement import place_replicas
+from targets.kudu.master.tablets.tablet_reports import plan_missing, plan_report
+from targets.kudu.master.tablets.ts_manager import TServer, TServerMap
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported, with_table
 from tests.virtual import run
 

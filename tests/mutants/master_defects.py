@@ -5,17 +5,21 @@ import itertools
 
 import msgspec
 
-from targets.kudu.master import alter, ddl, heartbeats, leadership, reads, service
-from targets.kudu.master import delete as delete_module
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.ddl import Ddl
-from targets.kudu.master.epoch import Epoch
-from targets.kudu.master.heartbeats import Heartbeats
-from targets.kudu.master.records import TabletState
-from targets.kudu.master.refusals import RefusedError
-from targets.kudu.master.service import MasterService
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tasks import Tasks, _Pending
+from targets.kudu.master import leadership, reads
+from targets.kudu.master import master_service as service
+from targets.kudu.master.catalog import alter
+from targets.kudu.master.catalog import catalog_manager as ddl
+from targets.kudu.master.catalog import delete as delete_module
+from targets.kudu.master.catalog.catalog_manager import Ddl
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import TabletState
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.errors import RefusedError
+from targets.kudu.master.leader_term import Epoch
+from targets.kudu.master.master_service import MasterService
+from targets.kudu.master.tablets import heartbeats
+from targets.kudu.master.tablets.async_rpc_tasks import Tasks, _Pending
+from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.messages import AppStatus, ListTablesResponse, MasterError, MasterErrorCode
 from tests.mutants.plant import mutant
 

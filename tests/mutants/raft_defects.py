@@ -1,13 +1,13 @@
 """Defects of Raft and of what it keeps on disk."""
 
-from targets.kudu.raft import events as ev
-from targets.kudu.raft.core import RaftCore
-from targets.kudu.raft.follower import Follower
-from targets.kudu.raft.leader import Leader
-from targets.kudu.raft.snapshots import Snapshots
-from targets.kudu.raft.state import RaftState
-from targets.kudu.raft.timer import ElectionTimeouts
-from targets.kudu.raft.wal import Wal
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.consensus_queue import Leader
+from targets.kudu.consensus.failure_detector import ElectionTimeouts
+from targets.kudu.consensus.follower import Follower
+from targets.kudu.consensus.log import Wal
+from targets.kudu.consensus.raft_core import RaftCore
+from targets.kudu.consensus.state import RaftState
+from targets.kudu.consensus.tablet_copy import Snapshots
 from tests.mutants.plant import mutant
 
 

@@ -8,7 +8,7 @@ recorded seed within 30 stands in `OPEN`, with the reason.
 import pytest
 
 from harness.case import Case
-from harness.drawing import ANY
+from harness.plan.random_case import ANY
 from harness.soak import SeedJob, run_seed
 from tests.mutants import master_defects, raft_defects, tserver_defects
 from tests.mutants.plant import MUTANTS, planted

@@ -1,10 +1,10 @@
 """Defects of tablet servers."""
 
-from targets.kudu.raft.replica import Replica
-from targets.kudu.tserver import _tablet
-from targets.kudu.tserver._machine import TabletMachine
-from targets.kudu.tserver._manager import TabletManager
-from targets.kudu.tserver._reports import ReportKind, ReportTracker
+from targets.kudu.consensus.raft_consensus import Replica
+from targets.kudu.tserver import tablet_replica as _tablet
+from targets.kudu.tserver.tablet import TabletMachine
+from targets.kudu.tserver.tablet_reports import ReportKind, ReportTracker
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.mutants.plant import mutant
 
 

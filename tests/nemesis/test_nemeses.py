@@ -8,9 +8,9 @@ import pytest
 from harness.case import Case, Fault, stream
 from harness.cluster import CLIENT, Bite, Link
 from harness.errors import UsageError
-from harness.faults.aimed import load_nemesis
-from harness.faults.kinds import Cut, Kill, Shape
 from harness.faults.ledger import Ledger
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.nodes.faults import Cut, Kill, Shape
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
 from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import NodeSpec, ReadyLog
+from harness.environments.host import foreignclock
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process import clocks as clocks_module
-from harness.environments.real import foreignclock
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
 from tests.cleaning import kill_at_once, only_cleaner

@@ -20,8 +20,8 @@ from harness.cluster import (
 )
 from harness.env import Address
 from harness.environments import procfs
+from harness.environments.host.power import SUFFIX
 from harness.environments.process import ProcessEnvironment
-from harness.environments.real.power import SUFFIX
 from harness.errors import InfrastructureError, UsageError
 from tests.process.conftest import echo_spec, in_turn, process_of, processes_of
 from tests.process.nodes import PORT
@@ -280,7 +280,7 @@ async def a_pause_that_somebody_else_ends_is_told(driver):
     assert {event.node for event in driver.events if event.kind == "infrastructure"} == {"s"}
 
 
-CONTROL = "harness.environments.real.control._ANSWER_TIMEOUT_S"
+CONTROL = "harness.environments.host.control._ANSWER_TIMEOUT_S"
 
 
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
@@ -467,7 +467,7 @@ def test_it_is_available_here():
 
 def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
     """Four that want the same one, and a fifth that wants none."""
-    monkeypatch.setattr("harness.environments.real.starvation._LOOK_S", 0.25)
+    monkeypatch.setattr("harness.environments.host.starvation._LOOK_S", 0.25)
     spin = ("sh", "-c", "while :; do :; done")
     specs = [NodeSpec(name=name, role="busy", ports=(PORT,), command=spin) for name in "abcd"]
 

@@ -64,7 +64,7 @@ def imported():
     import pyarrow.parquet  # noqa: F401
 
     import harness.pytesting
-    import harness.run  # noqa: F401
+    import harness.run.phases  # noqa: F401
     import targets
     from harness.registry import load_plugin, plugin_names
 
@@ -610,7 +610,7 @@ def test_it(cluster, history):
 def test_the_history_of_an_older_run_is_not_that_of_one_that_failed_to_start(by_hand):
     result = by_hand(
         """
-import harness.run_and_keep as keeping
+import harness.run.keep as keeping
 
 def test_it(run_case, history, monkeypatch):
     run_case(time_limit=1)

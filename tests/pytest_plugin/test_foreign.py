@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cluster import NodeSpec
+from harness.environments.host.capabilities import FOREIGN
 from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cluster import CAPABILITIES
-from harness.environments.real.capabilities import FOREIGN
 from harness.errors import UsageError
 from harness.pytesting.clusters import ClusterFactory
 from harness.pytesting.fault_fixture import NemesisFactory

@@ -82,8 +82,8 @@ def test_what_is_no_mistake_of_a_test_keeps_its_traceback(user_says):
         "    def broken(*_):\n"
         "        raise TargetError('it broke')\n"
         "    registry.load_plugin = broken\n"
-        "    import harness.planning\n"
-        "    harness.planning.load_plugin = broken\n"
+        "    import harness.plan.planning\n"
+        "    harness.plan.planning.load_plugin = broken\n"
         "    run_case(nemesis='none')"
     )
     text = result.stdout.str()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.announcements import DRIVER_KINDS, check_announced
 from harness.cluster import CLIENT
 from harness.errors import TargetError
+from harness.run.announcements import DRIVER_KINDS, check_announced
 
 
 @pytest.mark.parametrize("kind", sorted(DRIVER_KINDS))

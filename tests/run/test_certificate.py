@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.certificate import certified, weighed
 from harness.ops import CheckResult, Verdict
+from harness.verdict.coverage import certified, weighed
 
 VALID, UNKNOWN, INVALID = Verdict.VALID, Verdict.UNKNOWN, Verdict.INVALID
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import checkpoints
-from harness.checkpoints import Checkpoints
 from harness.cluster import ClusterEvent
-from harness.recorder import EventScribe, Recorder
+from harness.run import divergence as checkpoints
+from harness.run.divergence import Checkpoints
+from harness.run.recorder import EventScribe, Recorder
 
 TOLD = st.lists(
     st.tuples(

@@ -9,16 +9,16 @@ import pytest
 import toy_register
 
 from harness.case import Case, Fault
-from harness.checking import judge
 from harness.cluster import Link
 from harness.environments.sim.cluster import SimCluster
 from harness.errors import InfrastructureError, TargetError, UsageError
 from harness.ops import NEMESIS, OpType, Verdict
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Completion, Convergence
 from harness.registry import load_plugin
-from harness.run import FINAL_BOUND_S, FINALS_MAX, LIVE_BOUND_S, conduct
+from harness.run.phases import FINAL_BOUND_S, FINALS_MAX, LIVE_BOUND_S, conduct
 from harness.store import RunFolder, load_run
+from harness.verdict.judge import judge
 
 PHASES = ["setup", "warm-up", "chaos", "heal-core", "heal-all", "converge", "final"]
 SHORT = {"interval_s": 5.0, "duration_s": 3.0, "time_limit_s": 15.0}

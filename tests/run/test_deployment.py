@@ -15,7 +15,8 @@ from harness.cluster import (
     ReadyPort,
     Variant,
 )
-from harness.deployment import (
+from harness.errors import InfrastructureError, TargetError, UsageError
+from harness.nodes.deployment import (
     as_variant,
     check_nodes,
     forms_of,
@@ -26,7 +27,6 @@ from harness.deployment import (
     start_layers,
     words_of,
 )
-from harness.errors import InfrastructureError, TargetError, UsageError
 
 
 def node(name="n", **fields):

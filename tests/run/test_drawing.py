@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from harness.case import Case
-from harness.cli.case_options import case_from, parse_case_options
 from harness.cli.parser import Parser
+from harness.cli.run.case_options import case_from, parse_case_options
 from harness.cluster import Capability, Fidelity
-from harness.drawing import ANY, DRAWABLE, draw_case, expand_any, undrawn
 from harness.errors import UsageError
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
+from harness.plan.random_case import ANY, DRAWABLE, draw_case, expand_any, undrawn
 from harness.pytesting.markers import case_from_settings
 from harness.registry import load_plugin
 from results.facts.setting import setting_of

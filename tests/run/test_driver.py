@@ -3,12 +3,12 @@
 import asyncio
 
 from harness.case import NS_PER_S
-from harness.driver import probe
-from harness.guarded import poll
-from harness.heartbeat import Heartbeat
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Convergence, Request
-from harness.recorder import Recorder
+from harness.run.bounded_calls import poll
+from harness.run.heartbeat import Heartbeat
+from harness.run.probe import probe
+from harness.run.recorder import Recorder
 
 
 class Clock:
@@ -76,7 +76,7 @@ class Asking:
 
 def test_who_was_asked_before_the_bound_was_not_asked_after_it(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("harness.driver.POLL_S", 0.0)
+    monkeypatch.setattr("harness.run.probe.POLL_S", 0.0)
     found = asyncio.run(
         probe(
             Asking(clock, ["m1", "m2", "m3", "m4"]),

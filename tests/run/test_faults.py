@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from harness.case import NS_PER_S, Fault
-from harness.faults import conductor as faults
-from harness.faults.conductor import FaultConductor
-from harness.faults.kinds import Aim, Kill
+from harness.nodes.faults import Aim, Kill
 from harness.plugins import NodeRole, Roles
-from harness.recorder import Recorder
+from harness.run import conductor as faults
+from harness.run.conductor import FaultConductor
+from harness.run.recorder import Recorder
 from tests.faults.cluster import FakeCluster, FakeEnv
 
 SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from harness.cluster import Capability, NodeSpec
-from harness.deployment import check_nodes
-from harness.drawing import out_of_reach, why_no_faulty_disks
 from harness.errors import UsageError
-from harness.faults.aimed import load_nemesis
-from harness.planning import nodes_for, refuse_nodes
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.nodes.deployment import check_nodes
+from harness.plan.planning import nodes_for, refuse_nodes
+from harness.plan.random_case import out_of_reach, why_no_faulty_disks
 from harness.registry import load_plugin
 
 ON_ENV = NodeSpec(name="e", role="r", ports=(1,), entry="tests.process.nodes:main")

@@ -4,9 +4,9 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run.phases import conduct
 from harness.soak import SeedJob, real
 from harness.store import load_run
 from tests.run.test_conduct_sim import PHASES, Behaving, phases_of, toy
@@ -61,7 +61,7 @@ def test_a_run_says_that_it_was_cut_short_only_where_it_was(phase, monkeypatch, 
     def conducting(plan, _environment, *, listener, **named):
         return conduct(plan, environment, listener=environment.listen, **named)
 
-    monkeypatch.setattr("harness.run_and_keep.conduct", conducting)
+    monkeypatch.setattr("harness.run.keep.conduct", conducting)
     words = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register"]
     words += ["--seed", "8", "--time-limit", "5", "--reporters", "none", "--store", str(tmp_path)]
     cut = phase == "warm-up"

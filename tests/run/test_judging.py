@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
 from harness.case import Case
-from harness.checking import judge, judge_one, traceback_of, was_limited
 from harness.errors import CheckerLimitError
-from harness.limits import Limits
 from harness.ops import CheckResult, History, Op, OpType, Verdict
-from harness.signatures import failure_of
+from harness.verdict.judge import judge, judge_one, traceback_of, was_limited
+from harness.verdict.limits import Limits
+from harness.verdict.signature import failure_of
 from results.judging.budgets import Budget
 from results.judging.verdict_rows import judge_history
 
@@ -165,7 +165,7 @@ def test_a_reached_limit_is_unknown_and_marked(monkeypatch, does, limits, reason
     def fail():
         raise does()
 
-    monkeypatch.setattr("harness.limits._GRACE_S", 0.01)
+    monkeypatch.setattr("harness.verdict.limits._GRACE_S", 0.01)
     result = judge_one(Checker("greedy", fail), History(LIST), CASE, limits)
     assert (result.verdict, result.reason) == (Verdict.UNKNOWN, f"hit a limit: {reason}")
     assert was_limited(result)
@@ -182,7 +182,7 @@ def test_what_cannot_be_explained_keeps_its_verdict(monkeypatch):
     def broken(*_):
         raise RuntimeError("no words")
 
-    monkeypatch.setattr("harness.checking.explained", broken)
+    monkeypatch.setattr("harness.verdict.judge.explained", broken)
     assert only(says("invalid")).verdict is Verdict.INVALID
 
 
@@ -190,7 +190,7 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
     def broken(*_):
         raise RuntimeError("strange facts")
 
-    monkeypatch.setattr("harness.checking.temper", broken)
+    monkeypatch.setattr("harness.verdict.judge.temper", broken)
     result = only(says("invalid"))
     assert result.verdict is Verdict.UNKNOWN
     assert "strange facts" in result.reason

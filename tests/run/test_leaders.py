@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import run as run_module
 from harness.errors import TargetError
-from harness.interrupts import UserInterrupt
 from harness.plugins import NodeRole, Roles
+from harness.run import phases as run_module
+from harness.support.interrupts import UserInterrupt
 
 LED = Roles({"n1": NodeRole("leader", 3)}, ("n1", "n2"))
 

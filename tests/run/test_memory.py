@@ -5,7 +5,7 @@ import itertools
 from harness.cluster import Usage
 from harness.errors import InfrastructureError
 from harness.registry import load_plugin
-from harness.run import USAGE_POLL_S
+from harness.run.phases import USAGE_POLL_S
 from tests.run.test_conduct_sim import Behaving, kudu, run, toy
 
 

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.bounds import BoundsChecker
+from checkers.conduct.bounds import BoundsChecker
 from harness.case import Case
-from harness.checking import judge
 from harness.cluster import CLIENT, ClusterEvent
 from harness.ops import CheckResult, OpType, Verdict
-from harness.overruled import UNSAFE_CHANGE, temper
 from harness.plugins import NodeRole, Roles
-from harness.recorder import EventScribe, Recorder
+from harness.run.recorder import EventScribe, Recorder
+from harness.verdict.judge import judge
+from harness.verdict.unsafe_change import UNSAFE_CHANGE, temper
 from tests.checkers.histories import Writer
 
 FORCED = {

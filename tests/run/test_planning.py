@@ -8,9 +8,9 @@ import pytest
 from harness.case import Case, Fault, load_case, stream
 from harness.cli import main
 from harness.errors import UsageError
-from harness.options import with_defaults
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Option
+from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
 
 

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from harness.case import Fault
-from harness.checking import judge
 from harness.cli import main
 from harness.errors import EXIT_CRASH, TargetError
-from harness.faults.kinds import Aim, Cut, Kill
+from harness.nodes.faults import Aim, Cut, Kill
 from harness.ops import Attempt, OpType, Verdict
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.plugins import Completion, Convergence, Request, Roles
 from harness.registry import load_plugin
 from harness.store import RunFolder
+from harness.verdict.judge import judge
 from harness.vocabularies.register import Read
 from tests.distributions import installed
 from tests.run.test_conduct_sim import Behaving, only, run, toy, toy_target
@@ -140,7 +140,7 @@ def faults(**fields):
 )
 def test_a_plan_that_cannot_be_carried_out_names_the_nemesis(monkeypatch, mistake, words):
     nemesis = Behaving(load_plugin("nemeses", "kill-leader"), plan=mistake)
-    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    monkeypatch.setattr("harness.plan.planning.load_nemesis", lambda _name: nemesis)
     with pytest.raises(TargetError) as caught:
         run(toy(12, "kill-leader", time_limit_s=6.0))
     assert "the nemesis 'kill-leader': plan()" in str(caught.value)
@@ -149,7 +149,7 @@ def test_a_plan_that_cannot_be_carried_out_names_the_nemesis(monkeypatch, mistak
 
 def test_faults_of_a_nemesis_have_the_name_that_it_was_asked_by(monkeypatch):
     nemesis = load_plugin("nemeses", "kill-leader")
-    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    monkeypatch.setattr("harness.plan.planning.load_nemesis", lambda _name: nemesis)
     plan = plan_case(
         toy(12, "theirs:kill-leader", time_limit_s=6.0), load_plugin("environments", "sim")
     )
@@ -158,7 +158,7 @@ def test_faults_of_a_nemesis_have_the_name_that_it_was_asked_by(monkeypatch):
 
 def test_faults_of_two_nemeses_have_ids_of_their_own(monkeypatch):
     nemesis = load_plugin("nemeses", "kill-leader")
-    monkeypatch.setattr("harness.planning.load_nemesis", lambda _name: nemesis)
+    monkeypatch.setattr("harness.plan.planning.load_nemesis", lambda _name: nemesis)
     sim = load_plugin("environments", "sim")
     case = toy(12, "kill-leader", "theirs:kill-leader", time_limit_s=30.0)
     planned = plan_case(case, sim).case

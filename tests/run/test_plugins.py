@@ -7,8 +7,8 @@ import pytest
 
 from harness.case import Case
 from harness.cli import main
-from harness.drawing import expand_any
 from harness.errors import UsageError
+from harness.plan.random_case import expand_any
 from harness.registry import load_plugin, plug_in_point, plugin_names
 from tests.distributions import installed
 
@@ -92,7 +92,7 @@ def test_the_plugins_of_others_can_be_left_out(monkeypatch):
 
 
 MANY = """
-from harness.faults.aimed import AimedNemesis
+from harness.faults.nemesis_from_text import AimedNemesis
 from nemesis.none import NoNemesis
 _HIDDEN = AimedNemesis("hidden", "", "kill one")
 CUT = AimedNemesis("cut-node", "", "cut one from client")

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.announcements import DRIVER_KINDS
 from harness.cluster import ClusterEvent, NodeSpec
 from harness.errors import InfrastructureError, TargetError
-from harness.opened import OpenedTarget
 from harness.ops import HARNESS, History, Op, OpType, Verdict
 from harness.plugins import NodeRole, Roles
-from harness.recorder import EventScribe, Recorder
+from harness.run.announcements import DRIVER_KINDS
+from harness.run.live_target import OpenedTarget
+from harness.run.recorder import EventScribe, Recorder
 
 ROLES = Roles({"m1": NodeRole("leader", term=3)}, ("m1", "m2"))
 

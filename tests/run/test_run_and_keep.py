@@ -7,9 +7,9 @@ from harness.case import Case
 from harness.cli import main
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
-from harness.run_and_keep import run_and_keep
+from harness.run.keep import run_and_keep
 from harness.soak import SeedJob, real, run_seed
 from harness.store import RunFolder, load_run, new_run_id
 from harness.store.footer import read_footer

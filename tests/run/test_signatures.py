@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.checking import judge
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
-from harness.signatures import (
+from harness.verdict.judge import judge
+from harness.verdict.signature import (
     NO_FAULT,
     Failure,
     failure_of,

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.case import Case
-from harness.checking import judge
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
-from harness.situation import Timeline, explained
 from harness.timeline import faults_of, kind_of, reigns_of
+from harness.verdict.explain import Timeline, explained
+from harness.verdict.judge import judge
 from tests.results.run.page.runs import Script, small_run
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from harness import webclient
 from harness.env import Address
-from harness.httpreply import read_reply
 from harness.ops import OpType
 from harness.plugins import Convergence, Request
+from harness.support.httpreply import read_reply
 from harness.webclient import DeclinedError, WebClient, agreement, ask_each
 from tests.waiting import LIMIT_S
 

@@ -7,12 +7,12 @@ import time
 import msgspec
 import pytest
 
-from harness import workers
-from harness.workers import Busy, WorkerPool, how_ended
+from harness.support import workers
+from harness.support.workers import Busy, WorkerPool, how_ended
 
 PROGRAM = """
 import json, os, sys, time
-from harness.workers import serve
+from harness.support.workers import serve
 
 def work(lines):
     print("no answer: it goes to stderr")

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality, client_end
-from harness.ends import call_as
 from harness.env import FRAME_BYTES_MAX, Address
 from harness.environments.sim.network import BACKLOG_MAX
 from harness.errors import UsageError
+from harness.nodes.caller import call_as
 from tests.async_tests import on
 from tests.sim.toy import LEASE_S, PORT, call, connect, run, specs, within
 

@@ -13,10 +13,10 @@ from harness.cli import main
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_USAGE, EXIT_VALID, InfrastructureError
 from harness.ops import CheckResult, Op, OpType, Verdict
 from harness.ops import History as Ops
-from harness.run_and_keep import versions_of
-from harness.signatures import Failure
+from harness.run.keep import versions_of
 from harness.soak import MEASURES, Campaign, CheckerVerdict, SeedResult, SoakSpec, identity
 from harness.soak.journal import Journal
+from harness.verdict.signature import Failure
 from results.lake.log.lake import Lake
 from results.lake.transfer import soak_sink as soaked
 from results.lake.transfer.ingest_verb import main as ingest_verb

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cli.soak_options import check_writable, parse_soak
-from harness.cli.soak_progress import FAILURES_SHOWN_MAX, SoakProgress, duration_text
+from harness.cli.soak.options import check_writable, parse_soak
+from harness.cli.soak.progress import FAILURES_SHOWN_MAX, SoakProgress, duration_text
 from harness.cli.status_line import StatusLine, fitting
 from harness.errors import InfrastructureError, UsageError
 from harness.soak import CheckerVerdict, SeedResult, Tally, junit

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness import run_and_keep
 from harness.case import Case
 from harness.errors import (
     EXIT_CRASH,
@@ -21,11 +20,12 @@ from harness.errors import (
     HistoryError,
     InfrastructureError,
 )
-from harness.interrupts import sigterm_interrupts
 from harness.ops import History
+from harness.run import keep as run_and_keep
 from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, run_seed, soak
 from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
+from harness.support.interrupts import sigterm_interrupts
 from tests.programs import python
 from tests.waiting import wait_until
 

@@ -19,7 +19,7 @@ WORK = (
 
 INTERRUPTED = """
 import os, signal
-import harness.run_and_keep as keeping
+import harness.run.keep as keeping
 
 conduct = keeping.conduct
 
@@ -88,7 +88,7 @@ def test_what_becomes_of_one_run_concerns_its_seed_alone(error, tmp_path, monkey
 
     plan = SimpleNamespace(case=Case(seed=0, target="toy-register", workload="register"))
     monkeypatch.setattr(real, "plan_case", lambda *_: plan)
-    monkeypatch.setattr("harness.run_and_keep.conduct", conduct)
+    monkeypatch.setattr("harness.run.keep.conduct", conduct)
     taken = []
     job = SeedJob(case=plan.case, store=str(tmp_path), name="n", run_prefix="p")
     work = (job.of_seed(seed) for seed in (1, 2))

@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.cli import main, soak_options, soak_verb
-from harness.cli.soak_options import words_of_case
+from harness.cli import main
+from harness.cli.soak import options as soak_options
+from harness.cli.soak import verb as soak_verb
+from harness.cli.soak.options import words_of_case
 from harness.errors import (
     EXIT_CRASH,
     EXIT_INTERRUPTED,
@@ -22,8 +24,8 @@ from harness.errors import (
     EXIT_VALID,
     InfrastructureError,
 )
-from harness.interrupts import holding_interrupts, sigterm_interrupts
 from harness.soak import CheckerVerdict, SeedResult
+from harness.support.interrupts import holding_interrupts, sigterm_interrupts
 
 DOCS = Path(__file__).parents[2] / "docs"
 BASE = ("soak", "--target", "toy-register", "--workload", "register", "--keep", "failing")
@@ -286,7 +288,7 @@ def test_every_key_of_the_json_object_is_documented(scripted, capsys):
 
 
 def test_json_is_bounded_and_keeps_failures(scripted, capsys, monkeypatch):
-    monkeypatch.setattr("harness.cli.soak_output.RESULTS_MAX", 3)
+    monkeypatch.setattr("harness.cli.soak.output.RESULTS_MAX", 3)
     scripted("valid", "valid", "valid", "invalid", "valid", "crash")
     main([*BASE, "--seeds", "1..6", "--json"])
     found = msgspec.json.decode(capsys.readouterr().out)
@@ -366,11 +368,12 @@ class Drawing:
 @pytest.fixture
 def runs(scripted, monkeypatch):
     """Failing and passing runs in a store, and a reporter for them: seeds 2 to 6 fail."""
-    from harness.cli import artefacts, soak_output
+    from harness.cli.run import artefacts
+    from harness.cli.soak import output as soak_output
     from harness.soak import campaign
 
     monkeypatch.setattr(artefacts, "load_plugin", lambda *_: Drawing())
-    monkeypatch.setattr("harness.cli.soak_options.chosen_reporters", lambda _: ["drawing"])
+    monkeypatch.setattr("harness.cli.soak.options.chosen_reporters", lambda _: ["drawing"])
     monkeypatch.setattr(campaign.Campaign, "_is_kept", lambda *_: True)
 
     def results(found):

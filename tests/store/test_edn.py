@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HistoryError
+from harness.formats.edn.forms import parse_forms
+from harness.formats.edn.jepsen import load_edn, write_edn
 from harness.ops import NEMESIS, OpType
-from harness.store.edn import load_edn, write_edn
-from harness.store.edn_forms import parse_forms
 from harness.vocabularies.edn import edn_of, settled
 from tests.store.test_store import histories
 

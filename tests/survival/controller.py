@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from harness.case import Case
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run.phases import conduct
 from harness.store import RunFolder
 
 CASES = {

@@ -34,8 +34,8 @@ def processes_of(run_id):
 
 def docker_of(run_id):
     """Containers, networks and volumes that carry the run's label."""
-    from harness.environments.docker.engine import Engine
-    from harness.environments.docker.labels import RUN_LABEL
+    from harness.environments.docker.engine.engine import Engine
+    from harness.environments.docker.engine.labels import RUN_LABEL
 
     engine = Engine()
     try:

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from harness.cluster import CLIENT, Link, StreamQuality
-from harness.environments.docker import rules, streams, toxics
 from harness.environments.docker.capabilities import check_shape
-from harness.environments.docker.streams import stream_command
+from harness.environments.docker.network import rules, streams, toxics
+from harness.environments.docker.network.streams import stream_command
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.errors import UsageError
-from harness.qualities import RESET_AFTER_MS_MAX, SLICE_BYTES_MAX
+from harness.nodes.degradation import RESET_AFTER_MS_MAX, SLICE_BYTES_MAX
 
 ADDRESSES = {"m1": "127.0.0.1", "m2": "127.0.0.2", CLIENT: "127.0.0.3"}
 PORTS = {"m1": (7051,), "m2": (7051, 80)}

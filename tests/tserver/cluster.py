@@ -8,14 +8,14 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from harness.checkpoints import Checkpoints
 from harness.cluster import CHECKPOINT, ClusterEvent, Link, NodeSpec
-from harness.faults.kinds import Aim, Clock, Cut, Pause
 from harness.faults.ledger import Ledger
+from harness.nodes.faults import Aim, Clock, Cut, Pause
 from harness.plugins import Session
+from harness.run.divergence import Checkpoints
 from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
 from targets.kudu.pages import TSERVER_PAGES_PORT
-from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcClient, RpcError
 from tests.sim.toy import run, specs
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from targets.kudu import messages as m
-from targets.kudu.raft.messages import OpId
+from targets.kudu.consensus.messages import OpId
 
 
 class FakeDisk:

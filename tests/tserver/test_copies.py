@@ -7,9 +7,14 @@ import msgspec
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.raft.messages import ConsensusError, ConsensusErrorCode, StartTabletCopyRequest
-from targets.kudu.tserver import _manager, _tablet
-from targets.kudu.tserver._manager import TabletManager
+from targets.kudu.consensus.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
+    StartTabletCopyRequest,
+)
+from targets.kudu.tserver import tablet_replica as _tablet
+from targets.kudu.tserver import ts_tablet_manager as _manager
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.tserver.fakes import UUID, FakeDisk, FakeReplica, alter, create, delete
 from tests.tserver.test_manager import manager, replica_of
 

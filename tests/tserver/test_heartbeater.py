@@ -12,7 +12,7 @@ from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import node
-from targets.kudu.tserver._heartbeater import Heartbeater
+from targets.kudu.tserver.heartbeater import Heartbeater
 from tests.kudu_client.fakes import FakeEnv as VirtualEnv
 from tests.tserver.fakes import FakeDisk, FakeEnv
 from tests.virtual import run

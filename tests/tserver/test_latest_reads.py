@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.log_cache import MemoryLog
+from targets.kudu.consensus.messages import Entry, EntryKind, OpId
+from targets.kudu.consensus.raft_consensus import Replica
+from targets.kudu.consensus.raft_core import Role
 from targets.kudu.messages import RaftConfig
-from targets.kudu.raft.core import Role
-from targets.kudu.raft.log import MemoryLog
-from targets.kudu.raft.messages import Entry, EntryKind, OpId
-from targets.kudu.raft.replica import Replica
-from targets.kudu.tserver._scans import Scans
+from targets.kudu.tserver.scanners import Scans
 from tests.virtual import run
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
-from targets.kudu.tserver._machine import AlterOutcome, AlterSchemaOp, TabletMachine
+from targets.kudu.tserver.tablet import AlterOutcome, AlterSchemaOp, TabletMachine
 
 KEY = m.Column(0, "key", is_key=True)
 

@@ -7,11 +7,16 @@ import pytest
 
 from harness.errors import TargetError
 from targets.kudu import messages as m
+from targets.kudu.consensus.raft_consensus import (
+    IndeterminateError,
+    NotLeaderError,
+    OverloadedError,
+)
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
-from targets.kudu.raft.replica import IndeterminateError, NotLeaderError, OverloadedError
-from targets.kudu.tserver import _manager, _tablet
-from targets.kudu.tserver._manager import TabletManager
+from targets.kudu.tserver import tablet_replica as _tablet
+from targets.kudu.tserver import ts_tablet_manager as _manager
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.tserver.fakes import UUID, FakeDisk, FakeEnv, FakeReplica, alter, create, delete
 
 Code = m.TabletErrorCode

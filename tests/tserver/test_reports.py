@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu import messages as m
-from targets.kudu.tserver._reports import FullOn, ReportKind, ReportTracker
+from targets.kudu.tserver.tablet_reports import FullOn, ReportKind, ReportTracker
 
 
 def tracker() -> ReportTracker:

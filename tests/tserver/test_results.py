@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowError, RowErrorCode
 from targets.kudu.tserver import limits
-from targets.kudu.tserver._results import Results, WriteResult
+from targets.kudu.tserver.result_tracker import Results, WriteResult
 
 TTL_MS, CLIENTS_MS = 10, 30
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.faults.kinds import Aim, Clock, Cut, Pause
+from harness.nodes.faults import Aim, Clock, Cut, Pause
 from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
 from targets.kudu.messages import ReadMode
 from targets.kudu.partitions import partition_key, partitions_of, tablet_position
-from targets.kudu.raft import messages as raft
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import limits
 from tests.async_tests import on

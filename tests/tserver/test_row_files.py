@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.kudu.tserver import _row_files
-from targets.kudu.tserver._machine import TabletMachine
-from targets.kudu.tserver._row_files import RowFiles
+from targets.kudu.tserver import rowset as _row_files
+from targets.kudu.tserver.rowset import RowFiles
+from targets.kudu.tserver.tablet import TabletMachine
 from tests.tserver.fakes import FakeDisk
 from tests.tserver.test_row_machine import Log, machine, row, write
 

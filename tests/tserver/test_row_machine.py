@@ -12,10 +12,10 @@ from targets.kudu.flags import Flags
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowErrorCode as Error
 from targets.kudu.messages import RowKind
-from targets.kudu.tserver import _rows
-from targets.kudu.tserver._machine import AdvanceOp, AlterSchemaOp, TabletMachine, WriteOp
-from targets.kudu.tserver._row_blocks import StoredRows
-from targets.kudu.tserver._rows import decode_row
+from targets.kudu.tserver import mvcc as _rows
+from targets.kudu.tserver.mvcc import decode_row
+from targets.kudu.tserver.row_blocks import StoredRows
+from targets.kudu.tserver.tablet import AdvanceOp, AlterSchemaOp, TabletMachine, WriteOp
 
 KEY = m.Column(0, "key", is_key=True)
 COLUMNS = {1: m.Column(1, "a"), 2: m.Column(2, "b"), 3: m.Column(3, "c", is_nullable=False)}

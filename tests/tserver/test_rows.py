@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.kudu.tserver import _sorted_keys
-from targets.kudu.tserver._row_blocks import pack_blocks, read_blocks
-from targets.kudu.tserver._rows import RowStore, decode_row, encode_row
-from targets.kudu.tserver._sorted_keys import SortedKeys
+from targets.kudu.tserver import sorted_keys as _sorted_keys
+from targets.kudu.tserver.mvcc import RowStore, decode_row, encode_row
+from targets.kudu.tserver.row_blocks import pack_blocks, read_blocks
+from targets.kudu.tserver.sorted_keys import SortedKeys
 
 KEYS = st.sampled_from([b"", b"a", b"a\x00", b"b", b"c", b"d"])
 STEPS = st.lists(

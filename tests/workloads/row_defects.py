@@ -7,11 +7,11 @@ import pytest
 
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.messages import ScanRequest, WriteResponse
-from targets.kudu.tserver._machine import TabletMachine
-from targets.kudu.tserver._results import Results
-from targets.kudu.tserver._safe_time import SafeTime
-from targets.kudu.tserver._scans import Scans
-from targets.kudu.tserver._writes import Writes
+from targets.kudu.tserver.result_tracker import Results
+from targets.kudu.tserver.scanners import Scans
+from targets.kudu.tserver.tablet import TabletMachine
+from targets.kudu.tserver.time_manager import SafeTime
+from targets.kudu.tserver.write_op import Writes
 
 
 def followers_answer_latest(patch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from checkers.transactional import ElleListAppend
+from checkers.elle.checkers import ElleListAppend
 from harness.case import Case, stream
-from harness.checking import Judgement, judge
 from harness.environments.sim import SimEnvironment
 from harness.errors import HistoryError, UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, new_context
 from harness.ops import History, Op, OpType, Verdict
-from harness.options import with_defaults
-from harness.planning import plan_case
-from harness.run import conduct
-from targets.kudu.client import _append
+from harness.plan.planning import plan_case
+from harness.plugins.options import with_defaults
+from harness.run.phases import conduct
+from harness.verdict.judge import Judgement, judge
+from targets.kudu.client import append as _append
 from targets.kudu.messages import GetTableSchemaResponse
 from tests.checkers.histories import Writer
 from workloads.append import FINAL_MAX, AppendWorkload

@@ -8,7 +8,7 @@ import pytest
 from harness.case import Case, stream
 from harness.errors import UsageError
 from harness.generator import Emit, new_context
-from harness.options import with_defaults
+from harness.plugins.options import with_defaults
 from harness.vocabularies.ddl import READS
 from workloads.ddl import DONE_MAX, KINDS, DdlWorkload
 from workloads.mixes import parse_mix

@@ -8,7 +8,7 @@ import pytest
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.options import with_defaults
+from harness.plugins.options import with_defaults
 from harness.vocabularies.hms import BY_NAME, READS, call_of
 from tests.workloads.test_ddl import take
 from workloads.hms_ddl import KINDS, HmsDdlWorkload

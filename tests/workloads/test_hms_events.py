@@ -4,7 +4,7 @@ import pytest
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.options import with_defaults
+from harness.plugins.options import with_defaults
 from tests.hive.runs import run
 from tests.workloads.test_ddl import take
 from workloads.hms_events import EAGER, LAZY, HmsEventsWorkload

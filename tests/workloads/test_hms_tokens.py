@@ -5,7 +5,7 @@ import itertools
 from harness.case import Case, stream
 from harness.generator import Emit, new_context
 from harness.ops import Op, OpType
-from harness.options import with_defaults
+from harness.plugins.options import with_defaults
 from harness.vocabularies.hms_tokens import BY_NAME, call_of
 from workloads.hms_tokens import OWNERS, RENEWER, STRANGER, HmsTokensWorkload
 

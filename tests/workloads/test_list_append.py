@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from checkers.transactional import ElleListAppend
+from checkers.elle.checkers import ElleListAppend
 from harness.case import Case
 from harness.ops import OpType, Verdict
-from harness.options import with_defaults
+from harness.plugins.options import with_defaults
 from harness.vocabularies.transactions import play
 from tests.checkers.histories import Writer
 from tests.workloads.test_append import Driver

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from harness.case import Case, stream
-from harness.checking import judge
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
 from harness.generator import Emit, Pending, new_context
 from harness.ops import Op, OpType
-from harness.options import with_defaults
-from harness.planning import plan_case
-from harness.run import conduct
+from harness.plan.planning import plan_case
+from harness.plugins.options import with_defaults
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
 from harness.vocabularies import ddl, members, rows
 from workloads.members import MembersOps
 from workloads.mixed import MembersWorkload, MixedWorkload, MoveWorkload

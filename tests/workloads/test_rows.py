@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from harness.case import Case
-from harness.checking import Judgement, judge
 from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
 from harness.generator import Draft
 from harness.ops import OpType, Verdict
-from harness.options import with_defaults
-from harness.planning import plan_case
-from harness.run import conduct
+from harness.plan.planning import plan_case
+from harness.plugins.options import with_defaults
+from harness.run.phases import conduct
+from harness.verdict.judge import Judgement, judge
 from tests.workloads.row_defects import (
     DEFECTS,
     bounds_of_scans_are_ignored,

@@ -10,8 +10,8 @@ import secrets
 from harness.case import Case
 from harness.cluster import CLIENT, Bite, Link, NodeState
 from harness.ops import OpType
-from harness.options import with_defaults
 from harness.plugins import Deployment, DeploymentPlan, Request, TargetSettings
+from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
 
 READY_S = 120.0

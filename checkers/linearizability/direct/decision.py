@@ -7,8 +7,6 @@ import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Decision", "Insertion"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:

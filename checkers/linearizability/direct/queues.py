@@ -32,8 +32,6 @@ from typing import Final, NamedTuple
 
 from checkers.linearizability.direct.decision import Decision
 
-__all__ = ["Move", "Moves", "decide_bag", "decide_fifo"]
-
 METHOD: Final = "the violations of a queue"
 
 

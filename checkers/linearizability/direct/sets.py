@@ -20,8 +20,6 @@ from typing import Final, NamedTuple
 
 from checkers.linearizability.direct.decision import Decision, Insertion
 
-__all__ = ["Addition", "Look", "decide_growing", "find_thin_air"]
-
 METHOD: Final = "the chain of what reads showed"
 
 

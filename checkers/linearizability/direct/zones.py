@@ -32,8 +32,6 @@ from typing import Final, NamedTuple
 
 from checkers.linearizability.direct.decision import Decision, Insertion
 
-__all__ = ["NOTHING", "Access", "decide_register"]
-
 METHOD: Final = "the zones of unique values"
 LINKS_MAX: Final = 16
 """Compare-and-sets between two operations of a core that a proof finds by itself."""

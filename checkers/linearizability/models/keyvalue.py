@@ -11,8 +11,6 @@ from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.direct.zones import Access, decide_register
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
-__all__ = ["KeyValue", "KeyValueInput"]
-
 
 class KeyValueInput(NamedTuple):
     """`f` is get, put or append; a get returns the string, initially empty."""

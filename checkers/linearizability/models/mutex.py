@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from checkers.linearizability.model import UNKNOWN, Model, Unknown
 
-__all__ = ["Acquire", "Mutex", "MutexInput", "Release"]
-
 
 class Acquire(NamedTuple):
     """Take the lock. Output: whether it was free, so that `holder` has it now."""

@@ -11,8 +11,6 @@ from checkers.linearizability.direct.queues import Move, Moves, decide_bag, deci
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
-__all__ = ["Dequeue", "Enqueue", "Queue", "QueueInput", "UnorderedQueue"]
-
 Element = Hashable
 Elements = tuple[Element, ...]
 

@@ -13,18 +13,6 @@ from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.direct.zones import Access, decide_register
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
-__all__ = [
-    "Cas",
-    "MultiRegister",
-    "Read",
-    "Register",
-    "RegisterInput",
-    "Truth",
-    "Txn",
-    "Write",
-    "distinct",
-]
-
 
 class Truth(enum.Enum):
     """True and false as values of a register: to Python they equal 1 and 0, which they are not."""

@@ -18,8 +18,6 @@ from checkers.linearizability.direct.sets import (
 )
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
 
-__all__ = ["Add", "Contains", "ReadAll", "Remove", "Set", "SetInput"]
-
 Element = Hashable
 SetOutput = bool | frozenset[Element] | tuple[Element, ...] | None
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from checkers.catalog.models.views import NameView
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
-from checkers.linearizability.models.catalog_views import NameView
 from checkers.linearizability.models.versioned_views import projections_of
 from checkers.linearizability.models.versioned_windows import windows_of
-
-__all__ = ["VersionedCatalog", "VersionedInput", "VersionedOutput"]
 
 
 class VersionedInput(NamedTuple):

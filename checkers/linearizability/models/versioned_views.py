@@ -21,8 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from checkers.linearizability.model import UNKNOWN, Operation, Projection
-from checkers.linearizability.models.catalog_views import (
+from checkers.catalog.models.views import (
     IdView,
     NameView,
     Said,
@@ -30,14 +29,12 @@ from checkers.linearizability.models.catalog_views import (
     TenancyInput,
     saying,
 )
+from checkers.linearizability.model import UNKNOWN, Operation, Projection
 
 if TYPE_CHECKING:
     from checkers.linearizability.models.versioned import VersionedInput, VersionedOutput
 
     VersionedOperation = Operation[VersionedInput, VersionedOutput]
-
-__all__ = ["projections_of"]
-
 
 # --- names ------------------------------------------------------------------------------------
 

@@ -17,10 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from checkers.catalog.models.views import NameView, Said, Slot
 from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
-from checkers.linearizability.models.catalog_views import NameView, Said, Slot
-
-__all__ = ["STRIDE", "NameWindow", "windows_of"]
 
 STRIDE: Final = 32
 """Windows begin every so many operations, and are twice as long."""

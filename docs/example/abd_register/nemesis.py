@@ -4,7 +4,7 @@
 each other. (The harness notices: such runs are `unknown`, since nothing was proven.)
 """
 
-from harness.faults.aimed import AimedNemesis
+from harness.faults.nemesis_from_text import AimedNemesis
 
 KILL_NODE = AimedNemesis(
     "kill-node", "kill any node (SIGKILL), start it again later on its disk", "kill one"

@@ -1,6 +1,6 @@
 """Nodes as containers; see `environment` (a run), `deploy` (what it is made of), `rules` (cuts)."""
 
 from harness.environments.docker.environment import DockerEnvironment
-from harness.environments.docker.image import build_image, image_exists, image_tag
+from harness.environments.docker.image.image import build_image, image_exists, image_tag
 
 __all__ = ["DockerEnvironment", "build_image", "image_exists", "image_tag"]

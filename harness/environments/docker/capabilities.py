@@ -13,10 +13,8 @@ from harness.cluster import (
     LinkQuality,
     StreamQuality,
 )
-from harness.environments.real.capabilities import EVERYWHERE
+from harness.environments.host.capabilities import EVERYWHERE
 from harness.errors import UsageError
-
-__all__ = ["CAPABILITIES", "ENVIRONMENT", "LINK_QUALITY", "check_shape"]
 
 ENVIRONMENT: Final = "docker"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(

@@ -27,28 +27,28 @@ from harness.cluster import (
     Usage,
     known_ends,
 )
-from harness.deployment import as_variant, start_in_order
-from harness.environments.docker.attachment import Attachment
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
-from harness.environments.docker.clocks import give_clocks
-from harness.environments.docker.containers import Containers
 from harness.environments.docker.deploy import Blueprint
-from harness.environments.docker.disks import Disks
-from harness.environments.docker.engine import ContainerState, Engine
-from harness.environments.docker.links import LinkFaults
-from harness.environments.docker.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
-from harness.environments.docker.outputs import follow
-from harness.environments.docker.outsiders import Watched
-from harness.environments.docker.sources import DATA_FOLDER
+from harness.environments.docker.engine.attachment import Attachment
+from harness.environments.docker.engine.engine import ContainerState, Engine
+from harness.environments.docker.engine.outputs import follow
+from harness.environments.docker.image.sources import DATA_FOLDER
+from harness.environments.docker.network.links import LinkFaults
+from harness.environments.docker.network.outsiders import Watched
+from harness.environments.docker.node.clocks import give_clocks
+from harness.environments.docker.node.containers import Containers
+from harness.environments.docker.node.disks import Disks
+from harness.environments.docker.node.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.undo import undo_by
-from harness.environments.real.capabilities import check_slow
-from harness.environments.real.cluster import RealCluster
-from harness.environments.real.control import gather_all, prove_clocks
-from harness.environments.real.logs import EventBus, Logs
-from harness.environments.real.power import power_cut
-from harness.environments.real.readiness import failed_setup, not_ready, wait_ready
+from harness.environments.host.capabilities import check_slow
+from harness.environments.host.cluster import RealCluster
+from harness.environments.host.control import gather_all, prove_clocks
+from harness.environments.host.logs import EventBus, Logs
+from harness.environments.host.power import power_cut
+from harness.environments.host.readiness import failed_setup, not_ready, wait_ready
 from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
+from harness.nodes.deployment import as_variant, start_in_order
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 

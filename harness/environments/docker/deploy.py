@@ -30,13 +30,10 @@ from typing import Final
 import msgspec
 
 from harness.cluster import BASE, CLIENT, NodeSpec
-from harness.deployment import as_variant, check_nodes, forms_of
 from harness.environments.controller import this_controller
-from harness.environments.docker import clocks, sources, toxics
-from harness.environments.docker.archives import tar_files, tar_folder
-from harness.environments.docker.dockerfiles import image_of
-from harness.environments.docker.engine import ContainerSpec, Engine
-from harness.environments.docker.labels import (
+from harness.environments.docker.engine.archives import tar_files, tar_folder
+from harness.environments.docker.engine.engine import ContainerSpec, Engine
+from harness.environments.docker.engine.labels import (
     CONTROLLER_LABEL,
     NODE_LABEL,
     RUN_LABEL,
@@ -44,15 +41,18 @@ from harness.environments.docker.labels import (
     container_name,
     network_name,
 )
-from harness.environments.docker.streams import PROXY_UID
-from harness.environments.real.control import Condition
-from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
-from harness.environments.real.placeholders import check_packages
-from harness.environments.real.power import PowerCut
+from harness.environments.docker.image import sources
+from harness.environments.docker.image.dockerfiles import image_of
+from harness.environments.docker.network import toxics
+from harness.environments.docker.network.streams import PROXY_UID
+from harness.environments.docker.node import clocks
+from harness.environments.host.control import Condition
+from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.host.placeholders import check_packages
+from harness.environments.host.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
+from harness.nodes.deployment import as_variant, check_nodes, forms_of
 from harness.plugins import DeploymentPlan
-
-__all__ = ["NODES_MAX", "USER_ID", "Blueprint", "Place", "check_plan", "create_network"]
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
@@ -287,7 +287,7 @@ class Blueprint:
         """The container that runs the node's program."""
         spec, place = as_variant(self.specs[node], variant), self.places[node]
         if spec.entry is not None:
-            command: tuple[str, ...] = ("python3", "-m", "harness.environments.real.node")
+            command: tuple[str, ...] = ("python3", "-m", "harness.environments.host.node")
         else:
             command = self.filled(node, spec.command)
         image = self._images[node, variant]

@@ -14,29 +14,27 @@ from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.controller import this_controller
 from harness.environments.docker import deploy
 from harness.environments.docker.capabilities import CAPABILITIES
-from harness.environments.docker.clients import start_relay
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
-from harness.environments.docker.disks import Disks, why_no_disks
-from harness.environments.docker.dockerfiles import provide_images
-from harness.environments.docker.engine import Engine
-from harness.environments.docker.image import build_image, image_exists, image_tag
-from harness.environments.docker.outsiders import Outsiders
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.image.dockerfiles import provide_images
+from harness.environments.docker.image.image import build_image, image_exists, image_tag
+from harness.environments.docker.network.clients import start_relay
+from harness.environments.docker.network.outsiders import Outsiders
+from harness.environments.docker.node.disks import Disks, why_no_disks
 from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.docker.undo import undo_by
-from harness.environments.real.capabilities import FOREIGN
-from harness.environments.real.limits import require_limits
-from harness.environments.real.session import (
+from harness.environments.host.capabilities import FOREIGN
+from harness.environments.host.limits import require_limits
+from harness.environments.host.session import (
     RealRun,
     guarded_main,
     refuse_knobs,
     run_interruptible,
 )
-from harness.environments.real.watch import Interference
+from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
 from harness.plugins import API_VERSION, DeploymentPlan, Session
-
-__all__ = ["DockerEnvironment"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

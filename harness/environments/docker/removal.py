@@ -14,12 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from harness.environments.controller import Controller, Life, life, this_controller
-from harness.environments.docker.answers import Found
-from harness.environments.docker.engine import Engine
-from harness.environments.docker.labels import CONTROLLER_LABEL, RUN_LABEL
+from harness.environments.docker.engine.answers import Found
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL
 from harness.errors import CleaningError, InfrastructureError
-
-__all__ = ["remove_dead_runs", "remove_run"]
 
 _THREADS: Final = 8
 _ROUNDS_MAX: Final = 30

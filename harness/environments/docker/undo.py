@@ -9,13 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from harness.environments.docker.engine import Engine
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.network.rules import Table, heal_command, select_fault
 from harness.environments.docker.removal import remove_run
-from harness.environments.docker.rules import Table, heal_command, select_fault
 from harness.environments.warden import Run
 from harness.errors import InfrastructureError
-
-__all__ = ["main", "undo_by"]
 
 _USAGE: Final = (
     "usage: undo remove RUN CONTROLLER | undo thaw CONTAINER | undo heal FAULT KEEPER..."

@@ -9,8 +9,6 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BINARY", "find_binary", "why_missing"]
-
 BINARY: Final = "harness-fusedisk"
 _OVERRIDE: Final = "HARNESS_FUSEDISK"
 _DEVICE: Final = Path("/dev/fuse")

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from harness.environments.fuse.available import find_binary, why_missing
 
-__all__ = ["FaultyDisks"]
-
 
 class FaultyDisks:
     """Looks for what a FUSE file system takes, without mounting one."""

@@ -30,8 +30,6 @@ from harness.errors import InfrastructureError
 if TYPE_CHECKING:
     from harness.environments.process.child import Child
 
-__all__ = ["FuseDisk", "Lost"]
-
 _ANSWER_S: Final = 20.0
 _EXIT_S: Final = 10.0
 _HURRY_EVERY_S: Final = 0.05

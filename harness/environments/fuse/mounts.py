@@ -16,8 +16,6 @@ from typing import Final
 from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
-__all__ = ["SOURCE", "detach", "detach_below", "detach_undo", "main", "mounted_at", "mounts"]
-
 SOURCE: Final = "harness-disk/"
 """What the source of every mount of ours begins with; the node's name follows."""
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from harness.errors import UsageError
 
-__all__ = ["Account", "account_of"]
-
 
 class Account(NamedTuple):
     """An account of this machine."""

@@ -31,8 +31,6 @@ from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient, To
 from harness.environments.toxiproxy.proxy import split_address
 from harness.errors import InfrastructureError, UsageError
 
-__all__ = ["LOOPBACK", "Passage", "Ports", "Topology"]
-
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _ATTEMPTS_MAX: Final = 2000

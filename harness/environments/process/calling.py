@@ -32,8 +32,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ["CallingAddress"]
-
 T = TypeVar("T")
 
 _ARCHITECTURES: Final = {"x86_64": (0xC000003E, 42, 317), "aarch64": (0xC00000B7, 203, 277)}

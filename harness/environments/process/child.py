@@ -26,8 +26,6 @@ from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.warden import Kill, Warden
 from harness.errors import InfrastructureError
 
-__all__ = ["Child", "run_once"]
-
 _READ_BYTES: Final = 65536
 _PIPE_BYTES: Final = 1024 * 1024
 _DRAIN_READS_MAX: Final = 1024

@@ -22,8 +22,6 @@ from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import CleaningError, InfrastructureError
 
-__all__ = ["clean_dead_runs"]
-
 _WARDEN_TIMEOUT_S: Final = 10.0
 _EXIT_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.02

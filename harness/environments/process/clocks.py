@@ -15,8 +15,7 @@ from typing import Final
 
 from harness.cluster import NodeSpec
 from harness.environments.faulty import ClockError
-from harness.environments.process.child import run_once
-from harness.environments.real.faketime import (
+from harness.environments.host.faketime import (
     PAGE,
     SEMAPHORE,
     Names,
@@ -25,12 +24,11 @@ from harness.environments.real.faketime import (
     setting,
     without_waits,
 )
-from harness.environments.real.foreignclock import PROCESSES
-from harness.environments.real.readiness import COMMAND_S, RunCommand
+from harness.environments.host.foreignclock import PROCESSES
+from harness.environments.host.readiness import COMMAND_S, RunCommand
+from harness.environments.process.child import run_once
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError, UsageError
-
-__all__ = ["ProcessClock", "check_clocks", "clock_files", "remove_clocks"]
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where shm_open(3) and sem_open(3) look
 _COPY: Final = "libfaketime-harness.so"

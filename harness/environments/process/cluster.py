@@ -22,14 +22,12 @@ from harness.cluster import (
     known_ends,
     unsupported,
 )
+from harness.environments.host.capabilities import EVERYWHERE, check_slow
+from harness.environments.host.cluster import RealCluster
+from harness.environments.host.logs import EventBus
+from harness.environments.host.power import power_cut
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
-from harness.environments.real.capabilities import EVERYWHERE, check_slow
-from harness.environments.real.cluster import RealCluster
-from harness.environments.real.logs import EventBus
-from harness.environments.real.power import power_cut
-
-__all__ = ["CAPABILITIES", "ENVIRONMENT", "ProcessCluster"]
 
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(

@@ -20,10 +20,22 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.cluster import BASE, CLIENT, Capability, Fidelity, NodeSpec, ReadyCommand
-from harness.deployment import check_nodes, forms_of, start_in_order
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
+from harness.environments.host.capabilities import FOREIGN
+from harness.environments.host.control import prove_clocks
+from harness.environments.host.limits import require_limits
+from harness.environments.host.logs import NodeLog
+from harness.environments.host.placeholders import check_packages
+from harness.environments.host.session import (
+    RealRun,
+    guarded_main,
+    refuse_knobs,
+    run_interruptible,
+)
+from harness.environments.host.starvation import LINK_PROXY
+from harness.environments.host.watch import Interference
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import Ports, Topology
 from harness.environments.process.cleaning import clean_dead_runs
@@ -33,25 +45,11 @@ from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 from harness.environments.process.placeholders import shared_ports
-from harness.environments.real.capabilities import FOREIGN
-from harness.environments.real.control import prove_clocks
-from harness.environments.real.limits import require_limits
-from harness.environments.real.logs import NodeLog
-from harness.environments.real.placeholders import check_packages
-from harness.environments.real.session import (
-    RealRun,
-    guarded_main,
-    refuse_knobs,
-    run_interruptible,
-)
-from harness.environments.real.starvation import LINK_PROXY
-from harness.environments.real.watch import Interference
 from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
+from harness.nodes.deployment import check_nodes, forms_of, start_in_order
 from harness.plugins import API_VERSION, DeploymentPlan, Session
-
-__all__ = ["ProcessEnvironment"]
 
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -17,18 +17,16 @@ import msgspec
 
 from harness.cluster import NodeState
 from harness.environments import procfs
+from harness.environments.host.starvation import LINK_PROXY
+from harness.environments.host.watch import Interference, interference
 from harness.environments.process.child import Child
 from harness.environments.process.node import python_path
-from harness.environments.real.starvation import LINK_PROXY
-from harness.environments.real.watch import Interference, interference
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE, VERSION
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.proxy import Withheld
 from harness.environments.warden import Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
-from harness.loopback import is_loopback
-
-__all__ = ["LinkProxy"]
+from harness.support.loopback import is_loopback
 
 _START_TIMEOUT_S: Final = 20.0
 _EXIT_TIMEOUT_S: Final = 10.0

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.cluster import Bite, Link, LinkQuality, StreamQuality
+from harness.environments.host.watch import Interference
 from harness.environments.process.addresses import Passage, Topology
-from harness.environments.real.watch import Interference
 from harness.environments.toxiproxy.client import (
     ProxyInfo,
     ToxicInfo,
@@ -44,8 +44,6 @@ from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
 from harness.errors import UsageError
-
-__all__ = ["LinkFaults"]
 
 _STALL_MS: Final = 86_400_000
 _SETTLE_S: Final = 0.5

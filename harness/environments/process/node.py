@@ -17,10 +17,24 @@ from typing import Final
 import msgspec
 
 from harness.cluster import NodeSpec, NodeState, Usage
-from harness.deployment import as_variant
 from harness.environments import procfs
 from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
+from harness.environments.host import probe
+from harness.environments.host.cluster import RealNode
+from harness.environments.host.exits import ended_by
+from harness.environments.host.foreignclock import ForeignClock
+from harness.environments.host.logs import EventBus, NodeLog
+from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
+from harness.environments.host.power import PowerCut
+from harness.environments.host.readiness import (
+    COMMAND_S,
+    SETUP_S,
+    failed_setup,
+    not_ready,
+    wait_ready,
+)
+from harness.environments.host.watch import Interference, family_stopped, interference
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
 from harness.environments.process.calling import CallingAddress
@@ -29,25 +43,9 @@ from harness.environments.process.clocks import ProcessClock
 from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.process.squatters import PortWatch
-from harness.environments.real import probe
-from harness.environments.real.cluster import RealNode
-from harness.environments.real.exits import ended_by
-from harness.environments.real.foreignclock import ForeignClock
-from harness.environments.real.logs import EventBus, NodeLog
-from harness.environments.real.node import NODE_FILE_VARIABLE, NodeFile
-from harness.environments.real.power import PowerCut
-from harness.environments.real.readiness import (
-    COMMAND_S,
-    SETUP_S,
-    failed_setup,
-    not_ready,
-    wait_ready,
-)
-from harness.environments.real.watch import Interference, family_stopped, interference
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
 from harness.errors import InfrastructureError, UsageError
-
-__all__ = ["EXIT_LOG_LINES", "ProcessNode", "python_path"]
+from harness.nodes.deployment import as_variant
 
 EXIT_LOG_LINES: Final = 40
 _ROOM_BYTES_MIN: Final = 1024 * 1024
@@ -315,7 +313,7 @@ class ProcessNode(RealNode):
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
         # -P: a file in the data folder must not shadow a module.
-        return [sys.executable, "-P", "-m", "harness.environments.real.node"], environment
+        return [sys.executable, "-P", "-m", "harness.environments.host.node"], environment
 
     async def wait_ready(self) -> str | None:
         """Wait until it is ready as it declares; why it is not, where that does not happen."""

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.cluster import NodeSpec
-from harness.deployment import words_of
+from harness.environments.host.placeholders import fill_in, package_folder, placeholders
 from harness.environments.process.addresses import LOOPBACK
-from harness.environments.real.placeholders import fill_in, package_folder, placeholders
 from harness.errors import UsageError
-
-__all__ = ["fill", "shared_ports"]
+from harness.nodes.deployment import words_of
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:

@@ -15,8 +15,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["PERIOD_S", "STOP_S_MAX", "STOP_S_MIN", "SlowProcessor"]
-
 PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
 """Shorter stops are saved up, since each costs two signals."""

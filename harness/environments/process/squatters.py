@@ -17,8 +17,6 @@ from harness.environments.process.addresses import LOOPBACK
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.errors import InfrastructureError
 
-__all__ = ["PortWatch"]
-
 _ANYBODY: Final = ("0.0.0.0", 0)  # noqa: S104 - whom a listening socket is connected to
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 

@@ -10,8 +10,6 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-__all__ = ["begin"]
-
 
 def begin(
     coro: Coroutine[Any, Any, None], spawn: Callable[[Coroutine[Any, Any, None]], object]

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from harness.environments.sim.world import World
 
-__all__ = ["SimClock"]
-
 _MILLION: Final = 1_000_000
 
 

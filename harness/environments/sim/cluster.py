@@ -32,14 +32,12 @@ from harness.cluster import (
     known_node,
     unsupported,
 )
-from harness.deployment import as_variant
 from harness.environments.sim.begin import begin
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.world import World
 from harness.errors import UsageError
-
-__all__ = ["CAPABILITIES", "SimCluster"]
+from harness.nodes.deployment import as_variant
 
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {what: Fidelity.EXACT for what in Capability if what not in STREAMS}  # frames come whole

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from harness.environments.sim.machine import Incarnation
     from harness.environments.sim.network import Fabric
 
-__all__ = ["PIPE_BYTES_MAX", "EndState", "Pipe", "SimConn"]
-
 PIPE_BYTES_MAX: Final = 4 * 1024 * 1024
 _FRAME_OVERHEAD_BYTES: Final = 64
 _MS: Final = 1_000_000

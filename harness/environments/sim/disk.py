@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from harness.environments.sim.loop import NodeLoop
     from harness.environments.sim.world import World
 
-__all__ = ["UNSYNCED_OPERATIONS_MAX", "DiskStore", "SimDisk", "SimFile"]
-
 UNSYNCED_OPERATIONS_MAX: Final = 4096
 """Beyond this the kernel would have written back by itself: the oldest become durable."""
 

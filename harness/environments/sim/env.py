@@ -22,8 +22,6 @@ from harness.errors import UsageError
 if TYPE_CHECKING:
     from harness.environments.sim.machine import Incarnation
 
-__all__ = ["SimClientEnv", "SimEnv"]
-
 
 class SimEnv:
     """A node's door to the world (`harness.env.Env`); one an incarnation."""

@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar
 
 from harness.case import stream
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
-from harness.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
 from harness.env import NodeMain, load_entry
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
@@ -33,10 +32,9 @@ from harness.environments.sim.network import Fabric
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
 from harness.errors import UsageError
-from harness.interrupts import raise_interrupt
+from harness.nodes.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
 from harness.plugins import DeploymentPlan, Session
-
-__all__ = ["SimEnvironment", "SimSession"]
+from harness.support.interrupts import raise_interrupt
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

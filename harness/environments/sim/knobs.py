@@ -14,8 +14,6 @@ import msgspec
 
 from harness.errors import UsageError
 
-__all__ = ["Knobs", "draw_knobs", "parse_knobs"]
-
 
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.

@@ -14,8 +14,6 @@ from typing import Final
 from harness.cluster import Link, LinkQuality
 from harness.environments.sim.knobs import Knobs
 
-__all__ = ["LinkFault", "LinkState", "latency_law"]
-
 _MS: Final = 1_000_000
 _TAIL_NS_MIN: Final = 300_000
 _TAIL_DOUBLINGS: Final = 12.7  # 0.3 ms times 2**12.7 is 2 s

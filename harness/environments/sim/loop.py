@@ -24,8 +24,6 @@ from harness.environments.sim.clock import SimClock
 if TYPE_CHECKING:
     from harness.environments.sim.world import World
 
-__all__ = ["NodeHandle", "NodeLoop", "NodeTimer"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _NS: Final = 1_000_000_000

@@ -17,10 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.announcements import NODE_EXITED, NODE_STARTED, check_announced
 from harness.case import stream
 from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
-from harness.deployment import as_variant
 from harness.env import NodeMain
 from harness.environments.faulty import DiskTrouble
 from harness.environments.pages import PageDoor
@@ -32,8 +30,8 @@ from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.network import Fabric, SimListener
 from harness.environments.sim.world import World
 from harness.errors import TargetError
-
-__all__ = ["Incarnation", "Machine"]
+from harness.nodes.deployment import as_variant
+from harness.run.announcements import NODE_EXITED, NODE_STARTED, check_announced
 
 _TRACEBACK_LINES_MAX: Final = 60
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")

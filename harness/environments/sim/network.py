@@ -15,18 +15,16 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality
-from harness.ends import calling_end
 from harness.env import Address, Conn
 from harness.environments.sim.connection import EndState, Pipe, SimConn
 from harness.environments.sim.knobs import Knobs
 from harness.environments.sim.links import LinkFault, LinkState, latency_law
 from harness.environments.sim.world import World
 from harness.errors import UsageError
+from harness.nodes.caller import calling_end
 
 if TYPE_CHECKING:
     from harness.environments.sim.machine import Incarnation, Machine
-
-__all__ = ["BACKLOG_MAX", "Fabric", "SimListener", "SimNetwork"]
 
 BACKLOG_MAX: Final = 1024
 _SYN_RETRIES_MAX: Final = 6

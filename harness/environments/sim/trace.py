@@ -16,8 +16,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["TRACE_LINES_MAX", "Divergence", "TraceWriter", "first_divergence"]
-
 TRACE_LINES_MAX: Final = 5_000_000
 _CONTEXT_LINES: Final = 5
 _END: Final = "(the trace ends here)"

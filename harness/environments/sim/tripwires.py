@@ -18,8 +18,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-__all__ = ["DeterminismError", "Tripwires"]
-
 _CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _DRAWS: Final = (
     *("random", "randrange", "randint", "uniform", "choice", "choices", "shuffle", "sample"),

@@ -32,8 +32,6 @@ from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.tripwires import Tripwires
 from harness.errors import InfrastructureError, InternalError, TargetError
 
-__all__ = ["CHECKPOINT_EVENTS", "LOG_LINES_MAX", "World"]
-
 CHECKPOINT_EVENTS: Final = 1 << 16
 LOG_LINES_MAX: Final = 20_000
 _FULL_COLLECTION_CHECKPOINTS: Final = 64

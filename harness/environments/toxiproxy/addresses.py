@@ -21,8 +21,6 @@ from harness.environments.callers import CallerBook, CallerGoneError
 from harness.environments.toxiproxy.proxy import ApiError, Proxy, Withheld, listen
 from harness.errors import InfrastructureError
 
-__all__ = ["SharedAddress"]
-
 _POLL_S: Final = 0.02
 _HELD_S_MAX: Final = 120.0
 """About as long as Linux tries to open a connection across a cut (tcp(7), tcp_syn_retries)."""

@@ -35,8 +35,6 @@ from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
 from harness.environments.toxiproxy.toxics import TOXICS
 
-__all__ = ["PROXIES_MAX", "TOKEN_VARIABLE", "VERSION", "Api"]
-
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
 TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one

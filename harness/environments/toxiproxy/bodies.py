@@ -16,17 +16,6 @@ import msgspec
 from harness.environments.toxiproxy.proxy import ApiError
 from harness.environments.toxiproxy.toxics import Toxic
 
-__all__ = [
-    "AddressInput",
-    "ProxyChange",
-    "ProxyInput",
-    "ToxicChange",
-    "ToxicInput",
-    "attributes_of",
-    "read_body",
-    "read_list",
-]
-
 _FLOAT32_MAX: Final = 3.4028234663852886e38
 _INT64_MAX: Final = 2**63 - 1
 

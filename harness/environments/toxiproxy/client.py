@@ -17,9 +17,7 @@ import msgspec
 
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED, parse_metrics
 from harness.errors import InfrastructureError
-from harness.httpreply import read_reply
-
-__all__ = ["ProxyInfo", "ToxicInfo", "ToxiproxyClient", "ToxiproxyError"]
+from harness.support.httpreply import read_reply
 
 TIMEOUT_S: Final = 10.0
 _HEAD_BYTES_MAX: Final = 64 * 1024

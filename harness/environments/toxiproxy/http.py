@@ -2,7 +2,7 @@
 
 Keep-alive, bodies with a Content-Length, bounded lines, headers, bodies and times (RFC 9112). No
 chunked requests (411), no upgrades, no TLS. On the loopback device it answers to names of that only
-(`harness.loopback`).
+(`harness.support.loopback`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from harness.loopback import is_loopback, names_loopback
-
-__all__ = ["BODY_BYTES_MAX", "Handler", "HttpServer", "Request", "Response"]
+from harness.support.loopback import is_loopback, names_loopback
 
 HEAD_BYTES_MAX: Final = 16 * 1024
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -29,8 +29,6 @@ import msgspec
 from harness.environments.toxiproxy.sockets import Reader
 from harness.environments.toxiproxy.toxics import Noop, Toxic
 
-__all__ = ["Counters", "End", "Link", "Stub", "ToxicEntry"]
-
 _CHUNK_BYTES_MAX: Final = 32 * 1024
 
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from harness.environments.toxiproxy.proxy import Proxy
 
-__all__ = ["CONNECTIONS", "RECEIVED", "SENT", "SWALLOWED", "parse_metrics", "render_metrics"]
-
 RECEIVED: Final = "toxiproxy_proxy_received_bytes_total"
 SENT: Final = "toxiproxy_proxy_sent_bytes_total"
 SWALLOWED: Final = "harness_proxy_swallowed_bytes_total"

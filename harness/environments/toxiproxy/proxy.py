@@ -26,16 +26,6 @@ from harness.environments.toxiproxy.link import Counters, End, Link, ToxicEntry
 from harness.environments.toxiproxy.sockets import Reader
 from harness.errors import HarnessError
 
-__all__ = [
-    "CONNECTIONS_MAX",
-    "DIRECTIONS",
-    "ApiError",
-    "Proxy",
-    "Withheld",
-    "listen",
-    "split_address",
-]
-
 DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01

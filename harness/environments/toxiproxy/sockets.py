@@ -16,8 +16,6 @@ import termios
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Reader", "connect", "reset_at_once", "serve", "unsent_bytes"]
-
 READ_BUFFER_BYTES: Final = 64 * 1024
 _BACKLOG: Final = 1024
 _LINGER_NONE: Final = struct.pack("ii", 1, 0)

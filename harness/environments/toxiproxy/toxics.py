@@ -18,8 +18,6 @@ from harness.cluster import StreamQuality
 if TYPE_CHECKING:
     from harness.environments.toxiproxy.link import Stub
 
-__all__ = ["TOXICS", "Noop", "Toxic", "toxics_of"]
-
 _PIECE_S: Final = 0.1
 _STALL_MS_MIN: Final = 3_600_000
 

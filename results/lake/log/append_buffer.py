@@ -22,8 +22,6 @@ from results.lake.log.row_files import accept, new_id, stored, stored_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AppendBuffer", "buffers_of"]
-
 GROUP_BYTES: Final = 32 << 20
 """Of rows in memory, at which a row group is written: snapshots are few and large."""
 SMALLER: Final = 16

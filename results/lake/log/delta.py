@@ -24,8 +24,6 @@ from results.lake.log.storage_errors import ConflictError, require, troubles
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Addition", "Log", "State"]
-
 CHECKPOINT_EVERY: Final = "50"
 BLIND_RETRIES: Final = 15
 FENCED: Final = 1

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from results.lake.log.files import FileRef
     from results.lake.log.snapshot import Snapshot
 
-__all__ = ["CODE", "STARTED", "at_hand", "readable", "source_of"]
-
 BATCH_ROWS: Final = 1 << 14
 CHUNK: Final = 1 << 20
 AT_ONCE: Final = 8

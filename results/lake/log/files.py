@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = [
-    "BATCH",
-    "KEY",
-    "KEY_RANGE",
-    "LOG_FOLDER",
-    "MAIN",
-    "PARTITION",
-    "RESULTS",
-    "FileRef",
-    "Partition",
-    "coded_schema",
-    "statistics",
-]
-
 MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"

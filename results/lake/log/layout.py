@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["parquet_options"]
-
 LEVEL: Final = 6
 """Of zstd: a tenth smaller than at 1 for dictionaries and what else repeats in small steps."""
 LEVEL_QUICK: Final = 1

@@ -31,8 +31,6 @@ from results.lake.log.storage_errors import troubles, without_secrets
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["Place", "Stored"]
-
 REMOTE: Final = ("s3", "gs", "abfs", "abfss")
 """Schemes that both libraries take."""
 S3_ALIASES: Final = ("s3a", "s3n")

@@ -10,8 +10,6 @@ from results.lake.log.layout import parquet_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["GROUP_ROWS", "Encoded", "Encoder"]
-
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
 """Of runs over independent keys, of which a range is read alone."""

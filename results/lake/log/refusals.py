@@ -13,16 +13,6 @@ from harness.errors import HarnessError, InfrastructureError, UsageError
 if TYPE_CHECKING:
     from results.facts.problems import Problem
 
-__all__ = [
-    "REFUSED",
-    "RIGHTS_CODES",
-    "RefusedError",
-    "failure_of",
-    "is_seen",
-    "raise_if_refused",
-    "require_writable",
-]
-
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
 """The kind of problem of a worker that was refused: so would be all others, hence the end."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.location import Place
 
-__all__ = ["ParquetFile", "accept", "new_id", "stored", "stored_schema", "upload"]
-
 
 def new_id() -> str:
     """The id of a batch or a compaction: no two are alike."""

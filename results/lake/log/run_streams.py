@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.location import Place
 
-__all__ = ["batches_of", "conforming", "runs_in", "runs_of_file", "spans_of"]
-
 ROWS_AT_ONCE: Final = 8_192
 
 Part = tuple[str, "pa.Table"]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.location import Place
 
-__all__ = ["RunIndex", "Snapshot"]
-
 
 class RunIndex:
     """Which runs, and of which batch, stand in files of `runs`; each file is read once."""

@@ -18,16 +18,6 @@ from typing import Any, Final, TypeVar
 from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
 from results.lake.log.refusals import RIGHTS_CODES, RefusedError
 
-__all__ = [
-    "AgainError",
-    "ConflictError",
-    "NoSpaceError",
-    "Patience",
-    "require",
-    "troubles",
-    "without_secrets",
-]
-
 T = TypeVar("T")
 
 CREDENTIALS: Final = (

@@ -7,8 +7,6 @@ table of attempts.
 
 from __future__ import annotations
 
-__all__ = ["outcome_of", "said_of"]
-
 _BETWEEN = ": "
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from results.facts.intervals import Ints
 
-__all__ = ["heads_of", "with_head"]
-
 
 def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
     """What every row of these runs begins with: the partition and the run."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from results.facts.intervals import Ints
 
-__all__ = ["cut_keys", "pairs_of"]
-
 KEY_RANGE_OPS: Final = 1 << 15
 """About how many operations a range of keys has: a second of work or two."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode

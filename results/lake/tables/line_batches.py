@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from harness.errors import HistoryError
-from harness.imported import independence_of
 from harness.store.parquet import schema_of
+from harness.verdict.imported import independence_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from results.facts.intervals import Flags, Ints
-
-__all__ = ["Batch"]
 
 _SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode

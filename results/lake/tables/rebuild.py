@@ -17,15 +17,13 @@ import msgspec
 from harness.case import Case
 from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
-from harness.signatures import Failure
 from harness.store import RunRecord
+from harness.verdict.signature import Failure
 from results.lake.tables.attempt_outcomes import said_of
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["HISTORY_TABLES", "case_of", "histories_by_key", "history_of", "record_of"]
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}

@@ -24,8 +24,6 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["rows_of", "tables_of"]
-
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
     """The rows of one run, by table: of a run's folder, or of a history and what it is `about`.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from results.facts.intervals import Ints
 
-__all__ = ["RunNotes", "notes_of", "situations"]
-
 _NEMESIS: Final = -1
 _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})

@@ -9,18 +9,16 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.checking import checker_names
 from harness.errors import UsageError
 from harness.ops import CheckResult, Op, Verdict
 from harness.permits import permitted_in
-from harness.signatures import SIGNATURE, rule_of
+from harness.verdict.judge import checker_names
+from harness.verdict.signature import SIGNATURE, rule_of
 from results.facts.schema import LIST_SEPARATOR
 from results.facts.setting import asked_nemeses, setting_of
 from results.facts.timeline import field_of, whole_of
 from results.lake.tables.run_notes import RunNotes
 from results.lake.tables.sealed_run import FINISHED, Source, started_of
-
-__all__ = ["Counted", "counted", "finding_rows", "node_rows", "run_row", "verdict_rows"]
 
 Row = tuple[Any, ...]
 FINDING_OPS_MAX: Final = 1_000

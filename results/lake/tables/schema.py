@@ -24,20 +24,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ANSWER",
-    "ASKED",
-    "EVENT",
-    "PARTITION",
-    "REST",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "Column",
-    "arrow_type",
-    "schema",
-    "schemas",
-]
-
 SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
 REST: Final = "rest"
@@ -147,7 +133,9 @@ _BESIDE: Final[dict[str, tuple[Column, ...]]] = {
         Column("verdict", "string", "", "verdict recorded by the run; null unless finished"),
         Column("failure_checker", "string", "", "checker of the worst finding; null if valid"),
         Column("failure_reason", "string", "", "reason given by that checker"),
-        Column("signature", "string", "", "same text for similar failures (harness.signatures)"),
+        Column(
+            "signature", "string", "", "same text for similar failures (harness.verdict.signature)"
+        ),
         Column("digest", "string", "", "SHA-256 of the history, hex"),
         Column("lines", "int64", "", "number of lines in the history"),
         Column("ops", "int64", "", "number of client operations"),

@@ -25,21 +25,6 @@ from harness.store.parquet import read_sealed, table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "DAMAGED",
-    "FINISHED",
-    "FOREIGN",
-    "TORN",
-    "TROUBLES",
-    "About",
-    "Source",
-    "day_of",
-    "read_about",
-    "read_source",
-    "run_key",
-    "source_of",
-]
-
 KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
 FINISHED: Final = "finished"

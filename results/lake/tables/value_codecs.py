@@ -7,8 +7,6 @@ from typing import Final
 from results.lake.tables.schema import ANSWER, ASKED, EVENT
 from results.lake.tables.values import Shredder
 
-__all__ = ["ANSWERS", "ASKS", "EVENTS", "EVENT_KINDS"]
-
 ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
 ANSWERS: Final = Shredder(
     "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")

@@ -25,8 +25,6 @@ from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Shredder"]
-
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _TYPES: Final[Mapping[str, Any]] = {
     "string": str,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
-__all__ = ["Readable", "chosen_runs", "export", "rows_of_runs"]
-
 RUNS_AT_ONCE: Final = 100
 
 

@@ -15,8 +15,6 @@ from results.lake.log.refusals import require_writable
 from results.lake.log.storage_errors import troubles
 from results.lake.transfer.export import chosen_runs, export
 
-__all__ = ["add_export", "export_runs"]
-
 PIPE_INTERVAL_S: Final = 5.0
 
 

@@ -19,8 +19,6 @@ import msgspec
 from results.lake.log.storage_errors import troubles
 from results.lake.upkeep.removal import Pair
 
-__all__ = ["Entry", "Memo", "content_of", "read_memo", "stamp_of", "write_memo"]
-
 MEMO: Final = "folders.json"
 FORM: Final = 1
 FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.lake import Lake
 
-__all__ = ["ARCHIVE", "FOLDERS", "fetch_folder", "files_of", "folder_of", "unpack", "writer_to"]
-
 FOLDERS: Final = "folders"
 ARCHIVE: Final = "kept.zip"
 LOOSE: Final = frozenset({"report.html", "trace.json"})

@@ -38,8 +38,6 @@ from results.lake.transfer.run_folders import run_folders
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Ingested", "Sink", "ingest", "ingest_folders"]
-
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
 HELD_BYTES_MAX: Final = 512 << 20

@@ -17,8 +17,6 @@ from results.lake.log.location import Place
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import Ingested, ingest
 
-__all__ = ["Status", "main"]
-
 PIPE_INTERVAL_S: Final = 5.0
 
 EPILOG: Final = """examples:

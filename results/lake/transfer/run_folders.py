@@ -14,8 +14,6 @@ from pathlib import Path
 from results.facts.problems import SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.refusals import failure_of, is_seen
 
-__all__ = ["folders_in", "run_folders"]
-
 
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
     """Every folder that may be a run, as (name, run, folder)."""

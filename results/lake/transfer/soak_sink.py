@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from results.lake.log.append_buffer import AppendBuffer
 
-__all__ = ["LakeSink", "SoakedRuns"]
-
 RUNS_MAX: Final = 256
 WAIT_S: Final = 60.0
 SMALL_FILES_MAX: Final = 64

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.cachefolder import cache_folder
 from harness.cli.output import note
 from harness.errors import HarnessError, InfrastructureError, UsageError, listed
+from harness.support.cache_dir import cache_folder
 from results.facts.problems import Problems
 from results.lake.log.delta import Log
 from results.lake.log.files import LOG_FOLDER, MAIN
@@ -44,8 +44,6 @@ from results.lake.transfer.run_folders import run_folders
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 from results.lake.upkeep.removal import pairs_of, remove
 from results.lake.upkeep.vacuum import vacuum
-
-__all__ = ["LAKE_FOLDER", "StoreLake", "lake_of_store"]
 
 LAKE_FOLDER: Final = ".lake"
 CACHED: Final = "lakes"

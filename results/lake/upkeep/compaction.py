@@ -23,8 +23,6 @@ from results.lake.log.run_streams import batches_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact", "rewrite", "run_and_batch"]
-
 MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
 """Files below this are merged."""

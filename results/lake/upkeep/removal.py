@@ -19,8 +19,6 @@ from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError, troubles
 from results.lake.upkeep.compaction import rewrite
 
-__all__ = ["Pair", "pairs_of", "remove"]
-
 Pair = tuple[str, str]
 """The key of a run, and its batch."""
 

@@ -21,8 +21,6 @@ from results.lake.log.run_streams import spans_of
 from results.lake.log.snapshot import Snapshot
 from results.lake.log.storage_errors import AgainError, troubles
 
-__all__ = ["Finding", "check", "named"]
-
 SHOWN_MAX: Final = 3
 OUT_OF_ORDER: Final = (
     "runs out of their order, in which a report does not find all (older releases wrote such "

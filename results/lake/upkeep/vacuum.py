@@ -16,8 +16,6 @@ from results.lake.log.delta import Log
 from results.lake.log.files import MAIN, batch_of, merge_of
 from results.lake.log.lake import Lake
 
-__all__ = ["GRACE_HOURS", "Vacuumed", "vacuum"]
-
 GRACE_HOURS: Final = 24
 MS_AN_HOUR: Final = 3_600_000
 FENCES_MAX: Final = 10_000  # in one commit; the next vacuum finds the rest

@@ -27,8 +27,6 @@ from results.run.page.summary import (
 from results.run.page.tables import as_rows as table_rows
 from results.run.page.tables import tables_of
 
-__all__ = ["PAGE_SCHEMA", "build", "client_lanes"]
-
 PAGE_SCHEMA: Final = 1
 LINKS: Final = (
     "case.json",

@@ -17,8 +17,6 @@ import msgspec
 
 from harness.ops import History, Op, OpType, Pair
 
-__all__ = ["OPEN", "OPS_MAX", "Selection", "Strings", "columns", "mentioned", "select"]
-
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
 """All values together; each gets its share, between the two bounds below."""

@@ -11,8 +11,6 @@ from harness.errors import measured
 from harness.ops import NEMESIS, History
 from harness.timeline import FACTS_MAX, Fault, NodeState, Reign, phases_of
 
-__all__ = ["fault_rows", "lanes_of", "marks_of", "phase_rows", "short", "span_rows"]
-
 TEXT_CHARS_MAX: Final = 600
 TARGETS_MAX: Final = 100
 _MARKS: Final = (

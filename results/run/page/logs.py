@@ -22,8 +22,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["LOG_CHARS_MAX", "Log", "find_logs", "read_logs"]
-
 LOG_CHARS_MAX: Final = 1_500_000
 """Characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500

@@ -20,9 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.webpage import filled, script_safe
-
-__all__ = ["DEFLATE_FROM_BYTES", "SCRIPTS", "render"]
+from harness.support.html_template import filled, script_safe
 
 DEFLATE_FROM_BYTES: Final = 200_000
 DEFLATE_LEVEL: Final = 5

@@ -10,22 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.counterexample import counterexample_of
 from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
 from harness.store import StoredRun
+from harness.verdict.counterexample import counterexample_of
 from results.statistics.estimates import quantiles
-
-__all__ = [
-    "SUMMARIES",
-    "Results",
-    "about",
-    "by_kind",
-    "certificate_of",
-    "checker_rows",
-    "facts_of_case",
-    "focus_of",
-    "read_results",
-]
 
 SENTENCES_MAX: Final = 60
 SENTENCE_CHARS_MAX: Final = 4_000

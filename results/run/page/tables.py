@@ -16,8 +16,6 @@ import msgspec
 from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies.ddl import MUTATIONS
 
-__all__ = ["TABLES_MAX", "TableEvent", "TableLane", "as_rows", "tables_of"]
-
 TABLES_MAX: Final = 3_000
 EVENTS_MAX: Final = 60_000
 """Bounds: lanes, and events in all of them. The page says how many it left out."""

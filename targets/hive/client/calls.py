@@ -9,8 +9,6 @@ import msgspec
 from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 
-__all__ = ["COLUMNS", "NONCE", "ClientCall", "call_of", "event_row", "plan", "read_answer"]
-
 NONCE: Final = "harness.nonce"
 """The parameter of a table that holds the nonce of its last change."""
 COLUMNS: Final = ("v0", "v1")

@@ -23,8 +23,6 @@ from typing import Final
 from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
-__all__ = ["INTERNAL", "RESULTS", "Proof", "proof_of", "result_of", "retries"]
-
 INTERNAL: Final = "TApplicationException"
 """What a real metastore says where it failed with what it does not declare. It proves nothing."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")

@@ -29,14 +29,12 @@ from harness.plugins import Completion, Request
 from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 from targets.hive.bugs import Bug
+from targets.hive.channel import ChannelError
 from targets.hive.client.calls import ClientCall, call_of, event_row, plan, read_answer
 from targets.hive.client.classify import Proof, proof_of, result_of, retries
 from targets.hive.client.connection import Connect, Connection, Door
 from targets.hive.client.settings import ClientSettings
 from targets.hive.client.uris import Uris
-from targets.hive.wire import ChannelError
-
-__all__ = ["MetastoreClient", "NoMetastoreError", "Operation"]
 
 MUTATING: Final = (
     api.CreateTable,

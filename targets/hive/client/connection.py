@@ -8,9 +8,7 @@ import msgspec
 
 from harness.env import Address, Env
 from targets.hive import api
-from targets.hive.wire import Channel
-
-__all__ = ["Connect", "Connection", "Door"]
+from targets.hive.channel import Channel
 
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -24,7 +22,7 @@ class Connection(Protocol):
         ...
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """The answer. Raises `targets.hive.wire.ChannelError` where none came."""
+        """The answer. Raises `targets.hive.channel.ChannelError` where none came."""
         ...
 
     def close(self) -> None:
@@ -36,7 +34,7 @@ class Connect(Protocol):
     """How connections to metastores are opened."""
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
-        """One that the metastore has answered on; raises `targets.hive.wire.ChannelError`."""
+        """One that the metastore has answered on; raises `targets.hive.channel.ChannelError`."""
         ...
 
 

@@ -19,8 +19,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["ClientSettings", "Selection", "UriList"]
-
 
 class Selection(enum.StrEnum):
     """In which order a client tries the URIs that it was given."""

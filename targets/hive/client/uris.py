@@ -23,8 +23,6 @@ from typing import Final
 from harness.env import Address
 from targets.hive.client.settings import Selection
 
-__all__ = ["AVOIDED_NS", "Uris"]
-
 AVOIDED_NS: Final = 10_000_000_000
 """How long a metastore that lost a call is tried after the others."""
 

@@ -14,8 +14,6 @@ from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.sql.protocol import Isolation
 
-__all__ = ["Cache"]
-
 REFRESH_S = 1.0
 
 

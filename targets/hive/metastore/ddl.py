@@ -30,8 +30,6 @@ from targets.hive.metastore.warehouse import make_directory, move_directory, rem
 from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, equal
 from targets.hive.sql.schema import PARAMETERS, TABLES
 
-__all__ = ["Changed", "Ddl"]
-
 Changed = tuple[MetaTable | None, MetaTable | None]
 """A table before and after."""
 

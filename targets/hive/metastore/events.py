@@ -20,8 +20,6 @@ from targets.hive.metastore.transactions import Transactions
 from targets.hive.sql.protocol import Isolation, Row, Session, above, below, equal
 from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
 
-__all__ = ["Events", "clean", "event_of"]
-
 _ONE: Final = equal(NNI_ID=1)
 _NS_PER_MS: Final = 1_000_000
 REQUESTS_TTL_MS: Final = 3_600_000

@@ -14,26 +14,6 @@ import msgspec
 
 from targets.hive.api import META, Context, MetastoreError, MetaTable
 
-__all__ = [
-    "CHECK_ID",
-    "CLUSTER_ID",
-    "EXTERNAL",
-    "HANDLER",
-    "HANDLER_KEY",
-    "LEGACY_HANDLER",
-    "MASTER_ADDRESSES",
-    "MASTER_EVENT",
-    "PURGE",
-    "TABLE_ID",
-    "TABLE_NAME",
-    "check_alter",
-    "check_create",
-    "check_drop",
-    "is_kudu",
-    "is_legacy",
-    "is_synchronized",
-]
-
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
 LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"

@@ -16,16 +16,14 @@ import msgspec
 from harness.env import Address, Conn, Env
 from harness.errors import UsageError
 from targets.hive.bugs import bugs_of
+from targets.hive.channel import serve
 from targets.hive.metastore.events import clean
 from targets.hive.metastore.service import Service
 from targets.hive.metastore.transactions import Transactions
-from targets.hive.sql.kinds import DatabaseKind, database_at
-from targets.hive.tokens.kinds import StoreKind, open_store
+from targets.hive.sql.databases import DatabaseKind, database_at
 from targets.hive.tokens.manager import DEFAULT_TIMES, TokenManager, TokenTimes
-from targets.hive.wire import serve
-from targets.hive.zookeeper.kinds import ZooKeeperKind, session_with
-
-__all__ = ["MetastoreConfig", "main"]
+from targets.hive.tokens.token_stores import StoreKind, open_store
+from targets.hive.zookeeper.sessions import ZooKeeperKind, session_with
 
 CONNECTIONS_MAX = 1000
 """As `hive.metastore.server.max.threads`."""

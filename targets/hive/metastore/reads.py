@@ -8,15 +8,6 @@ from targets.hive.api import MetaTable
 from targets.hive.sql.protocol import Row, Session, Where, equal
 from targets.hive.sql.schema import DATABASES, PARAMETERS, TABLES
 
-__all__ = [
-    "has_database",
-    "parameters_of",
-    "read_databases",
-    "read_names",
-    "read_table",
-    "read_tables",
-]
-
 
 async def has_database(session: Session, name: str) -> bool:
     """Whether there is such a database."""

@@ -51,8 +51,6 @@ from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, e
 from targets.hive.sql.schema import DATABASES, REQUESTS, TABLES
 from targets.hive.tokens.manager import TokenManager
 
-__all__ = ["Service"]
-
 _call: Final = msgspec.msgpack.Decoder(ApiCall)
 EVENTS_MAX: Final = 1000
 """Events in one answer."""

@@ -23,8 +23,6 @@ from targets.hive.sql.protocol import (
     SqlError,
 )
 
-__all__ = ["Transactions"]
-
 R = TypeVar("R")
 IDLE_MAX: Final = 10  # HikariCP's pool size
 ATTEMPTS_MAX: Final = 50

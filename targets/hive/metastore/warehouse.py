@@ -11,14 +11,6 @@ from __future__ import annotations
 from targets.hive.sql.protocol import Session, equal
 from targets.hive.sql.schema import DIRECTORIES
 
-__all__ = [
-    "has_directory",
-    "make_directory",
-    "move_directory",
-    "read_directories",
-    "remove_directory",
-]
-
 
 async def has_directory(session: Session, path: str) -> bool:
     """Whether it is there."""

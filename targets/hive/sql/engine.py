@@ -33,8 +33,6 @@ from targets.hive.sql.protocol import (
 from targets.hive.sql.schema import SCHEMA
 from targets.hive.sql.store import Change, Place, Store, keys_of, matches
 
-__all__ = ["Answer", "Engine", "SessionState"]
-
 Answer = list[Row] | int | None
 READS_MAX = 10_000
 """Conditions that a serializable transaction may have read by."""

@@ -25,8 +25,6 @@ from targets.hive.sql.protocol import Row
 from targets.hive.sql.store import Change, Image, Store
 from targets.kudu import checked_file
 
-__all__ = ["DamagedLogError", "Journal"]
-
 _CHECKPOINT: Final = "checkpoint"
 _MAGIC: Final = b"HIVEDB01"
 _LENGTH: Final = struct.Struct(">Q")

@@ -12,8 +12,6 @@ from collections.abc import Hashable
 
 from targets.hive.sql.protocol import DeadlockError
 
-__all__ = ["Locks"]
-
 
 class _Lock:
     __slots__ = ("owner", "waiters")

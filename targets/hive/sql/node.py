@@ -16,14 +16,12 @@ import msgspec
 
 from harness.env import Conn, Env
 from harness.errors import UsageError
+from targets.hive.channel import IdleError, serve
 from targets.hive.sql.engine import Engine, SessionState
 from targets.hive.sql.journal import Journal
 from targets.hive.sql.protocol import RefusedStatementError, SqlError, Statement
 from targets.hive.sql.remote import Reply
 from targets.hive.sql.schema import first_rows
-from targets.hive.wire import IdleError, serve
-
-__all__ = ["StoreConfig", "main"]
 
 _statement: Final = msgspec.msgpack.Decoder(Statement)
 SESSIONS_MAX: Final = 100

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
     from psycopg.sql import Composed
 
-__all__ = ["DATABASE", "USER", "PostgresDatabase", "require_driver"]
-
 USER: Final = "hive"
 DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")

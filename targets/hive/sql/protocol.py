@@ -22,34 +22,6 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-__all__ = [
-    "Begin",
-    "Commit",
-    "Condition",
-    "ConnectionLostError",
-    "Database",
-    "DeadlockError",
-    "Delete",
-    "Insert",
-    "Isolation",
-    "RefusedStatementError",
-    "Rollback",
-    "Row",
-    "Select",
-    "SerializationError",
-    "Session",
-    "SqlError",
-    "Statement",
-    "UniqueKeyError",
-    "Update",
-    "Value",
-    "Where",
-    "above",
-    "below",
-    "equal",
-    "error_of",
-]
-
 Value = int | str | None
 Row = dict[str, Value]
 

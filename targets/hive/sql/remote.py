@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.env import Address, Env
+from targets.hive.channel import Channel, ChannelError
 from targets.hive.sql.protocol import (
     Begin,
     Commit,
@@ -23,9 +24,6 @@ from targets.hive.sql.protocol import (
     Where,
     error_of,
 )
-from targets.hive.wire import Channel, ChannelError
-
-__all__ = ["Reply", "StoreDatabase", "StoreSession"]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

@@ -12,21 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "DATABASES",
-    "DIRECTORIES",
-    "LOG",
-    "MASTER_KEYS",
-    "PARAMETERS",
-    "REQUESTS",
-    "SCHEMA",
-    "SEQUENCE",
-    "TABLES",
-    "TOKENS",
-    "Table",
-    "first_rows",
-]
-
 DATABASES: Final = "DBS"
 TABLES: Final = "TBLS"
 DIRECTORIES: Final = "DIRS"

@@ -14,8 +14,6 @@ from harness.cluster import NodeSpec, ReadyCommand
 from targets.hive.sql.postgres import USER
 from targets.hive.sql.schema import SCHEMA, Table, first_rows
 
-__all__ = ["BESIDE", "SEARCH_PATH", "postgres_node", "server_node"]
-
 IMAGE: Final = "{package:targets.hive}/hive/sql/postgresql"
 BESIDE: Final[Mapping[str, Any]] = {
     "dockerfile": IMAGE,  # it has the client library that their driver needs

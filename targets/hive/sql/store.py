@@ -15,8 +15,6 @@ import msgspec
 from targets.hive.sql.protocol import Row, Where
 from targets.hive.sql.schema import SCHEMA
 
-__all__ = ["Change", "Image", "Key", "Place", "Store", "keys_of", "matches"]
-
 Place = tuple[str, int]
 """A table and the number of a row in it."""
 Key = tuple[str, int, tuple[Any, ...]]

@@ -12,8 +12,6 @@ from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, e
 from targets.hive.sql.schema import MASTER_KEYS, TOKENS
 from targets.hive.tokens.store import MasterKey, StoredToken, decode_key, decode_token, encode
 
-__all__ = ["DatabaseTokens"]
-
 R = TypeVar("R")
 
 

@@ -39,8 +39,6 @@ from targets.hive.bugs import Bug
 from targets.hive.metastore.events import now_ms
 from targets.hive.tokens.store import MasterKey, StoredToken, TokenStore
 
-__all__ = ["DEFAULT_TIMES", "TokenManager", "TokenTimes"]
-
 _USER: Final = re.compile(r"[\w.@-]+", re.ASCII)
 _SECRET_BYTES: Final = 20
 _FIELDS: Final = 6

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from targets.hive.tokens.store import MasterKey, StoredToken
 
-__all__ = ["MemoryTokens"]
-
 
 class MemoryTokens:
     """See `targets.hive.tokens.store.TokenStore`."""

@@ -11,8 +11,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["MasterKey", "StoredToken", "TokenStore", "decode_key", "decode_token", "encode"]
-
 
 class StoredToken(msgspec.Struct, frozen=True):
     """What is kept of a token, beside its identifier."""

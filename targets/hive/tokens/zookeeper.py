@@ -21,8 +21,6 @@ from targets.hive.zookeeper.protocol import (
     ZooKeeperError,
 )
 
-__all__ = ["ZooKeeperTokens"]
-
 _ROOT: Final = "/hivedelegation"
 _TOKENS: Final = f"{_ROOT}/tokens"
 _KEYS: Final = f"{_ROOT}/keys"

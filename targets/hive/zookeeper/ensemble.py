@@ -14,8 +14,6 @@ from typing import Final
 
 from harness.cluster import NodeSpec, ReadyPort
 
-__all__ = ["CLIENT_ENVIRONMENT", "CLIENT_PORT", "IMAGE", "JAR", "SILENCE_S", "ensemble_nodes"]
-
 CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
 _ELECTION_PORT: Final = 3888

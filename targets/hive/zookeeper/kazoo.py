@@ -26,8 +26,6 @@ from targets.hive.zookeeper.protocol import (
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-__all__ = ["KazooZooKeeper", "require_kazoo"]
-
 _FENCE: Final = "/harness-fence"
 _RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 _ANY_VERSION: Final = -1

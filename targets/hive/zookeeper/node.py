@@ -13,13 +13,11 @@ import msgspec
 
 from harness.env import Conn, Env
 from harness.errors import UsageError
-from targets.hive.wire import serve
+from targets.hive.channel import serve
 from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
 from targets.hive.zookeeper.remote import Reply
 from targets.hive.zookeeper.tree import Tree
 from targets.kudu import checked_file
-
-__all__ = ["ZooKeeperConfig", "main"]
 
 _PATH: Final = "znodes"
 _MAGIC: Final = b"HIVEZK01"

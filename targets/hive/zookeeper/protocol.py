@@ -20,26 +20,6 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
-__all__ = [
-    "BadPathError",
-    "BadVersionError",
-    "Call",
-    "Children",
-    "ConnectionLossError",
-    "Create",
-    "Delete",
-    "Get",
-    "NoNodeError",
-    "NodeExistsError",
-    "NotEmptyError",
-    "SetData",
-    "Znode",
-    "ZooKeeper",
-    "ZooKeeperError",
-    "check_path",
-    "error_of",
-]
-
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
 """A sequential znode may have no name but its number."""

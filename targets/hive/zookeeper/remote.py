@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.env import Address, Env
-from targets.hive.wire import Channel, ChannelError
+from targets.hive.channel import Channel, ChannelError
 from targets.hive.zookeeper.protocol import (
     Call,
     Children,
@@ -21,8 +21,6 @@ from targets.hive.zookeeper.protocol import (
     Znode,
     error_of,
 )
-
-__all__ = ["RemoteZooKeeper", "Reply"]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

@@ -20,8 +20,6 @@ from targets.hive.zookeeper.protocol import (
     check_path,
 )
 
-__all__ = ["Answer", "Tree"]
-
 Answer = str | int | Znode | list[str] | None
 
 

@@ -15,13 +15,11 @@ import msgspec
 
 from harness.env import Env
 from targets.hive import api
+from targets.hive.channel import Channel, ChannelError
 from targets.hive.client.classify import Proof, proof_of, retries
-from targets.hive.wire import Channel, ChannelError
 from targets.kudu.hms.errors import HmsError
 from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.rpc import parse_address
-
-__all__ = ["HaClient"]
 
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 

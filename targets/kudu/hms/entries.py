@@ -17,9 +17,7 @@ from targets.hive import api
 from targets.hive.metastore import kudu_rules as rules
 from targets.kudu.hms.client import HaClient
 from targets.kudu.hms.errors import HmsError
-from targets.kudu.master.records import TableRecord
-
-__all__ = ["RENAMED_BY", "HmsCatalog", "bad_hms_name", "entry_of", "split_name", "tables_of"]
+from targets.kudu.master.catalog.records import TableRecord
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"

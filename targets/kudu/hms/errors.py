@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from targets.kudu.messages import AppStatus, MasterError, MasterErrorCode
 
-__all__ = ["HmsError", "hms_refused", "hms_unknown"]
-
 
 class HmsError(Exception):
     """A call failed. `kind` is the exception's name in Thrift, or empty where no answer came;

@@ -21,12 +21,10 @@ from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.hms.entries import HmsCatalog
 from targets.kudu.hms.errors import HmsError
-from targets.kudu.hms.listener import Creating
+from targets.kudu.hms.notification_log_listener import Creating
 from targets.kudu.hms.settings import HmsSettings
-from targets.kudu.master.epoch import Epoch
-from targets.kudu.master.refusals import RefusedError
-
-__all__ = ["Repair"]
+from targets.kudu.master.errors import RefusedError
+from targets.kudu.master.leader_term import Epoch
 
 
 class Repair:

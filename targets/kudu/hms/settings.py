@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["HmsSettings"]
-
 
 class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See the module's table; `addresses` are "node:port", in the order in which to try them."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from targets.kudu.context import NodeContext
-from targets.kudu.master.assignment import plan_replacement
-from targets.kudu.master.epoch import Epoch
-from targets.kudu.master.records import TServerRecord
-from targets.kudu.master.refusals import RefusedError
-from targets.kudu.master.tservers import TServerMap
+from targets.kudu.master.catalog.records import TServerRecord
+from targets.kudu.master.errors import RefusedError
+from targets.kudu.master.leader_term import Epoch
+from targets.kudu.master.tablets.assignment import plan_replacement
+from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import (
     AppStatus,
     ChangeTServerStateRequest,
@@ -22,8 +22,6 @@ from targets.kudu.messages import (
     ReplaceTabletRequest,
     TServerStateChange,
 )
-
-__all__ = ["Admin"]
 
 _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from targets.kudu.master.catalog import Catalog
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import ConsensusState, TableRecord, TabletRecord
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.leadership import Leadership
-from targets.kudu.master.records import ConsensusState, TableRecord, TabletRecord
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tservers import TServerMap
+from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import Schema
-
-__all__ = ["DUMP_ROWS_MAX", "dump_entities", "master_status"]
 
 DUMP_ROWS_MAX: Final = 20_000
 """Rows of one kind in a dump; `truncated` says how many were left out."""

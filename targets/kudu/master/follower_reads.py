@@ -21,22 +21,20 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.messages import ReadIndexRequest, ReadIndexResponse
+from targets.kudu.consensus.raft_consensus import NotLeaderError
 from targets.kudu.context import NodeContext
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.leadership import Leadership
-from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.master.refusals import (
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.master.errors import (
     RefusedError,
     invalid_argument,
     not_supported,
     too_stale,
 )
+from targets.kudu.master.leadership import Leadership
 from targets.kudu.messages import Meta
-from targets.kudu.raft.messages import ReadIndexRequest, ReadIndexResponse
-from targets.kudu.raft.replica import NotLeaderError
 from targets.kudu.rpc import RpcError
-
-__all__ = ["FollowerReads"]
 
 _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5

@@ -17,22 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.raft_consensus import NotLeaderError
 from targets.kudu.context import NodeContext
-from targets.kudu.master.assignment import create_replicas
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.epoch import Epoch, SystemReplica
-from targets.kudu.master.records import SYSTEM_TABLET_ID, Batch, TabletState
-from targets.kudu.master.refusals import (
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID, Batch, TabletState
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.errors import (
     RefusedError,
     not_initialized,
     not_the_leader,
     not_yet_ready,
 )
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tasks import Tasks
-from targets.kudu.raft.replica import NotLeaderError
-
-__all__ = ["Leadership"]
+from targets.kudu.master.leader_term import Epoch, SystemReplica
+from targets.kudu.master.tablets.assignment import create_replicas
+from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 
 
 class Leadership:

@@ -19,16 +19,23 @@ from typing import Final, NoReturn
 
 from harness.errors import UsageError
 from targets.kudu.bugs import Bug
+from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode, PeerChange
+from targets.kudu.consensus.raft_consensus import (
+    ConfigRefusedError,
+    IndeterminateError,
+    NotAppendedError,
+    Replica,
+)
 from targets.kudu.context import NodeContext
-from targets.kudu.master.epoch import SystemReplica
-from targets.kudu.master.leadership import Leadership
-from targets.kudu.master.refusals import (
+from targets.kudu.master.errors import (
     RefusedError,
     invalid_argument,
     not_supported,
     not_the_leader,
     write_lost,
 )
+from targets.kudu.master.leader_term import SystemReplica
+from targets.kudu.master.leadership import Leadership
 from targets.kudu.messages import (
     AddMasterRequest,
     AddMasterResponse,
@@ -44,16 +51,7 @@ from targets.kudu.messages import (
     RaftConfig,
     RemoveMasterRequest,
 )
-from targets.kudu.raft.messages import ChangeType, ConsensusErrorCode, PeerChange
-from targets.kudu.raft.replica import (
-    ConfigRefusedError,
-    IndeterminateError,
-    NotAppendedError,
-    Replica,
-)
 from targets.kudu.rpc import RpcError, parse_address
-
-__all__ = ["LISTS_DIFFER", "Membership", "ask_registration", "auto_join", "check_told"]
 
 LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
 """Says a master that exits at its start."""

@@ -25,36 +25,34 @@ from harness.env import Env
 from harness.errors import UsageError
 from targets.kudu import checked_file
 from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.consensus.raft_consensus import ConsensusService, Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
-from targets.kudu.hms.ddl import HmsDdl
-from targets.kudu.hms.masters import HmsSide
+from targets.kudu.hms.hms_catalog import HmsDdl
+from targets.kudu.hms.master_side import HmsSide
 from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.master.admin import Admin
-from targets.kudu.master.background import run_background
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.ddl import Ddl
-from targets.kudu.master.epoch import Epoch
+from targets.kudu.master.catalog.catalog_manager import Ddl
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.follower_reads import FollowerReads
-from targets.kudu.master.heartbeats import Heartbeats
+from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.leadership import Leadership
+from targets.kudu.master.master_service import MasterService
 from targets.kudu.master.membership import (
     Membership,
     ask_registration,
     auto_join,
     check_told,
 )
-from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.master.service import MasterService
-from targets.kudu.master.system_tablet import SystemTablet
-from targets.kudu.master.tasks import Tasks
-from targets.kudu.master.tservers import TServerMap
+from targets.kudu.master.tablets.async_rpc_tasks import Tasks
+from targets.kudu.master.tablets.background import run_background
+from targets.kudu.master.tablets.heartbeats import Heartbeats
+from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import PeerConfig, RaftConfig
 from targets.kudu.pages.master import MasterPages
-from targets.kudu.raft.replica import ConsensusService, Replica
 from targets.kudu.rpc import RpcClient, RpcError, RpcServer, parse_address
-
-__all__ = ["MasterConfig", "main"]
 
 _INSTANCE_FILE: Final = "instance"
 _INSTANCE_MAGIC: Final = b"KMINST01"

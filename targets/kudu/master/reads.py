@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from targets.kudu.flags import Flags
-from targets.kudu.master.catalog import Catalog
-from targets.kudu.master.records import TableRecord, TableState, TabletRecord, TabletState
-from targets.kudu.master.tservers import TServerMap
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import (
     AppStatus,
     GetTableLocationsRequest,
@@ -28,15 +28,6 @@ from targets.kudu.messages import (
     TableIdentifier,
     TabletLocations,
 )
-
-__all__ = [
-    "get_table_locations",
-    "get_table_schema",
-    "is_alter_table_done",
-    "is_create_table_done",
-    "list_of",
-    "list_tables",
-]
 
 
 def is_create_table_done(

@@ -6,8 +6,6 @@ from html import escape
 from typing import Final
 from urllib.parse import urlencode
 
-__all__ = ["DASH", "Child", "Html", "join", "link", "tag"]
-
 _VOID: Final = frozenset({"meta", "link", "br"})
 
 

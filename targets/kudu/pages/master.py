@@ -9,7 +9,7 @@ from typing import Final
 from harness.env import Address
 from targets.kudu.context import NodeContext
 from targets.kudu.master.leadership import Leadership
-from targets.kudu.master.service import MasterService
+from targets.kudu.master.master_service import MasterService
 from targets.kudu.messages import (
     GetMasterRegistrationRequest,
     GetMasterRegistrationResponse,
@@ -21,8 +21,6 @@ from targets.kudu.pages.metrics import master_metrics, metrics_page
 from targets.kudu.pages.shared import flags_page, health_page
 from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
 from targets.kudu.rpc import RpcError
-
-__all__ = ["MasterPages"]
 
 _ASK_TIMEOUT_S: Final = 1.5
 Query = Mapping[str, str]

@@ -17,17 +17,6 @@ from targets.kudu.pages import (
     iso,
 )
 
-__all__ = [
-    "MasterAnswer",
-    "entities",
-    "health",
-    "masters",
-    "overview",
-    "table",
-    "tables",
-    "tservers",
-]
-
 
 class MasterAnswer(NamedTuple):
     """What a member of the configuration said of itself, or why it did not."""

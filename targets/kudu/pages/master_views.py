@@ -19,8 +19,6 @@ from targets.kudu.pages.parts import (
 )
 from targets.kudu.pages.shared import columns_table, partition_text
 
-__all__ = ["masters", "overview", "table_page", "tables", "tservers"]
-
 Data = Mapping[str, Any]
 
 

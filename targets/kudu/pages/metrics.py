@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 from targets.kudu.pages import LIST_MAX
 from targets.kudu.pages.site import Plain
 
-__all__ = ["Family", "master_metrics", "metrics_page", "tserver_metrics"]
-
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RAFT: Final = (
     ("term", "The current Raft term."),

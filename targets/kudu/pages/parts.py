@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from targets.kudu.pages.html import DASH, Child, Html, join, link, tag
 
-__all__ = ["badge", "cards", "code", "facts", "moment", "node", "note", "state_badge", "table"]
-
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("RUNNING", "READY", "ALIVE", "VOTER", "HEALTHY"), "good"),
     **dict.fromkeys(("LEADER",), "lead"),

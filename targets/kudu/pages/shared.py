@@ -13,8 +13,6 @@ from targets.kudu.pages.html import DASH, Html, join, tag
 from targets.kudu.pages.parts import badge, code, table
 from targets.kudu.pages.site import Page, Plain
 
-__all__ = ["columns_table", "flags_page", "health_page", "partition_text"]
-
 
 def flags_page(flags: Flags) -> Page:
     """Every flag with its default and range; those that differ come first."""

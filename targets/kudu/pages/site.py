@@ -15,8 +15,6 @@ from targets.kudu.pages.html import Html, join, link, tag
 from targets.kudu.pages.parts import moment, state_badge, table
 from targets.kudu.pages.style import ICON, STYLE
 
-__all__ = ["Identity", "Maker", "Page", "Plain", "Route", "Site", "missing"]
-
 _JSON: Final = "application/json"
 _HTML: Final = "text/html; charset=utf-8"
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from targets.kudu.pages.html import Html
 
-__all__ = ["ICON", "STYLE"]
-
 ICON: Final = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect "
     "width='16' height='16' rx='3' fill='%23335'/%3E%3Cpath d='M4 8l3 3 5-6' stroke='%23fff' "

@@ -12,8 +12,6 @@ from targets.kudu.pages.shared import flags_page, health_page
 from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
 from targets.kudu.rpc import RpcServer
 
-__all__ = ["TServerPages"]
-
 Query = Mapping[str, str]
 
 

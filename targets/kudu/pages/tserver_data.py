@@ -8,8 +8,6 @@ from typing import Any
 
 from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT, Dump, PageOf, cut
 
-__all__ = ["health", "overview", "tablet", "tablets"]
-
 
 def tablets(dump: Dump) -> dict[str, Any]:
     """Every replica here, tombstones too, by table and partition."""

@@ -9,8 +9,6 @@ from targets.kudu.pages.html import DASH, Html, join, link, tag
 from targets.kudu.pages.parts import cards, code, facts, moment, state_badge, table
 from targets.kudu.pages.shared import columns_table, partition_text
 
-__all__ = ["overview", "tablet", "tablets"]
-
 Data = Mapping[str, Any]
 
 

@@ -29,8 +29,6 @@ from targets.kudu.rpc.wire import (
     request_frame,
 )
 
-__all__ = ["RpcClient"]
-
 _ANSWERS: Final = frozenset({RESPONSE, ERROR})
 _PENDING_CALLS_MAX: Final = 4096
 """Unanswered calls a client keeps on one connection."""

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "RpcBusyError",
-    "RpcConnectionError",
-    "RpcError",
-    "RpcHandlerError",
-    "RpcRemoteError",
-    "RpcTimeoutError",
-]
-
 
 class RpcError(Exception):
     """A call that brought no answer. `sent` False: it was certainly not processed."""

@@ -21,8 +21,6 @@ from targets.kudu.rpc.wire import (
     error_frame,
 )
 
-__all__ = ["CALLS_IN_FLIGHT_MAX", "Answer", "Handler", "RpcServer"]
-
 CALLS_IN_FLIGHT_MAX: Final = 256
 """Unanswered calls a server accepts per service (the part of the method before the dot), so that
 hanging writes cannot starve the consensus traffic that would end them."""

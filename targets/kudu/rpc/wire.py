@@ -9,23 +9,6 @@ import msgspec
 
 from harness.env import FRAME_BYTES_MAX, Address
 
-__all__ = [
-    "BUSY",
-    "ERROR",
-    "ERROR_DECODER",
-    "FRAME_DECODER",
-    "REMOTE",
-    "REQUEST",
-    "RESPONSE",
-    "Frame",
-    "Response",
-    "answer_frame",
-    "decoder",
-    "error_frame",
-    "parse_address",
-    "request_frame",
-]
-
 REQUEST: Final = 0
 RESPONSE: Final = 1
 ERROR: Final = 2

@@ -15,8 +15,8 @@ import msgspec
 
 from harness.plugins import Said
 from targets.kudu import messages as m
-from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.raft import messages as raft
+from targets.kudu.consensus import messages as raft
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.data_table import data_table
@@ -24,8 +24,6 @@ from targets.kudu.tools.hms import precheck
 from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
 from targets.kudu.tools.ksck_text import plain_report
-
-__all__ = ["ACTIONS", "Action"]
 
 _SCAN_PAGE: Final = 1000
 

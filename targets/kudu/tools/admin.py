@@ -12,10 +12,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from targets.kudu import messages as m
-from targets.kudu.client._caller import Caller
+from targets.kudu.client.caller import Caller
 from targets.kudu.rpc import RpcError
-
-__all__ = ["LOCATIONS_MAX", "Admin", "ToolError", "state_of"]
 
 LOCATIONS_MAX: Final = 100_000
 """Tablets of a table that are asked for; there are no more."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from harness.errors import UsageError, choices_near
 
-__all__ = ["parse"]
-
 KSCK_FORMATS: Final = ("plain_concise", "plain_full", "json_pretty", "json_compact")
 LIST_FORMATS: Final = ("pretty", "json")
 ROWS_MAX: Final = 1_000_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-__all__ = ["data_table"]
-
 
 def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The lines of a table: headings in the middle of their columns, a rule, the rows."""

@@ -22,11 +22,9 @@ from targets.hive.metastore import kudu_rules as rules
 from targets.kudu import messages as m
 from targets.kudu.hms.entries import HmsCatalog, bad_hms_name, entry_of
 from targets.kudu.hms.errors import HmsError
-from targets.kudu.master.records import TableRecord, TableState
+from targets.kudu.master.catalog.records import TableRecord, TableState
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.data_table import data_table
-
-__all__ = ["HMS_ACTIONS", "Metastore", "precheck", "use_metastore"]
 
 
 class Metastore:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from targets.kudu import messages as m
-from targets.kudu.master.records import SYSTEM_TABLET_ID
-from targets.kudu.raft.messages import GetConsensusStateRequest, GetConsensusStateResponse
+from targets.kudu.consensus.messages import GetConsensusStateRequest, GetConsensusStateResponse
+from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.ksck_judge import Observed, ObservedTable, ObservedTablet
@@ -27,8 +27,6 @@ from targets.kudu.tools.ksck_results import (
     ServerSummary,
     TabletChecksum,
 )
-
-__all__ = ["gather"]
 
 _UNKNOWN: Final = "<unknown>"
 _Hosted = Mapping[str, m.HostedTablet]

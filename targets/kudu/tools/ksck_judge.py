@@ -38,8 +38,6 @@ from targets.kudu.tools.ksck_results import (
     VersionSummary,
 )
 
-__all__ = ["Observed", "ObservedTable", "ObservedTablet", "judge"]
-
 _BY_WORST: Final = tuple(Health)
 
 

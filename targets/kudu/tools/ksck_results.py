@@ -10,24 +10,6 @@ import enum
 
 import msgspec
 
-__all__ = [
-    "ChecksumResults",
-    "ConfigType",
-    "ConsensusState",
-    "CountSummary",
-    "Health",
-    "KsckResults",
-    "MasterConsensusState",
-    "ReplicaChecksum",
-    "ReplicaSummary",
-    "ServerHealth",
-    "ServerSummary",
-    "TableSummary",
-    "TabletChecksum",
-    "TabletSummary",
-    "VersionSummary",
-]
-
 
 class ServerHealth(enum.StrEnum):
     """How a server answered."""

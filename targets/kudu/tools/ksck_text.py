@@ -22,8 +22,6 @@ from targets.kudu.tools.ksck_results import (
     TabletSummary,
 )
 
-__all__ = ["plain_report"]
-
 _HEALTH_WORDS = {
     Health.UNDER_REPLICATED: "UNDER-REPLICATED",
     Health.CONSENSUS_MISMATCH: "UNAVAILABLE",

@@ -6,13 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from harness.plugins import Said
-from targets.kudu.client._caller import Caller
+from targets.kudu.client.caller import Caller
 from targets.kudu.tools.actions import ACTIONS
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse
 from targets.kudu.tools.hms import Metastore, use_metastore
-
-__all__ = ["use_tool"]
 
 NO_METASTORE: Final = (
     "Configuration error: no metastore stands beside the masters; start the cluster with --hms"

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from harness.plugins import Said
-from harness.standing.door import UseTool
-from harness.standing.keeping import question
-from harness.standing.place import find_place
+from harness.up.control_socket import UseTool
+from harness.up.lifecycle import question
+from harness.up.records import find_place
 from targets.kudu.tools.arguments import parse
-
-__all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:

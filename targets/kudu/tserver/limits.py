@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "CLIENTS_KEPT",
-    "CLIENTS_MAX",
-    "READS_WAITING_MAX",
-    "RESULTS_MAX",
-    "ROW_ERRORS_MAX",
-    "WRITES_WAITING_BYTES_MAX",
-    "WRITES_WAITING_MAX",
-]
-
 RESULTS_MAX: Final = 20_000
 """Results of writes that are remembered; those under way may come on top."""
 ROW_ERRORS_MAX: Final = 500_000

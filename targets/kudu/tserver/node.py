@@ -19,16 +19,14 @@ from harness.errors import UsageError
 from targets.kudu import checked_file
 from targets.kudu import messages as m
 from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.consensus.raft_consensus import ConsensusService
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.pages.tserver import TServerPages
-from targets.kudu.raft.replica import ConsensusService
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
-from targets.kudu.tserver._heartbeater import Heartbeater
-from targets.kudu.tserver._manager import TabletManager
-from targets.kudu.tserver._row_service import register_row_service
-
-__all__ = ["TServerConfig", "main"]
+from targets.kudu.tserver.heartbeater import Heartbeater
+from targets.kudu.tserver.tablet_service import register_row_service
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 
 _INSTANCE: Final = "instance"
 _MAGIC: Final = b"KTSINST1"

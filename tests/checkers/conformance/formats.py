@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checkers.history_models.engine import LinearizabilityCheck
 from checkers.linearizability import Operation
+from checkers.linearizability.judged import LinearizabilityCheck
 from harness.formats import open_history
 from harness.ops import ModelSettings
 from harness.registry import load_plugin

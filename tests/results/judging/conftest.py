@@ -9,7 +9,7 @@ from tests.distributions import installed
 PLUGIN = '''
 """Checkers that harm their process, as `crash` of another package would."""
 import os, time
-from checkers.crash import CrashChecker
+from checkers.conduct.crash import CrashChecker
 
 class Deadly(CrashChecker):
     def check(self, history, case, *, time_limit_s):

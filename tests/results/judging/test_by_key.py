@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.checking import load_checker
 from harness.errors import HistoryError
-from harness.imported import imported_case
 from harness.independent import split
 from harness.ops import NEMESIS, History, Op, OpType
+from harness.verdict.imported import imported_case
+from harness.verdict.judge import load_checker
 from results.judging.budgets import Budget
 from results.judging.by_key import judge_range
 from results.judging.pipeline import check

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.limits import SpentError, cpu_limit, memory_limit
 from harness.ops import History
+from harness.verdict.limits import SpentError, cpu_limit, memory_limit
 from results.judging.budgets import Budget
 from results.judging.markers import Marker
 from results.judging.pool import in_workers
@@ -80,7 +80,7 @@ def test_a_small_store_is_judged_here(tmp_path):
 
 
 def test_cpu_is_limited_even_for_those_that_swallow_everything(monkeypatch):
-    monkeypatch.setattr("harness.limits._GRACE_S", 0.05)
+    monkeypatch.setattr("harness.verdict.limits._GRACE_S", 0.05)
     begin = time.process_time()
 
     def swallow():

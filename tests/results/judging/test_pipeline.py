@@ -5,14 +5,14 @@ import contextlib
 import msgspec
 import pytest
 
-from checkers.linearizable import RegisterLinearizable
-from harness import checking
+from checkers.catalog.linearizable import RegisterLinearizable
 from harness.case import Case
-from harness.checking import checkers_of, judge
 from harness.errors import UsageError
-from harness.limits import cpu_limit
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.store import load_run
+from harness.verdict import judge as checking
+from harness.verdict.judge import checkers_of, judge
+from harness.verdict.limits import cpu_limit
 from results.facts import extraction
 from results.judging import result_ids, verdict_rows
 from results.judging.budgets import Budget

@@ -12,7 +12,7 @@ import results
 from harness.case import Case
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, History, Op, OpType, Verdict
-from harness.signatures import Failure
+from harness.verdict.signature import Failure
 from results.lake.log import lake as lake_module
 from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to

@@ -11,8 +11,8 @@ import pytest
 from harness.case import Case
 from harness.errors import EXIT_UNKNOWN, EXIT_VALID, InfrastructureError, UsageError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
-from harness.signatures import Failure
 from harness.store import load_run
+from harness.verdict.signature import Failure
 from results.lake import schemas
 from results.lake.log.files import BATCH
 from results.lake.log.lake import Lake

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.checking import checkers_of, judge
-from harness.signatures import rule_of, signature
 from harness.store import load_run
+from harness.verdict.judge import checkers_of, judge
+from harness.verdict.signature import rule_of, signature
 
 READS = {"get", "list", "locate", "is-create-done", "is-alter-done", "read"}
 S = 1_000_000_000

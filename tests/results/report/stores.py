@@ -4,10 +4,10 @@ import dataclasses
 from pathlib import Path
 
 from harness.case import Case
-from harness.checking import judge
-from harness.planning import plan_case
+from harness.plan.planning import plan_case
 from harness.registry import load_plugin
-from harness.run import conduct
+from harness.run.phases import conduct
+from harness.verdict.judge import judge
 from tests.run_folders import keep_run
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.case import Case, ScheduledOp
-from harness.drawing import draw_case
 from harness.ops import History
+from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
 from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
 from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema

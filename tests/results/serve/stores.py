@@ -4,7 +4,7 @@ import os
 
 from harness.case import Case, Fault
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
-from harness.signatures import Failure
+from harness.verdict.signature import Failure
 from tests.run_folders import keep_run
 
 S = 1_000_000_000

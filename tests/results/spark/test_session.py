@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import InfrastructureError, UsageError
-from harness.installed import plugin_distributions
+from harness.support.distributions import plugin_distributions
 from results.spark import session as spark
 from results.spark.daemon import without_archives
 from tests.programs import run_program

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.registry import load_plugin
 from harness.store import load_run
-from harness.webpage import script_safe
+from harness.support.html_template import script_safe
 from results.run.page import PageReporter, build, read_results, render
 from results.run.page import logs as logs_module
 from results.run.page.logs import read_logs

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.case import Case
-from harness.cli import artefacts, main
-from harness.cli.artefacts import chosen_reporters
+from harness.cli import main
+from harness.cli.run import artefacts
+from harness.cli.run.artefacts import chosen_reporters
 from harness.errors import UsageError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.store import RunFolder, StoredRun

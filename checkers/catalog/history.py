@@ -1,0 +1,380 @@
+"""From a recorded history in the vocabulary "ddl" to operations on the catalog model.
+
+Real time is the order of indices: the harness records an invocation before it sends anything and a
+completion after everything has arrived.
+
+* `fail` with a result ("exists", "not-found") is an observation and must be explained; `fail`
+  without one, or for reasons the model does not know ("invalid"), did nothing and is left out.
+* `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
+* The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
+  with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
+* A lost create whose table somebody saw did take effect, and did so before that answer returned: it
+  gets that return. (An upper bound only; it may have happened any time since its call.)
+* Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
+* A read with a bound is a read that was asked for that much earlier (`_catalog_part`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+)
+from checkers.catalog.part import calls_before, catalog_part, is_bounded
+from checkers.linearizability import UNKNOWN, Operation, Unknown
+from harness.errors import HistoryError, clipped
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies.ddl import MUTATIONS, READS
+from harness.vocabularies.follower_reads import FRESH
+
+REFUSALS = frozenset({"exists", "not-found"})
+
+CatalogOperation = Operation[CatalogInput, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two answers that cannot both be true: `first` and `second` are indices of invocations."""
+
+    text: str
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogHistory:
+    """Operations (their ids are the indices of the invocations) and what their answers tie."""
+
+    operations: tuple[CatalogOperation, ...]
+    bindings: Mapping[str, str]
+    conflicts: tuple[Conflict, ...]
+    pairs: Mapping[int, Pair]
+    seen_creates: Mapping[int, int]  # lost creates that took effect -> the invocation that saw it
+    sent_again: Mapping[int, str]  # changes sent more than once -> the key of what a second makes
+
+
+def _value(op: Op) -> dict[str, Any]:
+    if not isinstance(op.value, dict):
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has the value {op.value!r}; "
+            "in the vocabulary 'ddl' every value is an object"
+        )
+    return op.value
+
+
+def _field(op: Op, name: str) -> Any:
+    value = _value(op)
+    if name not in value:
+        raise HistoryError(f"op {op.index} ({op.f}) has no {name!r} in its value {value!r}")
+    return value[name]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+
+
+def _is_steps(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_texts(step) for step in value)
+
+
+def _is_version(value: Any) -> bool:
+    return value is None or type(value) is int
+
+
+def _is_ident(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(entry, list | tuple)
+        and len(entry) >= 3
+        and _is_text(entry[0])
+        and _is_ident(entry[1])
+        and _is_version(entry[2])
+        for entry in value
+    )
+
+
+Rule = tuple[Callable[[Any], bool], str]
+_ASKED: Final[Mapping[str, Rule]] = {
+    "name": (_is_text, "a text"),
+    "new_name": (_is_text, "a text"),
+    "columns": (_is_texts, "a list of texts"),
+    "steps": (_is_steps, "a list of lists of texts"),
+}
+_ANSWERED: Final[Mapping[str, Rule]] = {
+    "table_id": (_is_ident, "a text or a number"),
+    "comment": (_is_ident, "a text or a number"),
+    "schema_version": (_is_version, "a whole number"),
+    "applied_schema_version": (_is_version, "a whole number"),
+    "columns": (lambda value: value is None or _is_texts(value), "a list of texts"),
+    "tables": (_is_tables, "a list of [name, id, version]"),
+}
+
+
+def _check_fields(op: Op, rules: Mapping[str, Rule]) -> None:
+    if not isinstance(op.value, dict):
+        return  # whoever needs an object says so
+    for key, value in op.value.items():
+        rule = rules.get(key)
+        if rule is not None and not rule[0](value):
+            shown = clipped(repr(value), 80)
+            raise HistoryError(
+                f"op {op.index} ({op.f}) has the {key} {shown}; it must be {rule[1]}"
+            )
+
+
+def _check_shapes(pair: Pair) -> None:
+    """That what models compare, sort and hash can be; raises `HistoryError`."""
+    call, done = pair.invoke, pair.completion
+    _check_fields(call, _ASKED)
+    if done is None or done.type is OpType.INFO:
+        return
+    if done.f != call.f:
+        raise HistoryError(
+            f"op {done.index} completes {done.f!r}, but op {call.index}, which it answers, "
+            f"invoked {call.f!r}"
+        )
+    _check_fields(done, _ANSWERED)
+
+
+def _text(value: Any) -> str | None:
+    """An id or a nonce as text, since a comment is text, too; `None` where there is none."""
+    return None if value is None or value == "" else str(value)
+
+
+def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
+    """(table id, nonce or `None`) of every table that a successful answer shows to exist."""
+    done = pair.completion
+    if done is None or done.type is not OpType.OK:
+        return
+    value = _value(done)
+    if value.get("result", "ok") != "ok":
+        return
+    f = FRESH.get(done.f, done.f)
+    if f == "list":
+        for entry in _field(done, "tables"):
+            ident = _text(entry[1])
+            if ident is not None:
+                yield ident, None
+        return
+    ident = _text(value.get("table_id"))
+    if ident is not None:
+        nonce = None
+        if done.f == "create":
+            nonce = _text(_value(pair.invoke).get("nonce"))
+        elif f == "get":
+            nonce = _text(value.get("comment"))
+        yield ident, nonce
+
+
+def _again(key: str) -> str:
+    """The key of a table that the second effect of a create made."""
+    return f"{key}, sent again"
+
+
+def _sent_again(history: History) -> dict[int, str]:
+    """Acknowledged changes with several attempts, by invocation; of creates, their other key."""
+    return {
+        pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
+        for pair in history.pairs
+        if pair.invoke.f in MUTATIONS
+        and pair.type is OpType.OK
+        and pair.completion is not None
+        and len(pair.completion.attempts) > 1
+        and isinstance(fields := pair.invoke.value, dict)
+    }
+
+
+def _bind(
+    history: History, again: frozenset[str] = frozenset()
+) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+    """What belongs together; the keys in `again` are there for one second id of a nonce."""
+    ids: dict[str, tuple[str, int]] = {}
+    nonces: dict[str, tuple[str, int]] = {}
+    conflicts: dict[tuple[str, str], Conflict] = {}
+    for pair in history.pairs:
+        for ident, nonce in shown_tables(pair):
+            if nonce is None:
+                continue
+            at = pair.invoke.index
+            other_nonce, first = ids.setdefault(ident, (nonce, at))
+            if other_nonce == _again(nonce):
+                continue
+            if other_nonce != nonce:
+                text = (
+                    f"table {ident} was made by two creates, with nonces {other_nonce} and {nonce}"
+                )
+                conflicts.setdefault((ident, nonce), Conflict(text, first, at))
+            other_id, first = nonces.setdefault(nonce, (ident, at))
+            if other_id != ident and _again(nonce) in again:
+                ids[ident] = (_again(nonce), at)
+                other_id, first = nonces.setdefault(_again(nonce), (ident, at))
+            if other_id != ident:
+                text = f"the create with nonce {nonce} made two tables, {other_id} and {ident}"
+                conflicts.setdefault((nonce, ident), Conflict(text, first, at))
+    return {ident: nonce for ident, (nonce, _) in ids.items()}, tuple(conflicts.values())
+
+
+def _input(op: Op, key: str) -> CatalogInput:
+    f = FRESH.get(op.f, op.f)
+    if f == "list":
+        return ListTables()
+    name = _field(op, "name")
+    match f:
+        case "create":
+            return Create(name, key, tuple(_value(op).get("columns", ())))
+        case "alter":
+            return Alter(name, tuple(tuple(step) for step in _field(op, "steps")))
+        case "rename":
+            return Rename(name, _field(op, "new_name"))
+        case "delete":
+            return Delete(name)
+        case "get":
+            return Get(name)
+        case _:
+            return Look(name)
+
+
+def _answer(op: Op) -> Answer:
+    value = _value(op)
+    result = value.get("result", "ok")
+    if result not in {"ok", *REFUSALS}:
+        raise HistoryError(
+            f"op {op.index} ({op.f}) is {op.type.value} with result {result!r}; "
+            "it must be 'ok', 'exists' or 'not-found'"
+        )
+    if result != "ok":
+        return Answer(result)
+    f = FRESH.get(op.f, op.f)
+    if f == "list":
+        listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
+        if len({name for name, _, _ in listing}) != len(listing):
+            # No state has two tables with one name, and so no step allows this answer.
+            listing = (*listing, *listing)
+        return Answer("ok", listing=listing)
+    columns = value.get("columns") if f == "get" else None
+    return Answer(
+        "ok",
+        table_id=_text(value.get("table_id")),
+        version=value.get("schema_version"),
+        key=_text(value.get("comment")) if f == "get" else None,
+        applied=value.get("applied_schema_version") if f == "get" else None,
+        columns=None if columns is None else tuple(columns),
+    )
+
+
+def _first_sights(history: History) -> dict[str, tuple[int, int]]:
+    """Table id -> (index of the earliest completion that shows it, that op's invocation)."""
+    first: dict[str, tuple[int, int]] = {}
+    for pair in history.pairs:
+        for ident, _ in shown_tables(pair):
+            assert pair.completion is not None
+            sight = (pair.completion.index, pair.invoke.index)
+            first[ident] = min(first.get(ident, sight), sight)
+    return first
+
+
+def _shown_nonces(history: History) -> set[str]:
+    """What comments say, also where no id comes with them."""
+    answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
+    comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
+    return {comment for comment in comments if comment is not None}
+
+
+def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
+    """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
+
+    With `again`, a create that was sent twice may have made two tables. What is about rows or
+    members, in a history that has these beside DDL, is left out.
+    """
+    history = catalog_part(history)
+    for pair in history.pairs:
+        _check_shapes(pair)
+    sent_again = _sent_again(history) if again else {}
+    bindings, conflicts = _bind(history, frozenset(sent_again.values()))
+    ids = {nonce: ident for ident, nonce in bindings.items()}
+    sights = _first_sights(history)
+    operations: list[CatalogOperation] = []
+    seen: dict[int, int] = {}
+    nonces: dict[str, int] = {}
+    shown = _shown_nonces(history)
+    earlier = calls_before(history)
+    for pair in history.pairs:
+        call = pair.invoke
+        if call.f not in MUTATIONS | READS and not is_bounded(pair):
+            raise HistoryError(
+                f"op {call.index} invokes {call.f!r}, which is not in the vocabulary 'ddl': "
+                f"{', '.join(sorted(MUTATIONS | READS))}"
+            )
+        key = _nonce(call, nonces) if call.f == "create" else ""
+        answer: Answer | Unknown = UNKNOWN
+        returned: int | None = None
+        if pair.type is OpType.INFO:
+            if call.f in READS or is_bounded(pair):
+                continue
+            if call.f == "create" and key in ids:
+                sight, by = sights[ids[key]]
+                if sight > call.index:  # else it was seen before it was asked for: search refutes
+                    returned, seen[call.index] = sight, by
+                    answer = Answer("ok", table_id=ids[key])
+            elif call.f == "create" and key not in shown:
+                columns = ", ".join(_value(call).get("columns", ()))
+                key = f"an unseen create of {call.value['name']!r} ({columns})"
+        else:
+            assert pair.completion is not None
+            if pair.type is OpType.FAIL and not _is_observation(pair.completion):
+                continue
+            answer, returned = _answer(pair.completion), pair.completion.index
+            if answer.key is not None and bindings.get(str(answer.table_id)) == _again(answer.key):
+                answer = answer._replace(key=_again(answer.key))
+        before = earlier.get(call.index)
+        operations.append(
+            Operation(
+                call.process if isinstance(call.process, int) and before is None else -1,
+                _input(call, key),
+                call.index if before is None else before - 0.5,
+                answer,
+                returned,
+                call.index,
+            )
+        )
+    return CatalogHistory(
+        tuple(operations),
+        bindings,
+        conflicts,
+        {pair.invoke.index: pair for pair in history.pairs},
+        seen,
+        sent_again,
+    )
+
+
+def _is_observation(done: Op) -> bool:
+    return isinstance(done.value, dict) and done.value.get("result") in REFUSALS
+
+
+def _nonce(call: Op, nonces: dict[str, int]) -> str:
+    nonce = _text(_value(call).get("nonce")) or f"op {call.index}"
+    if nonce in nonces:
+        raise HistoryError(
+            f"ops {nonces[nonce]} and {call.index} are both creates with nonce {nonce!r}; "
+            "every mutation needs a nonce of its own"
+        )
+    nonces[nonce] = call.index
+    return nonce

@@ -1,0 +1,312 @@
+"""Acknowledged changes against the final rows (I3 and I5 of the bug catalogue).
+
+The snapshot is younger than every completion before it, and rows of removed tables stay for ever.
+So a table that any answer ever showed has a row, whatever was lost. Only that row's *state* can be
+the work of a delete whose answer was lost, and only if that delete can have met the table: under a
+name that the table had at or after the delete's invocation (a lost delete may take effect at any
+later time, never before it was asked for). One delete removes one table at most.
+
+Rows come from creates: each shows the nonce of one that was asked for and not refused, and no two
+rows show the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, table_words, tried
+from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.part import is_late
+from checkers.catalog.sentences import ops, sentence
+from harness.ops import History, OpType, Pair
+from harness.permits import DDL_TWICE, DIRTY_CREATE
+from harness.vocabularies.ddl import MUTATIONS
+
+INVARIANT: Final = "acknowledged"
+
+
+@dataclass(slots=True)
+class _Story:
+    """What the answers of a history say about one table."""
+
+    seen: Pair
+    version: int = -1
+    changed: Pair | None = None  # the acknowledged change that made `version`
+    deleted: Pair | None = None
+    firm: bool = False  # whether it was shown by an answer that no create under way explains
+    held: dict[str, float] = field(default_factory=dict)  # name -> highest version shown under it
+    left: dict[str, tuple[int, int]] = field(default_factory=dict)  # -> (version, completion)
+
+    def show(self, name: str, version: Any) -> None:
+        """An answer showed the table under `name`."""
+        shown = version if isinstance(version, int) else math.inf
+        self.held[name] = max(self.held.get(name, -1), shown)
+
+    def take(self, pair: Pair, version: Any) -> None:
+        """An acknowledged change."""
+        call, done = pair.invoke, pair.completion
+        assert done is not None
+        if call.f == "delete":
+            self.deleted = pair
+        number = version if isinstance(version, int) else 0
+        if call.f == "rename":
+            self.show(call.value["new_name"], version)
+            self.show(call.value["name"], number - 1)
+            at = (number, done.index)
+            self.left[call.value["name"]] = max(self.left.get(call.value["name"], at), at)
+        else:
+            self.show(call.value["name"], version)
+        if call.f != "delete" and number >= self.version:
+            self.version, self.changed = number, pair
+
+    def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
+        """The names it can have had, each with the index after which it cannot have had it."""
+        until = {
+            name: math.inf
+            if name not in self.left or self.left[name][0] <= version
+            else self.left[name][1]
+            for name, version in self.held.items()
+        }
+        grown = True
+        while grown:
+            grown = False
+            for pair in lost_renames:
+                old, new = pair.invoke.value["name"], pair.invoke.value["new_name"]
+                reached = until.get(old, -1) > pair.invoke.index
+                if reached and until.get(new) != math.inf:
+                    until[new] = math.inf
+                    grown = True
+        return until
+
+
+def _stories(history: History, permissions: Permissions) -> dict[str, _Story]:
+    """Table id -> its story, for every table that a successful answer shows."""
+    stories: dict[str, _Story] = {}
+    for pair in history.pairs:
+        call, value = pair.invoke, fields_of(pair.completion)
+        if not is_ok(pair):
+            continue
+        if call.f == "list":
+            for name, ident, version in value.get("tables") or ():
+                if ident:
+                    story = stories.setdefault(ident, _Story(pair))
+                    story.show(name, version)
+                    story.firm |= permissions.dirty(pair, name) is None
+            continue
+        ident, version = value.get("table_id"), value.get("schema_version")
+        if not ident:
+            continue
+        story = stories.setdefault(ident, _Story(pair))
+        if call.f in MUTATIONS:
+            story.take(pair, version)
+            story.firm = True
+        else:
+            story.show(call.value["name"], version)
+            story.firm |= permissions.dirty(pair, call.value["name"]) is None
+    return stories
+
+
+def check_acknowledged(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
+    """Whatever answers showed is in the rows, as far as nothing lost can explain the difference."""
+    stories = _stories(history, permissions)
+    lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
+    deletes = [pair for pair in lost if pair.invoke.f == "delete"]
+    renames = [pair for pair in lost if pair.invoke.f == "rename"]
+    changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
+    again = [pair for pair in history.pairs if is_ok(pair) and permissions.twice(pair)]
+    suspects: dict[str, list[int]] = {}  # removed tables -> the lost deletes that can have done it
+    for ident, story in sorted(stories.items()):
+        names = story.names(renames)
+        row = snapshot.tables.get(ident)
+        if row is None:
+            findings.look(INVARIANT)
+            _missing(ident, story, snapshot, findings, permissions)
+            continue
+        if row["state"] not in LIVE_TABLES and story.deleted is None:
+            suspects[ident] = [
+                number
+                for number, pair in enumerate(deletes)
+                if names.get(pair.invoke.value["name"], -1) > pair.invoke.index
+            ]
+        else:
+            findings.look(INVARIANT)
+        after = sum(
+            names.get(pair.invoke.value["name"], -1) > pair.invoke.index for pair in changes
+        )
+        repeated = sum(
+            pair.invoke.f in {"alter", "rename"} and pair.invoke.value["name"] in names
+            for pair in again
+        )
+        _demand(story, row, _Slack(after, repeated), snapshot, findings, permissions)
+    unexplained = _unmatched(suspects)
+    # What Hive acknowledged is not lost, only late: it explains, and excuses nothing.
+    late = sum(map(is_late, deletes))
+    explained = len(suspects) - len(unexplained)
+    for _ in range(min(late, explained)):
+        findings.look(INVARIANT)
+    findings.excuse(INVARIANT, max(0, explained - late))
+    for ident in unexplained:
+        findings.look(INVARIANT)
+        indices = [deletes[number].invoke.index for number in suspects[ident]]
+        why = f"what was lost ({ops(indices)}) removed others" if indices else "nothing deleted it"
+        twice = [pair for pair in again if pair.invoke.f == "delete"]
+        permit = DDL_TWICE if twice else None
+        told = stories[ident].changed or stories[ident].seen
+        if twice:
+            del twice[0]  # it removed one more table, and no other
+            again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
+        row = snapshot.tables[ident]
+        findings.violate(
+            INVARIANT,
+            f"{sentence(stories[ident].changed or stories[ident].seen)}, and {why}, but in "
+            f"{_where(snapshot)} {table_words(ident, row['name'])} is {row['state']}.",
+            told.invoke.index,
+            *indices,
+            permit=permit or permissions.lost(told),
+        )
+    _rows_from_creates(history, snapshot, findings, permissions)
+
+
+def _where(snapshot: Snapshot) -> str:
+    return f"the snapshot of the leading master {snapshot.leader}"
+
+
+class _Slack(NamedTuple):
+    """Changes that may have followed an acknowledged one: lost ones, and those sent again."""
+
+    lost: int
+    repeated: int
+
+
+def _missing(
+    ident: str,
+    story: _Story,
+    snapshot: Snapshot,
+    findings: Findings,
+    permissions: Permissions,
+) -> None:
+    """No row at all: no delete explains that, since rows of removed tables stay."""
+    if snapshot.rows_left_out:
+        findings.excuse(INVARIANT)
+        return
+    pair = story.changed or story.seen
+    name = max(story.held, key=lambda name: (story.held[name], name))
+    findings.violate(
+        INVARIANT,
+        f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
+        "a removed table keeps its row.",
+        pair.invoke.index,
+        permit=permissions.lost(pair) if story.firm else DIRTY_CREATE,
+    )
+
+
+def _demand(
+    story: _Story,
+    row: Mapping[str, Any],
+    slack: _Slack,
+    snapshot: Snapshot,
+    findings: Findings,
+    permissions: Permissions,
+) -> None:
+    """Changes of unknown outcome may have added to what was acknowledged."""
+    lost = slack.lost
+    words, version = table_words(row["id"], row["name"]), row["version"]
+    if story.deleted is not None and row["state"] in LIVE_TABLES:
+        findings.violate(
+            INVARIANT,
+            f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} lives.",
+            story.deleted.invoke.index,
+            permit=permissions.lost(story.deleted),
+        )
+    changed = story.changed
+    if changed is None:
+        return
+    name = changed.invoke.value.get("new_name", changed.invoke.value["name"])
+    wrong = None
+    if version < story.version:
+        wrong = f"is only at version {version}, below {story.version}"
+    elif version > story.version + lost:
+        wrong = (
+            f"is at version {version}, but at most {lost} of the changes whose answers were lost "
+            f"can have followed version {story.version}"
+        )
+    elif version == story.version and row["name"] != name:
+        wrong = f"is named {row['name']!r} at that version"
+    if wrong is not None:
+        findings.violate(
+            INVARIANT,
+            f"{sentence(changed)}, but in {_where(snapshot)} {words} {wrong}.",
+            changed.invoke.index,
+            permit=DDL_TWICE
+            if story.version < version <= story.version + lost + slack.repeated
+            else permissions.lost(changed),
+        )
+
+
+def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
+    """Those that get no candidate of their own: a maximum matching by augmenting paths."""
+    owner: dict[int, str] = {}
+    without = []
+    for first in candidates:
+        came_from: dict[int, str] = {}
+        queue, end = [first], None
+        while queue and end is None:
+            here = queue.pop()
+            for number in candidates[here]:
+                if number in came_from:
+                    continue
+                came_from[number] = here
+                if number not in owner:
+                    end = number
+                    break
+                queue.append(owner[number])
+        if end is None:
+            without.append(first)
+            continue
+        own = {ident: number for number, ident in owner.items()}
+        step: int | None = end
+        while step is not None:
+            ident = came_from[step]
+            owner[step], step = ident, own.get(ident)
+    return without
+
+
+def _rows_from_creates(
+    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
+) -> None:
+    """Each row stems from one create that may have happened, and no create made two."""
+    creates = {
+        str(pair.invoke.value.get("nonce")): pair
+        for pair in history.pairs
+        if pair.invoke.f == "create"
+    }
+    made: dict[str, Mapping[str, Any]] = {}
+    for row in snapshot.tables.values() if creates else ():
+        if not row.get("comment"):
+            continue
+        findings.look("created-once")
+        nonce, words = row["comment"], table_words(row["id"], row["name"])
+        pair, other = creates.get(nonce), made.setdefault(nonce, row)
+        if pair is None:
+            findings.violate(
+                "created-once", f"Nobody asked for {words}: no create has the nonce {nonce!r}."
+            )
+        elif pair.type is OpType.FAIL:
+            findings.violate(
+                "created-once",
+                f"{tried(pair)} and was refused, but that made {words}.",
+                pair.invoke.index,
+            )
+        elif other is not row:
+            findings.violate(
+                "created-once",
+                f"{sentence(pair)}; it made {table_words(other['id'], other['name'])} and {words}.",
+                pair.invoke.index,
+                permit=permissions.twice(pair),
+            )

@@ -1,0 +1,94 @@
+"""What the profile of a run permits, as far as single answers and rows show it (`harness.permits`).
+
+Each question has its answer from the history alone: an answer is stale only against what a later
+term acknowledged, and a power cut takes back only what came before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkers.catalog.invariants.findings import fields_of
+from checkers.catalog.permits.spans import creates_by_name
+from harness.ops import History, Pair
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    STALE_READ,
+    permits_of,
+)
+from harness.timeline import power_cuts
+
+MUTATION_ATTEMPTS: Final = 1
+"""A change that was sent more often may have acted twice."""
+
+
+class Permissions:
+    """The permits of one history."""
+
+    def __init__(self, history: History) -> None:
+        """Read what the harness wrote down."""
+        self.permits = permits_of(history)
+        self._cuts = power_cuts(history) if self.permits else []
+        self._leaders = history.leaders() if self.permits else ()
+        self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
+
+    def later(self, pair: Pair, other: Pair) -> bool:
+        """Whether `other` was answered in a later term, by another node than `pair`: what it said
+        need not be known to a leader that does not know it was deposed.
+        """
+        if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
+            return False
+        own, later = (fields_of(each.completion).get("term") for each in (pair, other))
+        if not isinstance(own, int) or not isinstance(later, int):
+            return False
+        return later > own and pair.completion.node != other.completion.node
+
+    def superseded(self, pair: Pair) -> str | None:
+        """The permit, if whoever answered had been followed by another leader by then."""
+        done = pair.completion
+        if STALE_READ not in self.permits or done is None or done.node is None:
+            return None
+        led = [op.value for op in self._leaders if op.index < done.index]
+        if not led or led[-1].get("node") == done.node:
+            return None
+        term = fields_of(done).get("term")
+        return None if isinstance(term, int) and term >= led[-1].get("term", 0) else STALE_READ
+
+    def lost(self, pair: Pair) -> str | None:
+        """The permit, if the power was cut after this was asked for: an answer may still come in
+        when the power of whoever gave it is off.
+        """
+        if LOST_AFTER_POWER_CUT not in self.permits:
+            return None
+        asked = pair.invoke.index
+        return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
+
+    def lost_before(self, index: float) -> str | None:
+        """The permit, if the power was cut before the op with this index."""
+        if LOST_AFTER_POWER_CUT not in self.permits:
+            return None
+        return LOST_AFTER_POWER_CUT if any(op.index < index for op in self._cuts) else None
+
+    def lost_by(self, time_ns: float) -> str | None:
+        """The permit, if the power was cut before this time."""
+        if LOST_AFTER_POWER_CUT not in self.permits:
+            return None
+        return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
+
+    def dirty(self, pair: Pair, name: str) -> str | None:
+        """The permit, if a table that the answer showed under this name may be one of a create that
+        was under way, and need not come to be.
+        """
+        done = pair.completion
+        if done is None:
+            return None
+        begun = (span for _, span in self._creates.get(name, ()))
+        under_way = any(begin < done.index and end > pair.invoke.index for begin, end in begun)
+        return DIRTY_CREATE if under_way else None
+
+    def twice(self, pair: Pair) -> str | None:
+        """The permit, if the change was sent more than once."""
+        sent = 0 if pair.completion is None else len(pair.completion.attempts)
+        return DDL_TWICE if DDL_TWICE in self.permits and sent > MUTATION_ATTEMPTS else None

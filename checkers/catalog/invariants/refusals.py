@@ -1,0 +1,398 @@
+"""Refusals: which error is legal in which state, by the codes of Kudu's masters.
+
+"Exists" and "not found" are answers that the linearizability checker judges. Everything else that
+a leader refuses for is here; what is not explained by the history was refused wrongly. A code that
+is not in the table is not judged, and counted as exempt.
+
+| code                                 | legal where                                               |
+|--------------------------------------|-----------------------------------------------------------|
+| NOT_THE_LEADER, CATALOG_MANAGER_...  | at any time: another master leads, or none                |
+| INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
+| TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
+| TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
+| REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
+|                                      | where only other masters were stopped), or when there are |
+|                                      | fewer servers than replicas asked for                     |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
+| TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
+| HIVE_METASTORE_ERROR                 | create, rename, delete: once anything was disturbed       |
+| UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
+
+What makes a request bad depends on the target's limits. Where they are not Kudu's own, the last
+snapshot says so by a key `"accepts"`, in which everything may be left out:
+
+    name_bytes    a longer name is refused
+    columns       a table of more columns is refused, and another column once it has so many
+    replicas      [fewest, most]: another replication factor is refused
+    new_replicas  a table of more replicas, all tablets together, is refused
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, tried
+from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.unheard import first_disturbance, first_that_hides_servers
+from harness.ops import History, OpType, Pair
+
+CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
+KEY_COLUMN: Final = "key"
+NAME_BYTES_MAX: Final = 256
+COLUMNS_MAX: Final = 290
+"""Tables of more columns may be refused another one for that."""
+PARTITIONS_MAX: Final = 60
+REPLICAS: Final = (1, 7)
+"""The fewest and the most; an even number is refused in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the target accepts; a number that it did not declare is Kudu's, or infinite."""
+
+    name_bytes: float = NAME_BYTES_MAX
+    columns: float = math.inf
+    replicas: tuple[float, float] = REPLICAS
+    new_replicas: float = math.inf
+
+    @classmethod
+    def declared(cls, history: History) -> Self:
+        """By the last snapshot; names of newer targets say nothing here."""
+        found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+        given = found[-1].get("accepts") if found else None
+        if not isinstance(given, Mapping):
+            return cls()
+        return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
+
+
+def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
+    """Every `fail` without a result, and "invalid", against the table above."""
+    context = _Context(history)
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None or done.type is not OpType.FAIL or not done.error:
+            continue
+        code = CODE.match(done.error)
+        if code is None or code[1] == "RPC":
+            continue  # the client's own words: nobody refused anything
+        if (code[1], code[2]) in OBSERVATIONS:
+            continue
+        rule = _rule_of(code)
+        if rule is None:
+            findings.excuse("refusals")
+            continue
+        findings.look("refusals")
+        wrong = rule(context, pair)
+        if wrong:
+            findings.violate(
+                "refusals",
+                f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
+                pair.invoke.index,
+                permit=None if rule in TIMELESS else permissions.superseded(pair),
+            )
+
+
+def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
+    """The kinds of operations that the target's declared limits had it refuse since then."""
+    limits = _Limits.declared(history)
+    if limits == _Limits():
+        return frozenset()
+    context = _Context(history)
+    usual = copy.copy(context)
+    usual.limits = _Limits()
+    found: set[str] = set()
+    for pair in history.pairs:
+        done = pair.completion
+        if done is None or done.type is not OpType.FAIL or pair.invoke.time < since_ns:
+            continue
+        code = CODE.match(done.error or "")
+        rule = code and _rule_of(code)
+        if rule is _unplaceable:
+            # Faults may explain these, too; what the limits demand needs no other explanation.
+            is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
+        else:
+            is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
+        if is_demanded:
+            found.add(pair.invoke.f)
+    return frozenset(found)
+
+
+def _rule_of(code: re.Match[str]) -> Rule | None:
+    return RULES.get((code[1], code[2])) or RULES.get((code[1], ""))
+
+
+class _Context:
+    """What a refusal may be explained by."""
+
+    def __init__(self, history: History) -> None:
+        self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
+        self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
+        self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
+        self.disturbed = first_disturbance(history)
+        self.disturbed_ns = next((o.time for o in history if o.index == self.disturbed), math.inf)
+        self.unheard = first_that_hides_servers(history)
+        self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
+        self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
+        self._creates: list[tuple[int, frozenset[str]]] = []
+        self._first: dict[tuple[str, bool], float] = {}
+        self.version_max = 0
+        self.lost = 0
+        self.limits = _Limits.declared(history)
+        self._widest = 1  # columns of a new table, and below: the most that one alter adds
+        self._adds_most = 0
+        for pair in history.pairs:
+            self._take(pair)
+
+    def _take(self, pair: Pair) -> None:
+        call, done = pair.invoke, pair.completion
+        given, value = fields_of(call), fields_of(done)
+        if isinstance(value.get("schema_version"), int):
+            self.version_max = max(self.version_max, value["schema_version"])
+        end = math.inf if done is None or pair.type is OpType.INFO else done.index
+        span = (call.index, end)
+        name, new_name = given.get("name"), given.get("new_name")
+        if call.f in {"create", "rename", "delete"}:
+            for touched in (name, new_name) if call.f == "rename" else (name,):
+                self.changes.setdefault(str(touched), []).append(span)
+        if call.f in {"create", "rename"}:
+            taken = new_name if call.f == "rename" else name
+            self.takers.setdefault(str(taken), []).append(span)
+        if is_ok(pair) and (
+            call.f == "locate" or (call.f == "is-create-done" and value.get("done"))
+        ):
+            assert done is not None
+            self.running.setdefault(str(name), []).append((call.index, done.index))
+        if pair.type is OpType.FAIL:
+            return
+        self.lost += pair.type is OpType.INFO and call.f == "alter"
+        if call.f == "create":
+            self._creates.append((call.index, frozenset(given.get("columns") or ())))
+            self._widest = max(self._widest, 1 + len(given.get("columns") or ()))
+        steps = given.get("steps") or () if call.f == "alter" else ()
+        self._adds_most = max(self._adds_most, _added(steps))
+        for step in steps:
+            self._take_step(call.index, step)
+
+    def _take_step(self, index: int, step: Sequence[str]) -> None:
+        kind, *names = step
+        if kind in {"add", "rename"}:
+            self.adds.setdefault(names[-1], []).append(index)
+        if kind in {"drop", "rename"}:
+            self.drops.setdefault(names[0], []).append(index)
+
+    def may_lack_servers(self, pair: Pair) -> bool:
+        """Whether the master that answered may not have heard of all tablet servers.
+
+        All heartbeat to all masters, so that one which was never touched knows them, no matter who
+        led before (KUDU-1358).
+        """
+        assert pair.completion is not None
+        if self.disturbed >= _end(pair):
+            return False
+        return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
+
+    def may_be_full(self, more: int) -> bool:
+        """Whether some table may have no room for so many more columns.
+
+        Every version of a table may have added as many as an alter ever does. Nobody counts those
+        that were dropped, so this is generous in long runs.
+        """
+        versions = self.version_max + self.lost
+        columns = self._widest + versions * self._adds_most
+        return versions >= COLUMNS_MAX or (more > 0 and columns + more > self.limits.columns)
+
+    def may_have(self, column: str, pair: Pair) -> bool:
+        """Whether some table can have the column when `pair` is answered."""
+        return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
+
+    def may_lack(self, column: str, pair: Pair) -> bool:
+        """Whether some table can be without it; the key column cannot be dropped either."""
+        return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
+
+    def _possible(
+        self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
+    ) -> bool:
+        """By a create with (or without) it, or another alter, asked for before the answer."""
+        found = self._first.get((column, has))
+        if found is None:
+            fitting = (index for index, columns in self._creates if (column in columns) is has)
+            found = self._first[column, has] = min(fitting, default=math.inf)
+        others = (index for index in changes.get(column, ()) if index != pair.invoke.index)
+        return min(found, next(others, math.inf)) < _end(pair)
+
+
+def _end(pair: Pair) -> int:
+    assert pair.completion is not None
+    return pair.completion.index
+
+
+Rule = Callable[[_Context, Pair], str | None]
+
+
+def _legal(context: _Context, pair: Pair) -> None:
+    del context, pair
+
+
+def _never(context: _Context, pair: Pair) -> str | None:
+    del context
+    many = pair.invoke.f == "create" and pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX
+    return None if many else "nothing of the request is bad"
+
+
+def _added(steps: Sequence[Sequence[str]]) -> int:
+    return sum(list(step[:1]) == ["add"] for step in steps)
+
+
+def _bad_name(name: Any, limits: _Limits) -> bool:
+    return not name or "\x00" in str(name) or len(str(name).encode()) > limits.name_bytes
+
+
+def _schema(context: _Context, pair: Pair) -> str | None:
+    call = pair.invoke
+    given = fields_of(call)
+    match call.f:
+        case "create":
+            columns = [KEY_COLUMN, *(given.get("columns") or ())]
+            bad = (
+                any(_bad_name(name, context.limits) for name in [given.get("name"), *columns])
+                or len(set(columns)) != len(columns)
+                or len(columns) > min(COLUMNS_MAX, context.limits.columns)
+                or given.get("partitions", 1) < 1
+            )
+            return None if bad else "its name, columns and partitions are as they must be"
+        case "rename":
+            bad = _bad_name(given.get("new_name"), context.limits)
+            return None if bad else "the new name is as it must be"
+        case "alter":
+            steps = given.get("steps") or ()
+            if context.may_be_full(_added(steps)) or _may_not_apply(steps, context, pair):
+                return None
+            return "its steps apply to every table that there can have been"
+        case _:
+            return "it changes no schema"
+
+
+def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
+    """Whether any step may meet a table to which it does not apply, after the steps before it."""
+    own: dict[str, bool] = {}  # column -> there or not, by the steps before
+
+    def may_have(column: str) -> bool:
+        return own.get(column, context.may_have(column, pair))
+
+    def may_lack(column: str) -> bool:
+        return not own[column] if column in own else context.may_lack(column, pair)
+
+    for step in steps:
+        match step:
+            case ("add", column):
+                if may_have(column) or _bad_name(column, context.limits):
+                    return True
+                own[column] = True
+            case ("drop", column):
+                if may_lack(column):
+                    return True
+                own[column] = False
+            case ("rename", old, new):
+                if may_lack(old) or may_have(new) or _bad_name(new, context.limits):
+                    return True
+                own[old], own[new] = False, True
+            case _:
+                return True
+    return False
+
+
+def _others_at(name: object, context: _Context, pair: Pair) -> bool:
+    """Whether something else may be giving that name to a table."""
+    return any(
+        begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
+        for begin, end in context.takers.get(str(name), ())
+    )
+
+
+def _taken(context: _Context, pair: Pair) -> str | None:
+    name = pair.invoke.value.get("new_name", pair.invoke.value.get("name"))
+    if _others_at(name, context, pair):
+        return None
+    return f"nothing that could hold the name {name!r} was under way"
+
+
+def _not_running(context: _Context, pair: Pair) -> str | None:
+    name = pair.invoke.value.get("name")
+    if _others_at(name, context, pair):
+        return None
+    return f"nobody was making a table {name!r}"
+
+
+def _unplaceable(context: _Context, pair: Pair) -> str | None:
+    if pair.invoke.f != "create":
+        return "it places nothing"
+    if context.may_lack_servers(pair) or pair.invoke.value.get("partitions", 1) > PARTITIONS_MAX:
+        return None
+    if _too_many_replicas(pair, context.limits):
+        return None
+    return "nothing had kept any tablet server from that master"
+
+
+def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
+    """Each limit has a code of its own."""
+    assert pair.completion is not None
+    replicas = pair.invoke.value.get("replicas", 1)
+    if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
+        return bool(pair.invoke.value.get("partitions", 1) * replicas > limits.new_replicas)
+    return bool(replicas > limits.replicas[1])
+
+
+def _replicas(context: _Context, pair: Pair) -> str | None:
+    least, most = context.limits.replicas
+    if pair.invoke.f == "create":
+        asked = pair.invoke.value.get("replicas")
+        if not isinstance(asked, int) or asked % 2 == 0 or not least <= asked <= most:
+            return None
+    return "its replication factor is a legal one"
+
+
+def _tablets(context: _Context, pair: Pair) -> str | None:
+    """A tablet that ran goes on running: the table was done, and the name still means it."""
+    if pair.invoke.f != "locate":
+        return "it asks for no tablet"
+    name = str(pair.invoke.value.get("name"))
+    changes = context.changes.get(name, ())
+    for begin, end in context.running.get(name, ()):
+        if end < pair.invoke.index and not any(b < _end(pair) and e > begin for b, e in changes):
+            return f"all tablets of {name!r} ran before, as op {begin} proves"
+    return None
+
+
+def _metastore(context: _Context, pair: Pair) -> str | None:
+    if pair.invoke.f not in {"create", "rename", "delete"}:
+        return "it asks nothing of the metastore"
+    assert pair.completion is not None
+    early = pair.completion.time < context.disturbed_ns - 1e9  # a fault works before it is noted
+    return "nothing had disturbed the metastore" if early else None
+
+
+TIMELESS: Final = (_never, _replicas)
+"""These ask for the request alone: no state of long ago explains such a refusal."""
+OBSERVATIONS: Final = {
+    ("TABLE_NOT_FOUND", "NOT_FOUND"),
+    ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),
+}
+RULES: Final[dict[tuple[str, str], Rule]] = {
+    ("NOT_THE_LEADER", ""): _legal,
+    ("CATALOG_MANAGER_NOT_INITIALIZED", ""): _legal,
+    ("INVALID_SCHEMA", ""): _schema,
+    ("TABLE_NOT_FOUND", "SERVICE_UNAVAILABLE"): _not_running,
+    ("TABLE_ALREADY_PRESENT", "SERVICE_UNAVAILABLE"): _taken,
+    ("REPLICATION_FACTOR_TOO_HIGH", ""): _unplaceable,
+    ("TOO_MANY_TABLETS", ""): _unplaceable,
+    ("EVEN_REPLICATION_FACTOR", ""): _replicas,
+    ("ILLEGAL_REPLICATION_FACTOR", ""): _replicas,
+    ("TABLET_NOT_RUNNING", ""): _tablets,
+    ("HIVE_METASTORE_ERROR", ""): _metastore,
+    ("UNKNOWN_ERROR", "INVALID_ARGUMENT"): _never,
+}

@@ -1,0 +1,370 @@
+"""Invariants on the final snapshot: the dumps of all masters and tablet servers.
+
+The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`, with `None` as the dump of a
+node that did not answer. The rows of the ready leader are the catalog; the others are compared
+with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. That a
+follower has not yet applied the newest entries is no violation: logs are compared where they
+overlap.
+
+From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
+ids, I6 coverage, I7 everything settled after healing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from checkers.catalog.invariants.findings import Findings, table_words
+from harness.ops import Op
+
+TABLE_STATES: Final = frozenset({"UNKNOWN", "PREPARING", "RUNNING", "ALTERING", "REMOVED"})
+SETTLED_TABLES: Final = frozenset({"RUNNING", "REMOVED"})
+LIVE_TABLES: Final = frozenset({"RUNNING", "ALTERING"})
+TABLET_STATES: Final = frozenset({"PREPARING", "CREATING", "RUNNING", "REPLACED", "DELETED"})
+DEAD_TABLETS: Final = frozenset({"REPLACED", "DELETED"})
+READY_DATA: Final = "READY"
+VOTER: Final = "VOTER"
+
+Json = dict[str, Any]
+
+
+class Snapshot:
+    """The dumps, with the ready leader's rows in front."""
+
+    def __init__(self, masters: dict[str, Json], tservers: dict[str, Json], leader: str) -> None:
+        """`leader` is the name of the master whose rows count."""
+        self.masters = masters
+        self.tservers = tservers
+        self.leader = leader
+        rows = masters[leader]
+        self.tables: dict[str, Json] = {table["id"]: table for table in rows["tables"]}
+        self.tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
+
+    def words(self, table_id: str) -> str:
+        """A table for people."""
+        return table_words(table_id, (self.tables.get(table_id) or {}).get("name"))
+
+    @property
+    def rows_left_out(self) -> bool:
+        """Whether the leader's dump is cut, so that a row that is not in it may exist."""
+        return any((self.masters[self.leader].get("truncated") or {}).values())
+
+    @property
+    def live_tables(self) -> list[Json]:
+        """Tables that are not removed, sorted by name and id."""
+        live = [table for table in self.tables.values() if table["state"] in LIVE_TABLES]
+        return sorted(live, key=lambda table: (table["name"], table["id"]))
+
+    def live_tablets(self, table_id: str) -> list[Json]:
+        """Tablets of a table that are not deleted or replaced, sorted by their start."""
+        found = [
+            tablet
+            for tablet in self.tablets.values()
+            if tablet["table_id"] == table_id and tablet["state"] not in DEAD_TABLETS
+        ]
+        return sorted(found, key=lambda tablet: (tablet["start"], tablet["id"]))
+
+
+def read_snapshot(
+    value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
+) -> Snapshot | None:
+    """The snapshot, if it is complete enough to judge; otherwise the gaps say what is missing.
+
+    A catalog without a ready leader cannot be judged at all; a silent node leaves a gap, unless it
+    is `gone`: it ended, by that op, as that permit lets it.
+    """
+    if not isinstance(value, Mapping) or not value.get("masters"):
+        findings.gaps.append("the snapshot has no masters")
+        return None
+    masters = _answered("master", value["masters"], findings, gone)
+    tservers = _answered("tablet server", value.get("tservers") or {}, findings, gone)
+    if not value.get("tservers"):
+        findings.gaps.append("the snapshot has no tablet servers")
+    for name, dump in sorted(masters.items()):
+        for kind, count in sorted((dump.get("truncated") or {}).items()):
+            if count:
+                findings.gaps.append(f"master {name} left {count} {kind} out of its dump")
+    leaders = [
+        (dump.get("term", 0), name)
+        for name, dump in masters.items()
+        if dump.get("role") == "LEADER" and dump.get("ready")
+    ]
+    if not leaders:
+        findings.gaps.append(
+            "no master was a ready leader when the snapshot was taken: "
+            + (", ".join(f"{n} {d.get('role')}" for n, d in sorted(masters.items())) or "none")
+        )
+        return None
+    term, leader = max(leaders)
+    followed = sum(dump.get("term", 0) <= term for dump in masters.values())
+    if followed <= len(value["masters"]) // 2:
+        # A later leader needs a majority in its term; acknowledged changes may be in its rows only.
+        findings.gaps.append(
+            f"master {leader} leads in term {term}, but no majority is known to follow it: its "
+            "rows may be old"
+        )
+        return None
+    return Snapshot(masters, tservers, leader)
+
+
+def _answered(
+    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
+) -> dict[str, Json]:
+    for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
+        permit, op = gone[name]
+        findings.permit(permit, op.index)
+    silent = sorted(name for name, dump in dumps.items() if dump is None and name not in gone)
+    if silent:
+        findings.gaps.append(f"no snapshot of {kind} {', '.join(silent)}: it did not answer")
+    return {name: dump for name, dump in sorted(dumps.items()) if dump is not None}
+
+
+def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
+    """All invariants on a snapshot.
+
+    Without `settled` (the target did not come to rest in time, which is the liveness checker's
+    verdict) those are left out that only hold once everything is done.
+    """
+    _one_leader(snapshot, findings)
+    _logs_agree(snapshot, findings)
+    _names_unique(snapshot, findings)
+    _states_legal(snapshot, findings, settled=settled)
+    _replica_logs_agree(snapshot, findings)
+    if settled:
+        # Nodes are dumped one after another; only at rest do their dumps fit together.
+        _no_orphans(snapshot, findings)
+        _replicas_match(snapshot, findings)
+
+
+def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
+    groups: dict[str, list[tuple[int, str]]] = {"the masters": []}
+    for name, dump in snapshot.masters.items():
+        findings.look("one-leader")
+        if dump.get("role") == "LEADER":
+            groups["the masters"].append((dump["term"], name))
+    for name, dump in snapshot.tservers.items():
+        for replica in dump["tablets"]:
+            raft = replica.get("raft")
+            if raft and raft.get("role") == "LEADER":
+                members = groups.setdefault(f"tablet {replica['tablet_id']}", [])
+                members.append((raft["term"], name))
+    for group, leaders in sorted(groups.items()):
+        by_term: dict[int, list[str]] = {}
+        for term, name in leaders:
+            by_term.setdefault(term, []).append(name)
+        for term, names in sorted(by_term.items()):
+            if len(names) > 1:
+                findings.violate(
+                    "one-leader",
+                    f"{' and '.join(sorted(names))} both lead {group} in term {term}.",
+                )
+
+
+def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
+    """Digests over everything applied, and entries, must be equal at every index that two share."""
+    digests: dict[int, tuple[str, str]] = {}
+    entries: dict[int, tuple[tuple[int, int], str]] = {}
+    reported = False
+    for node, raft in sorted(rafts.items()):
+        committed = min(raft.get("commit_index", 0), raft.get("last_index", 0))
+        for index, digest in raft.get("digests") or []:
+            findings.look(name)
+            other, holder = digests.setdefault(index, (digest, node))
+            if other != digest and not reported:
+                reported = True
+                findings.violate(
+                    name,
+                    f"{holder} and {node} have applied different logs of {group}: their digests "
+                    f"differ at index {index} ({other} and {digest}).",
+                )
+        for index, term, checksum in raft.get("log") or []:
+            if index > committed:
+                continue
+            here = (term, checksum)
+            there, holder = entries.setdefault(index, (here, node))
+            if there != here and not reported:
+                reported = True
+                findings.violate(
+                    name,
+                    f"{holder} and {node} committed different entries of {group} at index {index}: "
+                    f"term {there[0]} (checksum {there[1]}) and term {term} (checksum {checksum}).",
+                )
+
+
+def _logs_agree(snapshot: Snapshot, findings: Findings) -> None:
+    rafts = {name: dump["raft"] for name, dump in snapshot.masters.items() if dump.get("raft")}
+    for name in sorted(set(snapshot.masters) - set(rafts)):
+        findings.gaps.append(f"master {name} shows no log")
+    _compare_logs("the system catalog", rafts, findings, "logs-agree")
+
+
+def _replica_logs_agree(snapshot: Snapshot, findings: Findings) -> None:
+    groups: dict[str, dict[str, Json]] = {}
+    for name, dump in snapshot.tservers.items():
+        for replica in dump["tablets"]:
+            if replica.get("raft"):
+                groups.setdefault(replica["tablet_id"], {})[name] = replica["raft"]
+    for tablet_id, rafts in sorted(groups.items()):
+        _compare_logs(f"tablet {tablet_id}", rafts, findings, "replica-logs-agree")
+
+
+def _names_unique(snapshot: Snapshot, findings: Findings) -> None:
+    for master, dump in snapshot.masters.items():
+        by_name: dict[str, list[str]] = {}
+        for table in dump["tables"]:
+            if table["state"] in LIVE_TABLES:
+                by_name.setdefault(table["name"], []).append(table["id"])
+        for name, ids in sorted(by_name.items()):
+            findings.look("unique-names")
+            if len(ids) > 1:
+                findings.violate(
+                    "unique-names",
+                    f"On master {master} {len(ids)} live tables are named {name!r}: "
+                    f"{', '.join(sorted(ids))}.",
+                )
+        all_ids = [row["id"] for kind in ("tables", "tablets") for row in dump[kind]]
+        findings.look("unique-ids", len(all_ids))
+        for ident in sorted({ident for ident in all_ids if all_ids.count(ident) > 1}):
+            findings.violate("unique-ids", f"On master {master} the id {ident} occurs twice.")
+    rows = snapshot.masters[snapshot.leader]
+    expected = {table["name"]: table["id"] for table in snapshot.live_tables}
+    shown = rows.get("name_map")
+    if shown is None:
+        findings.gaps.append(f"master {snapshot.leader} shows no name map")
+        return
+    for name in sorted(set(expected) | set(shown)):
+        findings.look("name-map")
+        if expected.get(name) != shown.get(name):
+            findings.violate(
+                "name-map",
+                f"On the leading master {snapshot.leader} the name {name!r} resolves to "
+                f"{shown.get(name) or 'nothing'}, but its rows say "
+                f"{expected.get(name) or 'nothing'}.",
+            )
+
+
+def _states_legal(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
+    for table in sorted(snapshot.tables.values(), key=lambda row: str(row["id"])):
+        findings.look("table-states")
+        if settled:
+            findings.look("settled")
+        state, check = table["state"], "table-states"
+        if state not in TABLE_STATES:
+            what = f"is in the state {state}, which is none"
+        elif state not in LIVE_TABLES | {"REMOVED"}:
+            what = f"is stored as {state}; only memory may hold that"
+        elif settled and state not in SETTLED_TABLES:
+            what, check = f"is still {state} after everything settled", "settled"
+        else:
+            continue
+        findings.violate(check, f"{table_words(table['id'], table['name'])} {what}.")
+    for tablet in sorted(snapshot.tablets.values(), key=lambda row: str(row["id"])):
+        findings.look("tablet-states")
+        if settled:
+            findings.look("settled")
+        check = "tablet-states"
+        state, table_id = tablet["state"], tablet["table_id"]
+        owner = snapshot.tables.get(table_id)
+        if state not in TABLET_STATES:
+            what = f"is in the state {state}, which is none"
+        elif owner is None:
+            what = "belongs to a table that does not exist"
+        elif owner["state"] == "REMOVED" and state not in DEAD_TABLETS:
+            what = f"is {state} although its table was removed"
+        elif settled and state not in DEAD_TABLETS and state != "RUNNING":
+            what, check = f"is still {state} after everything settled", "settled"
+        else:
+            continue
+        words = f"Tablet {tablet['id']} of {snapshot.words(table_id)}"
+        findings.violate(check, f"{words} {what}.")
+
+
+def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
+    for name, dump in snapshot.tservers.items():
+        for replica in dump["tablets"]:
+            findings.look("orphans")
+            tablet_id = replica["tablet_id"]
+            row = snapshot.tablets.get(tablet_id)
+            words = f"Tablet server {name} holds a replica of tablet {tablet_id}"
+            if row is None:
+                findings.violate("orphans", f"{words}, which the catalog does not know.")
+            elif row["table_id"] != replica["table_id"]:
+                findings.violate(
+                    "orphans",
+                    f"{words} for {snapshot.words(replica['table_id'])}, but the catalog gives the "
+                    f"tablet to {snapshot.words(row['table_id'])}.",
+                )
+            elif row["state"] in DEAD_TABLETS and replica.get("data_state") != "TOMBSTONED":
+                # A tombstone holds no rows. Kudu's stays until the next full report, too: the
+                # replica was out of the configuration when those in it were deleted.
+                findings.violate("orphans", f"{words}, which the catalog has as {row['state']}.")
+
+
+def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
+    by_uuid = {dump["uuid"]: (name, dump) for name, dump in snapshot.tservers.items()}
+    replicas = {
+        (dump["uuid"], replica["tablet_id"]): replica
+        for dump in snapshot.tservers.values()
+        for replica in dump["tablets"]
+        if replica["data_state"] == READY_DATA
+    }
+    for table in snapshot.live_tables:
+        for tablet in snapshot.live_tablets(table["id"]):
+            words = f"Tablet {tablet['id']} of {table_words(table['id'], table['name'])}"
+            consensus = tablet.get("consensus")
+            if consensus is None:
+                findings.violate("replicas", f"{words} has no replicas in the catalog.")
+                continue
+            wanted = {peer["uuid"] for peer in consensus["peers"]}
+            voters = sum(peer["member_type"] == VOTER for peer in consensus["peers"])
+            findings.look("replicas", len(wanted))
+            if voters != table["num_replicas"]:
+                findings.violate(
+                    "replicas",
+                    f"{words} has {voters} voters; the table asks for {table['num_replicas']}.",
+                )
+            for uuid in sorted(wanted):
+                if uuid not in by_uuid:
+                    findings.gaps.append(f"{words} should be on {uuid}, which has no snapshot")
+                    continue
+                _check_replica(
+                    words,
+                    by_uuid[uuid][0],
+                    replicas.get((uuid, tablet["id"])),
+                    table,
+                    wanted,
+                    findings,
+                )
+            for uuid, tablet_id in sorted(replicas):
+                if tablet_id == tablet["id"] and uuid not in wanted:
+                    findings.violate(
+                        "replicas",
+                        f"{words} has a replica on {by_uuid[uuid][0]}, which is not in its "
+                        "committed configuration.",
+                    )
+
+
+def _check_replica(
+    words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
+) -> None:
+    if replica is None:
+        findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")
+        return
+    config = replica.get("committed_config")
+    if config is None:
+        findings.gaps.append(f"{words} on {node} shows no configuration")
+    elif {peer["uuid"] for peer in config["peers"]} != wanted:
+        findings.violate(
+            "replicas",
+            f"{words}: the replica on {node} has a committed configuration of "
+            f"{', '.join(sorted(peer['uuid'] for peer in config['peers']))}, the catalog has "
+            f"{', '.join(sorted(wanted))}.",
+        )
+    findings.look("schema-versions")
+    if replica["schema_version"] != table["version"]:
+        findings.violate(
+            "schema-versions",
+            f"{words} is at schema version {replica['schema_version']} on {node}; the table is at "
+            f"version {table['version']}.",
+        )

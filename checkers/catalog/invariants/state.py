@@ -1,0 +1,352 @@
+"""The state of nodes against each other, not only their logs.
+
+* Masters that applied equally much hold equal rows, whatever their role.
+* A replica holds the columns, ids included, the name and the key range that the catalog has for
+  its schema version; replicas of one tablet at one version hold the same.
+* Column ids are unique in a table and below its `next_column_id`; one that was dropped never comes
+  back (KUDU-461): neither in answers along the history nor in the rows. An id is of one column all
+  along: the names that it shows are linked by renames that somebody asked for.
+* Whoever was at an index of a group, at any time of the run, had applied the same up to there and
+  held the same state; the harness has compared them (`harness.run.divergence`).
+* In one term a tablet has one leader, in the eyes of whoever names one (I1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from checkers.catalog.invariants.findings import Findings, fields_of, table_words
+from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.sentences import seconds
+from harness.ops import History, OpType
+
+Json = Mapping[str, Any]
+SHOWN_MAX: Final = 120
+
+
+def check_state(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
+    """All that compares dumps; holds at any moment, settled or not."""
+    _rows_agree(snapshot, findings)
+    _replicas_agree(snapshot, findings)
+    _one_leader_named(snapshot, findings, permissions)
+
+
+def _rows_agree(snapshot: Snapshot, findings: Findings) -> None:
+    """Rows of masters at the same applied index."""
+    first: dict[int, str] = {}
+    for name in [snapshot.leader, *sorted(set(snapshot.masters) - {snapshot.leader})]:
+        dump = snapshot.masters[name]
+        applied = (dump.get("raft") or {}).get("applied_index")
+        if applied is None:
+            continue
+        other = first.setdefault(applied, name)
+        if other != name:
+            for kind in ("tables", "tablets"):
+                _compare_rows(kind, (other, snapshot.masters[other]), (name, dump), findings)
+
+
+def _compare_rows(
+    kind: str, one: tuple[str, Json], two: tuple[str, Json], findings: Findings
+) -> None:
+    rows = [{row["id"]: row for row in dump[kind]} for _, dump in (one, two)]
+    findings.look("rows-agree", max(1, len(rows[0])))
+    for ident in sorted(set(rows[0]) | set(rows[1])):
+        left, right = rows[0].get(ident), rows[1].get(ident)
+        if left == right:
+            continue
+        known = left or right
+        assert known is not None
+        words = (
+            table_words(ident, known["name"])
+            if kind == "tables"
+            else f"tablet {ident} of table {known['table_id']}"
+        )
+        at = f"{one[0]} and {two[0]} have applied equally much"
+        if left is None or right is None:
+            has, lacks = (two[0], one[0]) if left is None else (one[0], two[0])
+            findings.violate("rows-agree", f"{at}, but only {has} has {words}, {lacks} does not.")
+            continue
+        field = next(f for f in sorted({*left, *right}) if left.get(f) != right.get(f))
+        shown = f"{_short(left.get(field))} and {_short(right.get(field))}"
+        findings.violate("rows-agree", f"{at}, but of {words} they hold another {field}: {shown}.")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def _columns(columns: list[Any]) -> list[tuple[int, str]]:
+    """(id, name) of each column, from a row of a master or from the pairs of a replica."""
+    return [
+        (column["id"], column["name"]) if isinstance(column, Mapping) else (column[0], column[1])
+        for column in columns
+    ]
+
+
+class _Held(NamedTuple):
+    """What a node holds of a table at one schema version."""
+
+    node: str
+    columns: list[tuple[int, str]] | None
+    name: str | None
+
+
+def _replicas_agree(snapshot: Snapshot, findings: Findings) -> None:
+    """Replicas of a table against its rows, and against each other, at equal schema versions."""
+    held: dict[tuple[str, int], _Held] = {}
+    for table in snapshot.live_tables:
+        if table.get("columns") is not None:
+            columns = _columns(table["columns"])
+            held[table["id"], table["version"]] = _Held("the catalog", columns, table["name"])
+        if (
+            table.get("applied_columns") is not None
+            and table["applied_version"] != table["version"]
+        ):
+            columns = _columns(table["applied_columns"])
+            held[table["id"], table["applied_version"]] = _Held("the catalog", columns, None)
+    for node, dump in snapshot.tservers.items():
+        for replica in dump["tablets"]:
+            table = snapshot.tables.get(replica["table_id"], {})
+            if replica.get("columns") is None or table.get("state") not in LIVE_TABLES:
+                continue
+            mine = _Held(node, _columns(replica["columns"]), replica.get("table_name"))
+            _compare_replica(replica, table, mine, held, findings)
+
+
+def _compare_replica(
+    replica: Json,
+    table: Json,
+    mine: _Held,
+    held: dict[tuple[str, int], _Held],
+    findings: Findings,
+) -> None:
+    version = replica["schema_version"]
+    words = f"At schema version {version} of {table_words(table['id'], table['name'])}"
+    other = held.setdefault((table["id"], version), mine)
+    findings.look("replica-columns")
+    if other.columns != mine.columns:
+        findings.violate(
+            "replica-columns",
+            f"{words}, {mine.node} holds the columns {_short(mine.columns)} in tablet "
+            f"{replica['tablet_id']}; {other.node} has {_short(other.columns)}.",
+        )
+    if None not in (other.name, mine.name) and other.name != mine.name:
+        findings.violate(
+            "replica-columns",
+            f"{words}, {mine.node} knows it as {mine.name!r}; {other.node} as {other.name!r}.",
+        )
+
+
+def _one_leader_named(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
+    """(tablet, term) -> the leader whom masters' rows and replicas name.
+
+    A tablet that a power cut took whole is made anew, and counts its terms from the start.
+    """
+    named: dict[tuple[str, int], tuple[str, str]] = {}
+    for tablet_id, term, leader, witness in _leaders_named(snapshot):
+        findings.look("one-leader")
+        first, by = named.setdefault((tablet_id, term), (leader, witness))
+        if first != leader:
+            findings.violate(
+                "one-leader",
+                f"Tablet {tablet_id} has two leaders in term {term}: {by} names {first}, "
+                f"{witness} names {leader}.",
+                permit=permissions.lost_by(math.inf),
+            )
+
+
+def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
+    for name, dump in snapshot.tservers.items():
+        for replica in dump["tablets"]:
+            raft = replica.get("raft") or {}
+            if raft.get("leader_uuid"):
+                yield replica["tablet_id"], raft["term"], raft["leader_uuid"], name
+    for name, dump in snapshot.masters.items():
+        for tablet in dump["tablets"]:
+            consensus = tablet.get("consensus") or {}
+            if consensus.get("leader_uuid"):
+                yield tablet["id"], consensus["term"], consensus["leader_uuid"], name
+
+
+def check_checkpoints(history: History, findings: Findings, permissions: Permissions) -> None:
+    """What replicas said along the run; histories of targets that said nothing have no such fact.
+
+    The harness counts what it compared when a run ends; a divergence holds without that.
+    """
+    for op in history.facts("checkpoints"):
+        findings.look("checkpoints", op.value.get("compared", 0))
+        findings.look("elections", op.value.get("elections", 0))
+    for op in history.facts("divergence"):
+        value = op.value
+        (one, other), (then, later) = value["nodes"], value["times_ns"]
+        group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
+        if value["what"] == "leader":
+            findings.look("elections")
+            findings.violate(
+                "elections",
+                f"{one} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
+                f"in term {value['index']}.",
+                op.index,
+                permit=None if value["group"] == "master" else permissions.lost_by(later),
+            )
+            continue
+        had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")
+        again = "again " if one == other else ""
+        findings.violate(
+            "checkpoints",
+            f"{one} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
+            f"{value['index']} of {group}: {' and '.join(map(str, value['values']))}.",
+            op.index,
+            permit=permissions.lost_by(later),
+        )
+
+
+_DIVERGED: Final = {"log": "had applied different entries", "state": "held different states"}
+
+
+class _Sight(NamedTuple):
+    """The column ids of a table at one schema version, by an answer or by the final rows.
+
+    `invoke` is -1 for the final rows; `known` is the index of the answer, infinite for them.
+    """
+
+    version: int
+    invoke: int
+    ids: tuple[int, ...]
+    names: tuple[str, ...]
+    where: str
+    known: float
+
+
+def check_column_ids(
+    history: History, snapshot: Snapshot | None, findings: Findings, permissions: Permissions
+) -> None:
+    """Ids are unique, never used again or for another column, and below the next one.
+
+    A table that is shown before it is made has no columns yet, where the profile permits that.
+    """
+    sights: dict[str, list[_Sight]] = {}
+    for pair in history.pairs:
+        if pair.type is not OpType.OK or pair.invoke.f != "get":
+            continue
+        value = fields_of(pair.completion)
+        ids, version = value.get("column_ids"), value.get("applied_schema_version")
+        if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
+            assert pair.completion is not None, "it is ok"
+            index, known = pair.invoke.index, pair.completion.index
+            dirty = permissions.dirty(pair, pair.invoke.value["name"])
+            if dirty is not None and not ids and version == 0:
+                findings.permit(dirty, index)
+                continue
+            names = tuple(map(str, value.get("columns") or ()))
+            sight = _Sight(version, index, tuple(ids), names, f"op {index}", known)
+            sights.setdefault(value["table_id"], []).append(sight)
+    for table in () if snapshot is None else snapshot.live_tables:
+        if table.get("columns") is None:
+            continue
+        found = _columns([column for column in table["columns"] if not column.get("is_key")])
+        final_ids, names = (tuple(part) for part in zip(*found, strict=True)) if found else ((), ())
+        sights.setdefault(table["id"], []).append(
+            _Sight(table["version"], -1, final_ids, names, "the final rows", math.inf)
+        )
+        highest = max((column["id"] for column in table["columns"]), default=-1)
+        findings.look("column-ids")
+        if highest >= table["next_column_id"]:
+            findings.violate(
+                "column-ids",
+                f"{table_words(table['id'], table['name'])} has a column with id {highest}, but "
+                f"would give the id {table['next_column_id']} to the next one.",
+                permit=permissions.lost_before(math.inf),
+            )
+    renames = _Renames(history)
+    for ident, seen in sorted(sights.items()):
+        seen.sort()
+        _never_again(ident, seen, findings, permissions)
+        _one_column_each(ident, seen, renames, findings, permissions)
+
+
+def _never_again(
+    ident: str, seen: list[_Sight], findings: Findings, permissions: Permissions
+) -> None:
+    """`seen` in the order of versions: what was there and then was not must not come back."""
+    gone: dict[int, _Sight] = {}
+    present: tuple[int, ...] = ()
+    for sight in seen:
+        findings.look("column-ids")
+        indices = [sight.invoke] if sight.invoke >= 0 else []
+        if len(set(sight.ids)) != len(sight.ids):
+            findings.violate(
+                "column-ids",
+                f"At version {sight.version} of {table_words(ident, None)}, two columns have one "
+                f"id, by {sight.where}: {', '.join(map(str, sight.ids))}.",
+                *indices,
+                permit=permissions.lost_before(sight.known),
+            )
+        for number in present:
+            if number not in sight.ids:
+                gone.setdefault(number, sight)
+        for number in sight.ids:
+            if number in gone:
+                without = gone[number]
+                findings.violate(
+                    "column-ids",
+                    f"The column id {number} of {table_words(ident, None)} was used again: it was "
+                    f"gone at version {without.version} ({without.where}) and is there at version "
+                    f"{sight.version} ({sight.where}).",
+                    *([without.invoke] if without.invoke >= 0 else []),
+                    *indices,
+                    permit=permissions.lost_before(max(without.known, sight.known)),
+                )
+        present = sight.ids
+
+
+class _Renames:
+    """Which names of columns may be of one column: those that renames link, done or not."""
+
+    def __init__(self, history: History) -> None:
+        """Take in the steps of all alters."""
+        self._parent: dict[str, str] = {}
+        for pair in history.pairs:
+            steps = fields_of(pair.invoke).get("steps") if pair.invoke.f == "alter" else ()
+            for step in steps or ():
+                if step[0] == "rename":
+                    self._parent[self._root(step[1])] = self._root(step[2])
+
+    def link(self, one: str, two: str) -> bool:
+        """Whether both may be of one column."""
+        return self._root(one) == self._root(two)
+
+    def _root(self, name: str) -> str:
+        while (parent := self._parent.get(name, name)) != name:
+            self._parent[name] = self._parent.get(parent, parent)
+            name = parent
+        return name
+
+
+def _one_column_each(
+    ident: str,
+    seen: list[_Sight],
+    renames: _Renames,
+    findings: Findings,
+    permissions: Permissions,
+) -> None:
+    """`seen` of one table: an id never shows two columns."""
+    first: dict[int, tuple[str, _Sight]] = {}
+    for sight in seen:
+        for number, name in zip(sight.ids, sight.names, strict=False):
+            before, where = first.setdefault(number, (name, sight))
+            if before != name and not renames.link(before, name):
+                findings.violate(
+                    "column-ids",
+                    f"The column id {number} of {table_words(ident, None)} is of two columns: it "
+                    f"shows {before!r} at version {where.version} ({where.where}) and {name!r} at "
+                    f"version {sight.version} ({sight.where}), and nobody asked to rename one to "
+                    "the other.",
+                    *(each.invoke for each in (where, sight) if each.invoke >= 0),
+                    permit=permissions.lost_before(max(where.known, sight.known)),
+                )
+                first[number] = (name, sight)

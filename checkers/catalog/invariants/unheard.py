@@ -1,0 +1,60 @@
+"""From when on masters may not have heard of tablet servers, so that they refuse to place replicas.
+
+All tablet servers heartbeat to all masters. A master that nothing has touched knows them, no matter
+who led before; where masters are not told apart, any fault and any second leader may explain it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harness.ops import NEMESIS, History
+from harness.timeline import KILL, OPERATION, PAUSE, POWER_CUT, RESTART, faults_of
+
+_DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure", "node-exit"})
+
+
+def first_disturbance(history: History) -> float:
+    """The index of the first fault, gap or second leader: from then on servers may be unheard."""
+    leaders = 0
+    for op in history:
+        if op.process == "nemesis" or op.f in _DISTURBING:
+            if not op.is_client:
+                return op.index
+        elif op.process == "harness" and op.f == "leader":
+            leaders += 1
+            if leaders > 1:
+                return op.index
+    return math.inf
+
+
+_STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
+"""Kinds of faults that touch their targets and nothing else."""
+ALL: Final = ("all",)
+"""No name of a master."""
+
+
+def first_that_hides_servers(history: History) -> dict[str, float]:
+    """Master -> the index from which on it may not have heard a tablet server.
+
+    That is the first disturbance, except where it only stopped other masters; masters are those of
+    the last snapshot, and without one nothing is known.
+    """
+    found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+    masters = found[-1].get("masters") if found else None
+    if not isinstance(masters, Mapping):
+        return {}
+    first: dict[str, float] = dict.fromkeys(map(str, masters), math.inf)
+
+    def touch(index: int, nodes: Sequence[str]) -> None:
+        for master in nodes if set(nodes) <= set(first) else list(first):
+            first[master] = min(first[master], index)
+
+    for fault in faults_of(history, most=None):
+        touch(fault.begin.index, fault.targets if fault.kind in _STOPS_NODES else ALL)
+    for op in history:
+        if op.f in _DISTURBING and not op.is_client and op.process != NEMESIS:
+            touch(op.index, (str(op.value.get("node")),) if op.f == "node-exit" else ALL)
+    return first

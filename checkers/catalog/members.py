@@ -1,0 +1,134 @@
+"""The checker of membership: who the masters are follows from what was acknowledged.
+
+Of each master that was ever added or removed, every list of members must agree with the last change
+of it that was acknowledged before the list was asked for, unless another change of it was under way
+then, or one of unknown outcome may have taken effect since. Lists are read from a leader that has
+committed in its term, without a look at others: one of an older term than the change is of a leader
+that was deposed by then, and proves nothing. Until something changes a master, all lists must say
+the same of it. A run in which nothing was changed proves nothing, but where the profile has no such
+changes (`Permit.lacks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from checkers.catalog.invariants.findings import fields_of
+from harness.errors import counted
+from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.permits import permits_of
+from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
+
+SHOWN_MAX: Final = 4
+
+
+class MembersChecker:
+    """Members are those that were added and not removed."""
+
+    api_version = 1
+    name = "members"
+    doc = "lists of masters agree with the changes of membership that were acknowledged"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; lists times changes, of which there are few, so `time_limit_s` is not needed."""
+        del time_limit_s
+        changes: dict[str, list[Pair]] = {}
+        for pair in history.pairs:
+            if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
+                changes.setdefault(str(fields_of(pair.invoke).get("node")), []).append(pair)
+        lists = [p for p in history.pairs if p.invoke.f == ListMasters.f and p.type is OpType.OK]
+        done = sum(pair.type is OpType.OK for pairs in changes.values() for pair in pairs)
+        moves = [pair for pair in history.pairs if pair.invoke.f == "move-replica"]
+        moved = sum(pair.type is OpType.OK for pair in moves)
+        looked, text, blamed = 0, [], []
+        first: dict[str, tuple[bool, Pair]] = {}
+        nodes = sorted({*changes, *(node for listed in lists for node in _members(listed))})
+        for listed in lists:
+            members = _members(listed)
+            for node in nodes:
+                is_in = node in members
+                touched = [p for p in changes.get(node, ()) if p.invoke.index < _ended(listed)]
+                if not touched:
+                    expected, by = first.setdefault(node, (is_in, listed))
+                else:
+                    told = _expected(touched, listed)
+                    if told is None:
+                        continue
+                    expected, by = told
+                    if _term(listed) < _term(by):
+                        continue
+                looked += 1
+                if is_in != expected:
+                    text.append(_sentence(node, listed, by, is_in=is_in))
+                    blamed += [listed.invoke.index, by.invoke.index]
+        details: dict[str, Any] = {
+            "looked": {"members": looked},
+            "changes": done,
+            "moves": moved,
+            "violations": len(text),
+        }
+        if text:
+            details["rule"] = "members"
+            shown = [*text[:SHOWN_MAX]]
+            if len(text) > SHOWN_MAX:
+                shown.append(f"{len(text) - SHOWN_MAX} more are not shown.")
+            indices = tuple(dict.fromkeys(blamed[: 2 * SHOWN_MAX]))
+            return CheckResult(self.name, Verdict.INVALID, text[0], tuple(shown), indices, details)
+        options = getattr(case, "workload_options", None)
+        lacking = {f for permit in permits_of(history).values() for f in permit.lacks}
+        is_wanted = bool(moves) or not {AddMaster.f, RemoveMaster.f} <= lacking
+        is_wanted = is_wanted and not (isinstance(options, Mapping) and options.get("members") == 0)
+        if not looked or (is_wanted and not done + moved):
+            details["rule"] = "nothing-looked-at"
+            reason = "no list of masters could be compared with anything"
+            if looked:
+                reason = "no master was added or removed, and no replica asked to move"
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+        reason = (
+            f"{counted(len(lists), 'list')} of masters as {counted(done, 'change')} left them; "
+            f"{counted(moved, 'replica')} asked to move"
+        )
+        return CheckResult(self.name, Verdict.VALID, reason, details=details)
+
+
+def _members(listed: Pair) -> Mapping[str, None]:
+    entries = fields_of(listed.completion).get("masters") or ()
+    return dict.fromkeys(str(entry[0]) for entry in entries)
+
+
+def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
+    """Whether the node is a member when it is `listed`, and the change that says so, of those that
+    were asked for by then; `None` where nobody can know.
+    """
+    before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
+    if not before:
+        return None
+    last = max(before, key=_ended)
+    for pair in changes:
+        if pair is last:
+            continue
+        if pair.type is not OpType.OK or _ended(pair) > last.invoke.index:
+            return None  # it may have taken effect after the last one
+    return last.invoke.f == AddMaster.f, last
+
+
+def _term(pair: Pair) -> int:
+    term = fields_of(pair.completion).get("term")
+    return term if isinstance(term, int) else 0
+
+
+def _ended(pair: Pair) -> int:
+    return -1 if pair.completion is None else pair.completion.index
+
+
+def _sentence(node: str, listed: Pair, by: Pair, *, is_in: bool) -> str:
+    seen = (
+        f"The list of op {listed.invoke.index} has {node}"
+        if is_in
+        else (f"The list of op {listed.invoke.index} lacks {node}")
+    )
+    if by.invoke.f == ListMasters.f:
+        return f"{seen}, unlike that of op {by.invoke.index}, and nothing changed it."
+    what = "added" if by.invoke.f == AddMaster.f else "removed"
+    return f"{seen}, which op {by.invoke.index} had {what} before."

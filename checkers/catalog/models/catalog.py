@@ -1,0 +1,345 @@
+"""The whole catalog as one object: names, tables, versions and the columns of every version.
+
+A state maps names to tables. A table is known by its *key*: the nonce of the create that made it.
+Answers speak of table ids; `bindings` says which key an id belongs to, worked out beforehand from
+all answers that show both. What remains are tables whose create was lost and whose nonce no answer
+ever showed. Such creates are interchangeable (one key for all with equal name and columns), and an
+id that is seen on their table is bound in the state, at the moment it is seen; once bound it is
+never bound again, even when the table is gone.
+
+States are tuples of small numbers: one per name, and one for the set of ids bound so far. Tables
+and version chains are hash-consed, so states are cheap to copy, hash and compare, and how they are
+numbered depends on nothing but the order of steps.
+
+Two names with their own rules: `rename` of a name that is absent is "not-found" even when the new
+name is taken, and `rename` onto itself answers "exists", as Kudu's masters do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from checkers.catalog.models.facts import TableFacts
+from checkers.catalog.models.name import name_projections
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Columns,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+    apply_steps,
+)
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
+
+State = tuple[int, ...]
+T = TypeVar("T")
+
+
+class Table(NamedTuple):
+    """A live table. `late_id` is an id bound in the state; `chain` ends in its newest version."""
+
+    key: str
+    late_id: str | None
+    chain: int
+
+
+class _Link(NamedTuple):
+    previous: int
+    version: int
+    columns: Columns
+
+
+ABSENT: Final = 0
+
+
+class _Numbered(Generic[T]):
+    """Things by number, each with one of its own, in the order in which they are met."""
+
+    def __init__(self, *things: T) -> None:
+        self._things = [*things]
+        self._numbers = {thing: number for number, thing in enumerate(things)}
+
+    def __getitem__(self, number: int) -> T:
+        return self._things[number]
+
+    def number(self, thing: T) -> int:
+        number = self._numbers.get(thing)
+        if number is None:
+            number = self._numbers[thing] = len(self._things)
+            self._things.append(thing)
+        return number
+
+
+class Catalog(Model[State, CatalogInput, Answer]):
+    """The catalog over the names that occur in `operations`, initially empty."""
+
+    def __init__(
+        self,
+        operations: Iterable[Operation[CatalogInput, Answer]],
+        bindings: Mapping[str, str],
+        *,
+        once: bool = True,
+    ) -> None:
+        """`bindings` maps table ids to keys. `once`: each version of a table is made once, so that
+        what answers show of it holds for ever.
+        """
+        operations = tuple(operations)
+        self._bindings = dict(bindings)
+        self._once = once
+        self._facts = TableFacts(operations if once else ())
+        self._bound_keys = {key: ident for ident, key in self._bindings.items()}
+        self._all_bound = self._facts.all_bound(self._bindings)
+        self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
+        self._index = {name: number for number, name in enumerate(self.names)}
+        self._tables: _Numbered[Table | None] = _Numbered(None)  # number 0 is ABSENT
+        self._links: _Numbered[_Link] = _Numbered()
+        self._late: _Numbered[frozenset[str]] = _Numbered(frozenset())
+
+    def init(self) -> State:
+        """No table, no id bound late."""
+        return (ABSENT,) * (len(self.names) + 1)
+
+    # --- the specification -------------------------------------------------------------------
+
+    def step(
+        self, state: State, input_: CatalogInput, output: Answer | Unknown, /
+    ) -> tuple[bool, State]:
+        """See the module and the inputs."""
+        if isinstance(input_, ListTables):
+            return (True, state) if output is UNKNOWN else self._step_list(state, output)
+        present = state[self._index[input_.name]] != ABSENT
+        if output is not UNKNOWN:
+            if output.result == "not-found":
+                return not present and not isinstance(input_, Create), state
+            if output.result == "exists":
+                return present and self._name_taken(state, input_), state
+        if isinstance(input_, Create):
+            return self._step_create(state, input_, output)
+        if not present:
+            return output is UNKNOWN, state
+        if isinstance(input_, Get | Look):
+            return (True, state) if output is UNKNOWN else self._step_read(state, input_, output)
+        return self._step_change(state, input_, output)
+
+    def _name_taken(self, state: State, input_: CatalogInput) -> bool:
+        """Whether "exists" can be the answer, given that the first name is present."""
+        if isinstance(input_, Rename):
+            return state[self._index[input_.new_name]] != ABSENT
+        return isinstance(input_, Create)
+
+    def _step_create(
+        self, state: State, input_: Create, output: Answer | Unknown
+    ) -> tuple[bool, State]:
+        index = self._index[input_.name]
+        if state[index] != ABSENT:
+            return output is UNKNOWN, state
+        never_shown = self._all_bound and input_.key not in self._bound_keys
+        if output is UNKNOWN and never_shown and not self._facts.create_matters(input_.name):
+            return True, state
+        chain = self._links.number(_Link(-1, 0, input_.columns))
+        number = self._tables.number(Table(input_.key, None, chain))
+        state = (*state[:index], number, *state[index + 1 :])
+        if output is UNKNOWN:
+            return True, state
+        return self._match(state, index, output.table_id, output.version)
+
+    def _step_change(
+        self, state: State, input_: Alter | Rename | Delete, output: Answer | Unknown
+    ) -> tuple[bool, State]:
+        index = self._index[input_.name]
+        if isinstance(input_, Delete):
+            if output is UNKNOWN:
+                if not self._unknown_delete_possible(state[index]):
+                    return True, state
+            else:
+                legal, state = self._match(state, index, output.table_id, output.version)
+                if not legal:
+                    return False, state
+            return True, (*state[:index], ABSENT, *state[index + 1 :])
+        table = self._tables[state[index]]
+        assert table is not None
+        link = self._links[table.chain]
+        columns: Columns | None = link.columns
+        target = index
+        if isinstance(input_, Alter):
+            columns = apply_steps(link.columns, input_.steps)
+        else:
+            target = self._index[input_.new_name]
+            if state[target] != ABSENT:
+                columns = None
+        if columns is None or not self._change_possible(
+            table, link.version + 1, self.names[target], columns, unknown=output is UNKNOWN
+        ):
+            return output is UNKNOWN, state
+        if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
+            return True, state
+        chain = self._links.number(_Link(table.chain, link.version + 1, columns))
+        after = list(state)
+        after[index] = ABSENT
+        after[target] = self._tables.number(table._replace(chain=chain))
+        if output is UNKNOWN:
+            return True, tuple(after)
+        legal, matched = self._match(tuple(after), target, output.table_id, output.version)
+        return legal, matched if legal else state
+
+    def _change_possible(
+        self, table: Table, version: int, name: str, columns: Columns, *, unknown: bool
+    ) -> bool:
+        """Whether other answers leave room for this version of the table."""
+        ident = self.table_id(table)
+        if ident is None:
+            return True
+        if unknown and not self._facts.allows_unknown_change(ident, version):
+            return False
+        return self._facts.allows(ident, version, name, columns)
+
+    def _matters(self, table: Table, link: _Link) -> bool:
+        """Whether anybody could tell that an unknown alter changed this version of the table."""
+        ident = self.table_id(table)
+        if ident is None and not self._all_bound:
+            return True
+        return self._facts.alter_matters(ident, link.version + 1)
+
+    def _unknown_delete_possible(self, number: int) -> bool:
+        table = self._tables[number]
+        assert table is not None
+        ident = self.table_id(table)
+        return ident is None or self._facts.allows_unknown_delete(ident, self.version(table))
+
+    def _step_read(self, state: State, input_: Get | Look, output: Answer) -> tuple[bool, State]:
+        index = self._index[input_.name]
+        table = self._tables[state[index]]
+        assert table is not None
+        if output.key is not None and table.key != output.key:
+            return False, state
+        if output.columns is not None:
+            number = table.chain
+            if output.applied is not None:
+                while number >= 0 and self._links[number].version > output.applied:
+                    number = self._links[number].previous
+            link = self._links[number] if number >= 0 else None
+            if link is None or link.columns != output.columns:
+                return False, state
+            if output.applied is not None and link.version != output.applied:
+                return False, state
+        return self._match(state, index, output.table_id, output.version)
+
+    def _step_list(self, state: State, output: Answer) -> tuple[bool, State]:
+        live = sum(1 for number in state[:-1] if number != ABSENT)
+        if live != len(output.listing):
+            return False, state
+        after = state
+        for name, table_id, version in output.listing:
+            index = self._index[name]
+            if after[index] == ABSENT:
+                return False, state
+            legal, after = self._match(after, index, table_id, version)
+            if not legal:
+                return False, state
+        return True, after
+
+    def _match(
+        self, state: State, index: int, table_id: str | None, version: int | None
+    ) -> tuple[bool, State]:
+        """Whether the table there can have this id and version; binds an id seen first here."""
+        table = self._tables[state[index]]
+        assert table is not None
+        if version is not None and self._links[table.chain].version != version:
+            return False, state
+        if table_id is None:
+            return True, state
+        key = self._bindings.get(table_id)
+        if key is not None:
+            return key == table.key, state
+        if table.late_id is not None:
+            return table.late_id == table_id, state
+        bound = self._late[state[-1]]
+        if table.key in self._bound_keys or table_id in bound:
+            return False, state
+        number = self._tables.number(table._replace(late_id=table_id))
+        late = self._late.number(bound | {table_id})
+        return True, (*state[:index], number, *state[index + 1 : -1], late)
+
+    def read_only(self, input_: CatalogInput, output: Answer | Unknown, /) -> bool:
+        """Reads that show no id still to be bound, and answers that nothing was done."""
+        if output is UNKNOWN:
+            return isinstance(input_, Get | Look | ListTables)
+        if output.result != "ok":
+            return True
+        if isinstance(input_, ListTables):
+            return all(ident is None or ident in self._bindings for _, ident, _ in output.listing)
+        if isinstance(input_, Get | Look):
+            return output.table_id is None or output.table_id in self._bindings
+        return False
+
+    def footprint(self, input_: CatalogInput, /) -> frozenset[str] | None:
+        """The names in the request; a list looks at all."""
+        if isinstance(input_, ListTables):
+            return None
+        if isinstance(input_, Rename):
+            return frozenset((input_.name, input_.new_name))
+        return frozenset((input_.name,))
+
+    def for_operations(self, operations: Sequence[Operation[CatalogInput, Answer]], /) -> Catalog:
+        """The same catalog with only the facts that `operations` show."""
+        return Catalog(operations, self._bindings, once=self._once)
+
+    def projections(
+        self, operations: Sequence[Operation[CatalogInput, Answer]], /
+    ) -> Sequence[Projection[Any, Any, Any]]:
+        """Every name by itself; see `catalog_name`."""
+        return name_projections(self.names, operations, self._bindings)
+
+    # --- words -------------------------------------------------------------------------------
+
+    def table(self, state: State, name: str) -> Table | None:
+        """The table under `name` in `state`."""
+        return self._tables[state[self._index[name]]]
+
+    def version(self, table: Table) -> int:
+        """The newest version of `table`."""
+        return self._links[table.chain].version
+
+    def columns(self, table: Table) -> Columns:
+        """The newest columns of `table`."""
+        return self._links[table.chain].columns
+
+    def table_id(self, table: Table) -> str | None:
+        """The id of `table`, if any answer ever showed it."""
+        return table.late_id or self._bound_keys.get(table.key)
+
+    def describe_operation(self, input_: CatalogInput, output: Answer | Unknown, /) -> str:
+        """For people."""
+        words = " ".join(str(part) for part in input_[:-1])
+        shown = "unknown" if output is UNKNOWN else output.result
+        return f"{input_.f} {words}".strip() + f" -> {shown}"
+
+    def describe_state(self, state: State, /) -> str:
+        """For people: `name: table ID version V` for each live table."""
+        words = []
+        for name, number in zip(self.names, state, strict=False):
+            table = self._tables[number]
+            if table is not None:
+                ident = self.table_id(table) or "of unknown id"
+                words.append(f"{name}: table {ident} version {self.version(table)}")
+        return "; ".join(words) or "no tables"
+
+
+def _names(operations: Iterable[Operation[CatalogInput, Answer]]) -> set[str]:
+    names: set[str] = set()
+    for operation in operations:
+        input_, output = operation.input, operation.output
+        if isinstance(input_, ListTables):
+            if output is not UNKNOWN:
+                names.update(name for name, _, _ in output.listing)
+            continue
+        names.add(input_.name)
+        if isinstance(input_, Rename):
+            names.add(input_.new_name)
+    return names

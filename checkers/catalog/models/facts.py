@@ -1,0 +1,177 @@
+"""What the answers of a history say about tables, whenever it was: bounds on what was never seen.
+
+Every change of a table (alter, rename) makes one new version, so a table has exactly one name and
+one list of columns at each version, and each version was made by exactly one operation. Answers
+that show an id with a version therefore say, for every order of operations that explains them all:
+
+* the table's name and columns at that version;
+* which versions were made by operations that are known, hence not by one of unknown outcome;
+* that the table lived until the highest version that was seen, hence was not deleted before;
+* who deleted it, hence nobody else did.
+
+A step of an unknown operation against these facts leads nowhere: some answer could never be given
+afterwards. Ruling such steps out at once loses no order that explains everything, and without it a
+history with a hundred lost answers has far too many ways to go on.
+
+Two kinds of unknown operations lead nowhere because nobody could tell (`alter_matters`,
+`create_matters`); an order with them is one without them, too:
+
+* An unknown alter that makes a version higher than any that is shown of its table. Leave it out,
+  and all unknown alters of the table after it: no answer after it shows a version of the table, for
+  that would be a higher one yet. So no known change of the table is after it, and what unknown
+  renames and deletes do does not depend on versions or columns. This needs that every answer that
+  depends on a version shows it.
+* An unknown create whose table no answer ever shows, if no answer says "exists" about its name, nor
+  about one to which unknown renames could carry the table. While the table is there, no known
+  answer about its name is possible but "exists", and no list. So leave out the create, and the
+  unknown operations that changed its table or failed because of it: nothing else sees a difference.
+  This needs that every answer shows the id of the table it is about, and ids that are bound.
+
+Either says what need not be, and not what cannot be; so a model that only replays an order, without
+any known answers, must not use them: it has none of these facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Columns,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+    apply_steps,
+)
+from checkers.linearizability.model import UNKNOWN, Operation
+
+Version = tuple[str, int]  # table id, version
+
+
+class TableFacts:
+    """Facts from the known answers among `operations`."""
+
+    def __init__(self, operations: Iterable[Operation[CatalogInput, Answer]]) -> None:
+        """Gather them in one pass, then carry columns along changes whose effect is known."""
+        self._names: dict[Version, str] = {}
+        self._columns: dict[Version, Columns] = {}
+        self._changes: dict[Version, Alter | Rename] = {}
+        self._last: dict[str, int] = {}
+        self._deleted: dict[str, int | None] = {}
+        self._vague: set[str | None] = set()  # ids with answers that rest on versions not shown
+        self._taken: set[str] = set()  # names with "exists" answers
+        self._shown: set[str] = set()
+        self._is_empty = True
+        renames: list[Rename] = []
+        for operation in operations:
+            given, answer = operation.input, operation.said
+            if answer is UNKNOWN:
+                if isinstance(given, Rename):
+                    renames.append(given)
+                continue
+            self._is_empty = False
+            if answer.result == "ok":
+                self._gather(given, answer)
+            elif answer.result == "exists" and not isinstance(given, ListTables):
+                self._taken.update((given.name, *_target(given)))
+        self._carry_back(renames)
+        for ident, version in sorted(self._changes):
+            before = self._columns.get((ident, version - 1))
+            if before is not None:
+                change = self._changes[ident, version]
+                after = apply_steps(before, change.steps) if isinstance(change, Alter) else before
+                if after is not None:
+                    self._columns.setdefault((ident, version), after)
+
+    def _gather(self, given: CatalogInput, answer: Answer) -> None:
+        if isinstance(given, ListTables):
+            for name, ident, version in answer.listing:
+                self._see(ident, version, name)
+                if ident is None:
+                    self._vague.add(None)
+            return
+        ident, version = answer.table_id, answer.version
+        if ident is None or (
+            version is None and (isinstance(given, Alter | Rename) or answer.columns is not None)
+        ):
+            self._vague.add(ident)
+        if isinstance(given, Create):
+            self._see(ident, 0, given.name)
+            if ident is not None:
+                self._columns.setdefault((ident, 0), given.columns)
+            return
+        self._see(ident, version, given.new_name if isinstance(given, Rename) else given.name)
+        if ident is None:
+            return
+        if isinstance(given, Delete):
+            self._deleted[ident] = version
+        elif isinstance(given, Alter | Rename) and version is not None:
+            self._changes[ident, version] = given
+            self._see(ident, version - 1, given.name)
+        elif isinstance(given, Get) and answer.applied is not None and answer.columns is not None:
+            self._columns.setdefault((ident, answer.applied), answer.columns)
+        else:
+            assert isinstance(given, Get | Look | Alter | Rename)
+
+    def _see(self, ident: str | None, version: int | None, name: str) -> None:
+        if ident is not None:
+            self._shown.add(ident)
+        if ident is not None and version is not None:
+            self._names.setdefault((ident, version), name)
+            self._last[ident] = max(self._last.get(ident, version), version)
+
+    def _carry_back(self, renames: Sequence[Rename]) -> None:
+        """Names from which unknown renames lead to taken ones are as good as those."""
+        origins: dict[str, list[str]] = {}
+        for rename in renames:
+            origins.setdefault(rename.new_name, []).append(rename.name)
+        todo = sorted(self._taken)
+        while todo:
+            for name in origins.get(todo.pop(), ()):
+                if name not in self._taken:
+                    self._taken.add(name)
+                    todo.append(name)
+
+    def all_bound(self, bindings: Container[str]) -> bool:
+        """Whether every answer shows an id, and one that is bound to a key."""
+        return None not in self._vague and all(ident in bindings for ident in self._shown)
+
+    def alter_matters(self, ident: str | None, version: int) -> bool:
+        """Whether anybody could tell that an unknown alter made this version.
+
+        `ident` is `None` for a table that no answer can be about.
+        """
+        if self._is_empty or None in self._vague or ident in self._vague:
+            return True
+        return ident is not None and version <= self._last.get(ident, -1)
+
+    def create_matters(self, name: str) -> bool:
+        """Whether anybody could tell that an unknown create made a table that is never shown."""
+        return self._is_empty or name in self._taken
+
+    def allows(self, ident: str, version: int, name: str, columns: Columns | None) -> bool:
+        """Whether the table can have had this name and these columns at this version."""
+        key = (ident, version)
+        if self._names.get(key, name) != name:
+            return False
+        return columns is None or self._columns.get(key, columns) == columns
+
+    def allows_unknown_change(self, ident: str, version: int) -> bool:
+        """Whether an operation of unknown outcome can have made this version."""
+        if (ident, version) in self._changes:
+            return False
+        end = self._deleted.get(ident)
+        return end is None or version <= end
+
+    def allows_unknown_delete(self, ident: str, version: int) -> bool:
+        """Whether an operation of unknown outcome can have deleted the table at this version."""
+        return ident not in self._deleted and version >= self._last.get(ident, 0)
+
+
+def _target(given: CatalogInput) -> tuple[str, ...]:
+    return (given.new_name,) if isinstance(given, Rename) else ()

@@ -1,0 +1,139 @@
+"""One name of the catalog by itself: a necessary condition that is cheap to refute.
+
+Whatever linearizes the whole catalog also linearizes, for each name, the operations that touch it,
+each reduced to what it says about that name:
+
+* a rename away or a delete takes the table away; a rename here or a create puts one there;
+* a list says what is under the name then, or that nothing is;
+* "not-found" and "exists" say whether something is there.
+
+State: nothing, a table (id, version), or *some* table, which an operation of unknown outcome put
+there and of which every answer is believed. Columns are left to the whole model. Unknown operations
+on other names do not appear at all, which is why this decides in moments what a search over the
+whole catalog cannot: with 20 names and 50 lost answers that has too many states to exhaust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+)
+from checkers.catalog.models.views import NameView, Said, Slot, saying
+from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
+
+SOME: Final[Slot] = (None, None, None)
+
+
+class CatalogName(NameView):
+    """State: nothing, a table (id and version, no payload), or `SOME`."""
+
+    def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
+        """Of a table that is known in part, nothing is."""
+        legal, after = super().step(state, input_, output)
+        return legal, after if after is None or None not in after[:2] else SOME
+
+    def describe_state(self, state: Slot, /) -> str:
+        """For people."""
+        if state is None:
+            return "no table has the name"
+        if state == SOME:
+            return "some table has the name"
+        return f"table {state[0]} version {state[1]} has the name"
+
+
+def name_projections(
+    names: Sequence[str],
+    operations: Sequence[Operation[CatalogInput, Answer]],
+    bindings: Mapping[str, str],
+) -> list[Projection[Slot, Said, bool]]:
+    """One projection for each name, in the order of `names`."""
+    ids = {key: ident for ident, key in bindings.items()}
+    found: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
+    for operation in operations:
+        for name, said in _sayings(operation, names, ids, bindings):
+            found[name].append(saying(operation, said))
+    model = CatalogName()
+    return [Projection(f"name {name!r}", model, tuple(found[name])) for name in names]
+
+
+def _sayings(
+    operation: Operation[CatalogInput, Answer],
+    names: Sequence[str],
+    ids: Mapping[str, str],
+    bindings: Mapping[str, str],
+) -> Iterator[tuple[str, Said]]:
+    given, answer = operation.input, operation.said
+    if answer is UNKNOWN:
+        yield from _unknown_sayings(given, ids)
+    elif not isinstance(given, ListTables):
+        yield from _known_sayings(given, answer, bindings)
+    else:
+        shown = {name: (ident, version) for name, ident, version in answer.listing}
+        for name in names:
+            if name in shown:
+                yield name, Said("see", *_comparable(*shown[name], bindings))
+            else:
+                yield name, Said("absent")
+
+
+def _comparable(
+    ident: str | None, version: int | None, bindings: Mapping[str, str]
+) -> tuple[str | None, int | None]:
+    """An id that no create is known to have made says nothing by itself."""
+    return (ident if ident in bindings else None), version
+
+
+def _unknown_sayings(given: CatalogInput, ids: Mapping[str, str]) -> Iterator[tuple[str, Said]]:
+    match given:
+        case Create(name=name, key=key):
+            yield name, Said("put", ids.get(key), 0)
+        case Alter(name=name):
+            yield name, Said("bump")
+        case Delete(name=name):
+            yield name, Said("take")
+        case Rename(name=name, new_name=new_name) if name != new_name:
+            yield name, Said("take")
+            yield new_name, Said("put")
+        case _:
+            pass  # reads of unknown outcome, and renames that cannot do anything
+
+
+def _known_sayings(
+    given: Create | Alter | Rename | Delete | Get | Look,
+    answer: Answer,
+    bindings: Mapping[str, str],
+) -> Iterator[tuple[str, Said]]:
+    if answer.result == "not-found":
+        yield given.name, Said("absent")
+        return
+    if answer.result == "exists":
+        yield given.name, Said("present")
+        if isinstance(given, Rename) and given.new_name != given.name:
+            yield given.new_name, Said("present")
+        return
+    ident, version = _comparable(answer.table_id, answer.version, bindings)
+    match given:
+        case Create(name=name):
+            yield name, Said("put", ident, 0)
+        case Alter(name=name):
+            yield name, Said("bump", ident, version)
+        case Delete(name=name):
+            yield name, Said("take", ident, version)
+        case Rename(name=name, new_name=new_name):
+            # Onto itself it cannot succeed; "take" then leaves nothing that could.
+            yield name, Said("take", ident, None if version is None else version - 1)
+            if new_name != name:
+                yield new_name, Said("put", ident, version)
+        case Get(name=name) | Look(name=name):
+            yield name, Said("see", ident, version)

@@ -1,0 +1,248 @@
+"""What is said about one name, or one table, of a catalog: three models, small enough to be read.
+
+Both catalogs have views of this kind: `versioned_views` translates the operations of the one,
+`models.name` and `catalog.passes` those of the other.
+
+* `NameView`: who has a name, at which version and payload. Every answer about what is not known is
+  believed.
+* `Tenancy`: a name holds one tenant at a time, and each only once, without a break.
+* `IdView`: a table's versions only grow, each is made once and has one payload; deletion is for
+  ever.
+
+In the last two, what is not said may happen by itself: a state moves to wherever the next operation
+is. So unknown outcomes need no operations there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
+
+S = TypeVar("S")
+I = TypeVar("I")  # noqa: E741 - input, as in `Model`
+
+
+class Said(NamedTuple):
+    """What an operation says about a name or a table; `None` is what it does not say.
+
+    About a name (an id of `None` is not shown, or cannot be compared):
+
+    | f         | legal in                 | afterwards                                           |
+    |-----------|--------------------------|------------------------------------------------------|
+    | put       | nothing                  | table (id, version, payload)                         |
+    | bump      | table (id, version - 1)  | table (id, version, payload)                         |
+    | take      | table (id, version)      | nothing                                              |
+    | see       | table (id, version)      | the same                                             |
+    | present   | any table                | the same                                             |
+    | absent    | nothing                  | the same                                             |
+    | never     | no state                 |                                                      |
+
+    About a table: make, change, see, die, alive, missing, never.
+    """
+
+    f: str
+    ident: Any = None
+    version: int | None = None
+    payload: int | None = None
+
+    @property
+    def may_be_any_table(self) -> bool:
+        """Whether it is about a table, but does not say which."""
+        unnamed = self.ident is None and self.f not in {"absent", "never"}
+        return self.f == "present" or unnamed
+
+
+def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
+    """The operation, reduced to what it says."""
+    return Operation(
+        operation.client_id,
+        said,
+        operation.call,
+        UNKNOWN if operation.is_unknown else True,
+        operation.return_time,
+        operation.id,
+    )
+
+
+# --- names ------------------------------------------------------------------------------------
+
+Entry = tuple[Any, int | None, int | None]
+Slot = Entry | None
+
+
+class NameView(Model[Slot, Said, bool]):
+    """State: nothing, or (id, version, payload), as far as they are known."""
+
+    def init(self) -> Slot:
+        """Nothing is there."""
+        return None
+
+    def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
+        """Unknown operations act where they can."""
+        f = input_.f
+        if f == "never":
+            return False, state
+        if f in {"put", "absent"}:
+            legal = state is None
+        else:
+            legal = state is not None and (f == "present" or _fits(state, input_))
+        if not legal:
+            return output is UNKNOWN, state
+        if f == "put":
+            return True, (input_.ident, input_.version, input_.payload)
+        if f == "take":
+            return True, None
+        if f == "bump" and state is not None:
+            following = None if state[1] is None else state[1] + 1
+            version = following if input_.version is None else input_.version
+            return True, (state[0], version, input_.payload)
+        return True, state
+
+    def read_only(self, input_: Said, output: bool | Unknown, /) -> bool:
+        """What only looks."""
+        del output
+        return input_.f in {"see", "present", "absent", "never"}
+
+    def blurred(
+        self, core: Sequence[Operation[Said, bool]], others: Sequence[Operation[Said, bool]], /
+    ) -> Sequence[Operation[Said, bool]]:
+        """Without what only comes and goes while the core looks away.
+
+        While a table of another id has the name, nothing of the core is legal, unless it is about
+        any table at all. So the stay of such a table helps nobody: leave it out, and what was legal
+        before and after it still is. What does not say its id may be about one that is wanted.
+        """
+        changes = [other for other in others if not self.read_only(other.input, True)]
+        if any(operation.input.may_be_any_table for operation in core):
+            return changes
+        ids = {None, *(operation.input.ident for operation in core)}
+        return [other for other in changes if other.input.ident in ids]
+
+    def describe_state(self, state: Slot, /) -> str:
+        """For people."""
+        if state is None:
+            return "nothing has the name"
+        ident, version, payload = ("unknown" if part is None else part for part in state)
+        return f"id {ident} version {version} payload {payload} has the name"
+
+
+def _fits(state: Entry, said: Said) -> bool:
+    before = said.version
+    if said.f == "bump":
+        before = None if said.version is None else said.version - 1
+    pairs = [(state[0], said.ident), (state[1], before)]
+    if said.f == "see":
+        pairs.append((state[2], said.payload))
+    return all(known is None or shown is None or known == shown for known, shown in pairs)
+
+
+class _FreeView(Model[S, I, bool]):
+    """A state moves by itself to wherever the next operation is."""
+
+    def blurred(
+        self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
+    ) -> Sequence[Operation[I, bool]]:
+        """None: all they can do is what may happen by itself."""
+        del core, others
+        return ()
+
+
+# --- tenants of names -------------------------------------------------------------------------
+
+
+class TenancyInput(NamedTuple):
+    """What is said about a name: at, enter, leave (a tenant), alter (two of them), absent.
+
+    A tenant is a table, or one version of it.
+    """
+
+    f: str
+    tenant: Any = None
+    following: Any = None
+
+
+TenancyState = tuple[Hashable | None, frozenset[Hashable | None]]
+
+
+class Tenancy(_FreeView[TenancyState, TenancyInput]):
+    """State: who has the name, and who had it and will not have it again."""
+
+    def init(self) -> TenancyState:
+        """Nobody."""
+        return None, frozenset((None,))
+
+    def step(
+        self, state: TenancyState, input_: TenancyInput, output: bool | Unknown, /
+    ) -> tuple[bool, TenancyState]:
+        """Tenants come and go freely, each once."""
+        del output
+        now, over = state
+        f, tenant, following = input_
+        if f == "at" and tenant == now:
+            return True, state
+        later = over | {now}
+        if f == "absent":
+            return True, (None, later)
+        if tenant in (later if f == "enter" else over):
+            return False, state
+        if f == "alter":
+            return following not in later, (following, later | {tenant})
+        if f == "leave":
+            return True, (None, later | {tenant})
+        return True, (tenant, later)
+
+    def describe_state(self, state: TenancyState, /) -> str:
+        """For people."""
+        return f"{'another id or none' if state[0] is None else f'id {state[0]}'} has the name"
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+Life = tuple[int, int | None]
+GONE: Final[Life] = (-2, None)
+
+
+class IdView(_FreeView[Life, Said]):
+    """State: (version, payload); the version before the first is not created yet.
+
+    Nobody is needed to make a version that nobody claims.
+    """
+
+    def __init__(self, *, first: int = 1) -> None:
+        """`first` is the version that a create makes, 0 or 1."""
+        self._unborn: Life = (first - 1, None)
+
+    def init(self) -> Life:
+        """Not created yet."""
+        return self._unborn
+
+    def step(self, state: Life, input_: Said, output: bool | Unknown, /) -> tuple[bool, Life]:
+        """Time only goes on."""
+        del output
+        f, version, payload = input_.f, input_.version, input_.payload
+        if f == "never":
+            return False, state
+        if f == "missing":
+            return True, state if state == self._unborn else GONE
+        if state == GONE:
+            return False, state
+        now, known = state
+        if f == "die":
+            return version is None or now <= version, GONE
+        if f == "alive":
+            return True, (now + 1, None) if state == self._unborn else state
+        assert version is not None, f"{f} says a version"
+        if f == "see" and version == now:
+            return known is None or known == payload, (now, payload)
+        return now < version, (version, payload)
+
+    def describe_state(self, state: Life, /) -> str:
+        """For people."""
+        if state == self._unborn:
+            return "it is not there yet"
+        if state == GONE:
+            return "it was dropped"
+        shown = "" if state[1] is None else f" payload {state[1]}"
+        return f"it is at version {state[0]}{shown}"

@@ -1,0 +1,120 @@
+"""The part of a history that is about the catalog; reads of it that say how old an answer may be.
+
+A read with a bound shows a state in which everything acknowledged `bound_ns` before the answer was
+made is. The answer is made after the read was asked for. So it is an ordinary read that might have
+been asked for that much earlier, and nothing else: whoever judges it as one, from that time on,
+proves its bound.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import kudu_hms, members, rows
+from harness.vocabularies.follower_reads import FRESH
+
+_LATE: Final = {"result": "ok", "by": "hive"}
+_OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
+_HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
+_OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
+
+
+def is_bounded(pair: Pair) -> bool:
+    """Whether it is a read with a bound."""
+    return pair.invoke.f in FRESH
+
+
+def bound_ns(pair: Pair) -> int | None:
+    """The bound of its answer; `None` where there is none, or no answer."""
+    done = pair.completion
+    if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
+        return None
+    bound = done.value.get("bound_ns")
+    return bound if type(bound) is int and bound >= 0 else None
+
+
+def catalog_part(history: History) -> History:
+    """The history without what is no business of the catalog: rows and members. What was changed
+    through Hive may take effect in the catalog at any time after its call, or never.
+    """
+    return _by_hive(_without(history, _is_elsewhere))
+
+
+def unbounded_part(history: History) -> History:
+    """That without reads with a bound, for checks that real time by itself decides."""
+    return _by_hive(_without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair)))
+
+
+def _is_elsewhere(pair: Pair) -> bool:
+    """Rows are in a table; a register, which has reads and writes as well, is not."""
+    call = pair.invoke
+    if call.f in _OF_ROWS:
+        return isinstance(call.value, Mapping) and "table" in call.value
+    return call.f in _OF_MEMBERS or call.f in _HIVE_READS or _was_refused_by_hive(pair)
+
+
+def _was_refused_by_hive(pair: Pair) -> bool:
+    return pair.invoke.f in kudu_hms.IN_KUDU and pair.type is OpType.FAIL
+
+
+def _by_hive(history: History) -> History:
+    """Changes through Hive as changes of unknown outcome in Kudu; what was acknowledged there says
+    so in its value, since it is not lost: Kudu follows in the end.
+    """
+    if not any(op.f in kudu_hms.IN_KUDU for op in history):
+        return history
+    return History(map(_of_unknown_outcome, history), foreign=True)
+
+
+def is_late(pair: Pair) -> bool:
+    """Whether Hive acknowledged it: Kudu follows in the end."""
+    done = pair.completion
+    return done is not None and done.type is OpType.INFO and done.value == _LATE
+
+
+def _of_unknown_outcome(op: Op) -> Op:
+    f = kudu_hms.IN_KUDU.get(op.f)
+    if f is None:
+        return op
+    if op.type is OpType.INVOKE:
+        return msgspec.structs.replace(op, f=f)
+    value = _LATE if op.type is OpType.OK else None
+    return msgspec.structs.replace(op, f=f, type=OpType.INFO, value=value)
+
+
+def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:
+    gone = {
+        op.index
+        for pair in history.pairs
+        if is_gone(pair)
+        for op in (pair.invoke, pair.completion)
+        if op is not None
+    }
+    if not gone:
+        return history
+    return History((op for op in history if op.index not in gone), foreign=True)
+
+
+def calls_before(history: History) -> Mapping[int, int]:
+    """Invocation of an answered read with a bound -> the index before which it might have been
+    asked for: that of the first op that is no older than its bound.
+    """
+    bounded = [
+        (pair, bound)
+        for pair in history.pairs
+        if is_bounded(pair) and (bound := bound_ns(pair)) is not None
+    ]
+    if not bounded:
+        return {}
+    times = [op.time for op in history]
+    indices = [op.index for op in history]
+    found = {}
+    for pair, bound in bounded:
+        place = bisect.bisect_left(times, pair.invoke.time - bound)
+        found[pair.invoke.index] = min(pair.invoke.index, indices[place])
+    return found

@@ -1,0 +1,20 @@
+"""Passes over a catalog history that find a contradiction without a search, in near-linear time.
+
+Catalog answers carry ids and versions, so most violations show in two or three of them: a version
+that went back, a table that came back, a list that leaves out what was there before and after. Each
+pass looks at one kind of *view*: what operations say about one table or one name, as a tiny model
+(`views`) in which everything that was not said may happen freely. Every view is a projection, that
+is, linearizable whenever the history is; and operations may be left out of it. So the operations a
+pass names are a counterexample by themselves, which the verifier confirms by enumeration.
+
+`refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
+nothing is proven, and the history is the search's. `replay` is the one pass that proves the
+opposite: in the order of revisions, where answers carry them. `narrowed` proves neither: it tells
+a search when operations can have taken effect.
+"""
+
+from checkers.catalog.passes.narrowing import narrowed
+from checkers.catalog.passes.passes import Contradiction, conflict, contradictions, refute
+from checkers.catalog.passes.revisions import replay
+
+__all__ = ["Contradiction", "conflict", "contradictions", "narrowed", "refute", "replay"]

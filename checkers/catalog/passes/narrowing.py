@@ -1,0 +1,189 @@
+"""When an operation can have taken effect: after its call and before its return, but often less.
+
+Answers that show versions of one table order the operations that gave them, whatever else happened:
+what shows a version came after what made it, and before what made the next one; all of them came
+after the create and before the delete. A list came after all of what shows a table it leaves out,
+or before all of it, and often only one is possible. An operation that must come before another took
+effect before that one returned, so may as well have returned then; likewise for calls. Lists, which
+mention every table, become short this way, and they are what a search with lost answers founders
+on: it learns late that a list fits nowhere any more.
+
+Proof that nothing is lost: take a legal order of the operations. If a comes before b in it, then
+a took effect no later than b's return, so the order also respects real time with a's return moved
+to b's, and with b's call moved to a's. One after the other, all of `narrowed` is such moves. And as
+intervals only shrink, an order that respects the narrowed ones respects the original ones. So both
+have the same legal orders. What follows for a verdict is even less: an order that was found is
+verified with the original intervals, and "no order" is not believed but searched for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from checkers.catalog.models.types import ListTables
+from checkers.catalog.passes.views import (
+    CatalogOperation,
+    answer_of,
+    is_plain_list,
+    shown_by,
+    versions_of,
+)
+
+ROUNDS_MAX: Final = 4
+"""Times that all tables and lists are looked at; one bound leads to another."""
+PAIRS_MAX: Final = 4_000_000
+"""Pairs of a list and a table to look at in a round; where there are more, lists stay the same."""
+
+END: Final = 1 << 60  # the rank of a delete
+
+
+class _Life(NamedTuple):
+    """What shows one table: (rank, position of the operation), by rank, and those without one.
+
+    Rank 2v shows version v, rank 2v - 1 made it.
+    """
+
+    ranked: tuple[tuple[int, int], ...]
+    vague: tuple[int, ...]
+    members: tuple[int, ...]
+
+
+def narrowed(
+    operations: Sequence[CatalogOperation], *, is_over: Callable[[], bool] = lambda: False
+) -> list[CatalogOperation] | None:
+    """The operations with shorter intervals and the same legal orders; `None` if there are none.
+
+    Once `is_over`, it is content with what it has found so far.
+    """
+    lives = _lives(operations)
+    listings: list[tuple[int, frozenset[str]]] = []
+    for position, operation in enumerate(operations):
+        answer = answer_of(operation)
+        if isinstance(operation.input, ListTables) and answer and is_plain_list(answer):
+            listings.append((position, frozenset(str(ident) for _, ident, _ in answer.listing)))
+    bounds = _Bounds(operations)
+    for _ in range(ROUNDS_MAX):
+        if is_over():
+            break
+        bounds.changed = False
+        for life in lives.values():
+            bounds.order(life)
+        if len(listings) * len(lives) <= PAIRS_MAX:
+            bounds.leave_out(listings, lives)
+        if not bounds.changed:
+            break
+    if any(call > end for call, end in zip(bounds.calls, bounds.ends, strict=True)):
+        return None
+    return [
+        operation
+        if operation.return_time is None
+        or (call == operation.call and end == operation.return_time)
+        else replace(operation, call=call, return_time=end)
+        for operation, call, end in zip(operations, bounds.calls, bounds.ends, strict=True)
+    ]
+
+
+def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
+    """By table, in the order in which they are first shown."""
+    ranked: dict[str, list[tuple[int, int]]] = {}
+    vague: dict[str, list[int]] = {}
+    for position, operation in enumerate(operations):
+        for table in shown_by(operation):
+            rank = _rank(table, operation)
+            ranked.setdefault(table, [])
+            if rank is None:
+                vague.setdefault(table, []).append(position)
+            else:
+                ranked[table].append((rank, position))
+    return {
+        table: _Life(
+            tuple(sorted(ranks)),
+            tuple(vague.get(table, ())),
+            (*(position for _, position in ranks), *vague.get(table, ())),
+        )
+        for table, ranks in ranked.items()
+    }
+
+
+def _rank(table: str, operation: CatalogOperation) -> int | None:
+    said = versions_of(table, operation)
+    if said is None:
+        return None
+    if said.f == "die":
+        return END
+    return None if said.version is None else 2 * said.version - (said.f == "make")
+
+
+class _Bounds:
+    """The calls and returns so far, by position; those of unknown operations stay."""
+
+    def __init__(self, operations: Sequence[CatalogOperation]) -> None:
+        infinity = float("inf")
+        self.calls = [operation.call for operation in operations]
+        self.ends = [
+            infinity if operation.return_time is None else operation.return_time
+            for operation in operations
+        ]
+        self.changed = False
+
+    def _not_before(self, position: int, call: float) -> None:
+        if call > self.calls[position]:
+            self.calls[position] = call
+            self.changed = True
+
+    def _not_after(self, position: int, end: float) -> None:
+        if end < self.ends[position]:
+            self.ends[position] = end
+            self.changed = True
+
+    def order(self, life: _Life) -> None:
+        """What shows less comes before what shows more."""
+        ranked = life.ranked
+        if not ranked:
+            return
+        latest = pending = -float("inf")  # calls of lower ranks, and of this one
+        rank_now = ranked[0][0]
+        for rank, position in ranked:
+            if rank != rank_now:
+                latest, rank_now = max(latest, pending), rank
+            self._not_before(position, latest)
+            pending = max(pending, self.calls[position])
+        earliest = pending = float("inf")
+        rank_now = ranked[-1][0]
+        for rank, position in reversed(ranked):
+            if rank != rank_now:
+                earliest, rank_now = min(earliest, pending), rank
+            self._not_after(position, earliest)
+            pending = min(pending, self.ends[position])
+        (first, create), (last, delete) = ranked[0], ranked[-1]
+        for position in life.vague:
+            if first == -1:
+                self._not_before(position, self.calls[create])
+                self._not_after(create, self.ends[position])
+            if last == END:
+                self._not_after(position, self.ends[delete])
+                self._not_before(delete, self.calls[position])
+
+    def leave_out(
+        self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
+    ) -> None:
+        """A list comes before all of a table's life that it leaves out, or after all of it."""
+        calls, ends = self.calls, self.ends
+        for table, life in lives.items():
+            earliest = min([ends[position] for position in life.members])
+            latest = max([calls[position] for position in life.members])
+            begin, over = -float("inf"), float("inf")
+            for listing, shown in listings:
+                if table in shown:
+                    continue
+                if earliest < calls[listing]:  # it had been there, so it was gone
+                    self._not_before(listing, latest)
+                    over = min(over, ends[listing])
+                elif ends[listing] < latest:  # it was still there later, so it was yet to come
+                    self._not_after(listing, earliest)
+                    begin = max(begin, calls[listing])
+            for position in life.members:
+                self._not_before(position, begin)
+                self._not_after(position, over)

@@ -1,0 +1,137 @@
+"""Replay in the order of revisions: a proof of "linearizable" in near-linear time.
+
+Where every answer says at which revision of the catalog it was given, there is nothing to search
+for: sort by revision, changes before what only looked at the same revision, and step once through
+the model. What is missing are operations whose answers were lost. Such an operation is put in where
+the next answer cannot be explained without it (one alone, else two), if it is about the same names.
+
+The order is a proof whatever it was guessed from, and `certify` has it verified like any other. So
+`replay` may answer `None` for any reason at all, which proves nothing: a revision that lies, an
+operation that would have been needed earlier, answers without revisions. Then the search decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from typing import Any, Final
+
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Rename,
+)
+from checkers.linearizability import UNKNOWN, Model, Operation
+
+CatalogOperation = Operation[CatalogInput, Answer]
+CHANGES: Final = (Create, Alter, Rename, Delete)
+TRIALS_MAX: Final = 20_000
+"""Steps spent on guessing what was lost, in all."""
+CANDIDATES_MAX: Final = 40
+"""Lost operations about the same names that are considered at once, the earliest called."""
+
+
+def replay(
+    model: Model[Any, CatalogInput, Answer],
+    operations: Sequence[CatalogOperation],
+    revisions: Mapping[int, int],
+) -> tuple[int, ...] | None:
+    """Ids in a legal order that respects real time, or `None`.
+
+    `revisions` maps ids of operations to the revision that their answers showed. Known operations
+    without one are placed like lost ones, but have to be placed.
+    """
+    dated: list[tuple[int, bool, float, int, CatalogOperation]] = []
+    lost: list[CatalogOperation] = []
+    for operation in operations:
+        revision = revisions.get(operation.id, -1)
+        if operation.is_unknown or revision < 0:
+            lost.append(operation)
+            continue
+        answer = operation.said
+        looks = not isinstance(operation.input, CHANGES) or (
+            answer is not UNKNOWN and answer.result != "ok"
+        )
+        dated.append((revision, looks, operation.call, operation.id, operation))
+    if not dated:
+        return None
+    dated.sort(key=lambda entry: entry[:4])
+    lost.sort(key=lambda operation: (operation.call, operation.id))
+    walk = _Walk(model, lost)
+    for *_, operation in dated:
+        if not walk.take(operation):
+            return None
+    return walk.order_with_leftovers()
+
+
+class _Walk:
+    """A state, how it came about, and what was lost and may still be put in."""
+
+    def __init__(
+        self, model: Model[Any, CatalogInput, Answer], lost: list[CatalogOperation]
+    ) -> None:
+        self._model = model
+        self._lost = lost
+        self._state: Any = model.init()
+        self._order: list[int] = []
+        self._latest_call = -math.inf
+        self._trials = 0
+
+    def take(self, operation: CatalogOperation) -> bool:
+        """Step over `operation`, with lost ones before it where it needs them."""
+        for before in self._attempts(operation):
+            state, latest, legal = self._state, self._latest_call, True
+            for one in (*before, operation):
+                legal, state, latest = self._step(one, state, latest)
+                if not legal:
+                    break
+            if legal:
+                self._state, self._latest_call = state, latest
+                self._order.extend(one.id for one in (*before, operation))
+                for one in before:
+                    self._lost.remove(one)
+                return True
+        return False
+
+    def order_with_leftovers(self) -> tuple[int, ...] | None:
+        """The order, once all that returned has its place."""
+        for operation in [one for one in self._lost if not one.is_unknown]:
+            legal, state, latest = self._step(operation, self._state, self._latest_call)
+            if not legal:
+                return None
+            self._state, self._latest_call = state, latest
+            self._order.append(operation.id)
+        return tuple(self._order)
+
+    def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
+        """What may have come before: nothing, or one or two that were lost."""
+        yield ()
+        names = self._model.footprint(operation.input)
+        assert operation.return_time is not None, "what has a revision returned"
+        candidates: list[CatalogOperation] = []
+        for one in self._lost:
+            if one.call > operation.return_time or len(candidates) == CANDIDATES_MAX:
+                break
+            own = self._model.footprint(one.input)
+            if names is None or own is None or names & own:
+                candidates.append(one)
+        for count in (1, 2):
+            for chosen in permutations(candidates, count):
+                self._trials += count + 1
+                if self._trials > TRIALS_MAX:
+                    return
+                yield chosen
+
+    def _step(
+        self, operation: CatalogOperation, state: Any, latest_call: float
+    ) -> tuple[bool, Any, float]:
+        """Whether `operation` can come next, the state after it, and the latest call so far."""
+        latest_call = max(latest_call, operation.call)
+        if operation.return_time is not None and operation.return_time < latest_call:
+            return False, state, latest_call
+        legal, after = self._model.step(state, operation.input, operation.said)
+        return legal, after, latest_call

@@ -1,0 +1,236 @@
+"""What operations say about one table or one name, in terms of four small models.
+
+Each is a projection of the whole catalog: run along any order that linearizes the history, it
+accepts, since it forbids only what no order can show. What is not said is free: a state moves by
+itself to wherever the next operation is, so unknown outcomes need no operations here, and leaving
+out operations leaves a projection.
+
+* `IdView`: a table's versions only grow, each is made once, deletion is for ever.
+* `Tenancy`: a name holds one (table, version) at a time, and each only once, without a break.
+* `Shape`: at each version a table has one name and one list of columns, the next by the steps.
+* `Pairing`: ids and nonces of creates belong together one to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Columns,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+    apply_steps,
+)
+from checkers.catalog.models.views import Said, TenancyInput
+from checkers.linearizability import UNKNOWN, Model, Operation, Unknown
+
+CatalogOperation = Operation[CatalogInput, Answer]
+
+
+def answer_of(operation: CatalogOperation) -> Answer | None:
+    """What a known operation answered."""
+    return None if operation.said is UNKNOWN else operation.said
+
+
+def is_plain_list(answer: Answer) -> bool:
+    """Whether it is a listing, which names every table by an id, and no name or id twice."""
+    names = {name for name, _, _ in answer.listing}
+    ids = {ident for _, ident, _ in answer.listing}
+    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
+    return answer.result == "ok" and plain
+
+
+def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
+    """The ids of the tables that a known operation shows."""
+    answer = answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return ()
+    if isinstance(operation.input, ListTables):
+        return tuple(str(e[1]) for e in answer.listing) if is_plain_list(answer) else ()
+    return () if answer.table_id is None else (answer.table_id,)
+
+
+# --- the versions of one table ----------------------------------------------------------------
+
+
+def versions_of(table: str, operation: CatalogOperation) -> Said | None:
+    """What `operation` says about the versions of `table`; `None` for nothing."""
+    given, answer = operation.input, answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return None
+    if isinstance(given, ListTables):
+        if not is_plain_list(answer):
+            return None
+        for _, ident, version in answer.listing:
+            if ident == table:
+                return Said("alive" if version is None else "see", table, version)
+        return Said("missing")
+    if answer.table_id != table:
+        return None
+    if isinstance(given, Create):
+        return Said("make", table, 0)
+    if isinstance(given, Delete):
+        return Said("die", table, answer.version)
+    if answer.version is None:
+        return Said("alive")
+    return Said("make" if isinstance(given, Alter | Rename) else "see", table, answer.version)
+
+
+# --- who has one name -------------------------------------------------------------------------
+
+Tenant = tuple[str, int]  # table id, version
+
+
+def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
+    """(name, what is said about it), but for names that a list does not show."""
+    given, answer = operation.input, answer_of(operation)
+    if answer is None:
+        return
+    if isinstance(given, ListTables):
+        if is_plain_list(answer):
+            for name, ident, version in answer.listing:
+                if ident is not None and version is not None:
+                    yield name, TenancyInput("at", (ident, version))
+        return
+    if answer.result == "not-found":
+        yield given.name, TenancyInput("absent")
+        return
+    if answer.result != "ok" or (isinstance(given, Rename) and given.name == given.new_name):
+        return
+    version = 0 if isinstance(given, Create) else answer.version
+    if answer.table_id is None or version is None:
+        # Before a create and after a delete nobody has the name, whoever it was.
+        if isinstance(given, Create | Delete | Rename):
+            yield given.name, TenancyInput("absent")
+        if isinstance(given, Rename):
+            yield given.new_name, TenancyInput("absent")
+        return
+    tenant, before = (answer.table_id, version), (answer.table_id, version - 1)
+    match given:
+        case Create(name=name):
+            yield name, TenancyInput("enter", tenant)
+        case Alter(name=name):
+            yield name, TenancyInput("alter", before, tenant)
+        case Rename(name=name, new_name=new_name):
+            yield name, TenancyInput("leave", before)
+            yield new_name, TenancyInput("enter", tenant)
+        case Delete(name=name):
+            yield name, TenancyInput("leave", tenant)
+        case Get(name=name) | Look(name=name):
+            yield name, TenancyInput("at", tenant)
+
+
+def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
+    """What `operation` says about `name`; `None` for nothing."""
+    for said, input_ in tenancies(operation):
+        if said == name:
+            return input_
+    answer = answer_of(operation)
+    if isinstance(operation.input, ListTables) and answer is not None and is_plain_list(answer):
+        shown = {entry[0] for entry in answer.listing}
+        return None if name in shown else TenancyInput("absent")
+    return None
+
+
+# --- what a table was at each version ---------------------------------------------------------
+
+ShapeFact = tuple[str, int, Any]  # ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+ShapeInput = tuple[ShapeFact, ...]
+
+
+class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
+    """State: all that was said so far. Columns are carried along steps that are known."""
+
+    def init(self) -> frozenset[ShapeFact]:
+        """Nothing was said."""
+        return frozenset()
+
+    def step(
+        self, state: frozenset[ShapeFact], input_: ShapeInput, output: bool | Unknown, /
+    ) -> tuple[bool, frozenset[ShapeFact]]:
+        """Legal while it can all be true."""
+        del output
+        facts = state | set(input_)
+        known: dict[tuple[str, int], Any] = {}
+        for kind, version, value in sorted(facts):
+            if kind == "never" or known.setdefault((kind, version), value) != value:
+                return False, state
+        for kind, version in sorted(known):
+            before = known.get(("columns", version - 1))
+            if kind == "steps" and before is not None:
+                after = apply_steps(before, known[kind, version])
+                if after is None or known.setdefault(("columns", version), after) != after:
+                    return False, state
+        return True, facts
+
+
+def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
+    """What `operation` says about the name and columns of `table`."""
+    given, answer = operation.input, answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return ()
+    if isinstance(given, ListTables):
+        return tuple(
+            ("name", version, name)
+            for name, ident, version in answer.listing
+            if ident == table and version is not None
+        )
+    if answer.table_id != table:
+        return ()
+    if isinstance(given, Create):
+        return ("name", 0, given.name), ("columns", 0, given.columns)
+    version = answer.version
+    if version is None:
+        return ()
+    match given:
+        case Alter(name=name, steps=steps):
+            return ("name", version - 1, name), ("name", version, name), ("steps", version, steps)
+        case Rename(name=name, new_name=new):
+            return ("name", version - 1, name), ("name", version, new), ("steps", version, ())
+        case Get(name=name):
+            return ("name", version, name), *_columns_of(answer, version)
+        case _:
+            return (("name", version, given.name),)
+
+
+def _columns_of(answer: Answer, version: int) -> tuple[ShapeFact, ...]:
+    if answer.columns is None:
+        return ()
+    columns: Columns = answer.columns
+    applied = version if answer.applied is None else answer.applied
+    if applied > version:
+        return (("never", applied, "applied before it was made"),)
+    return (("columns", applied, columns),)
+
+
+# --- ids and nonces ---------------------------------------------------------------------------
+
+
+class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
+    """State: the (table id, nonce) pairs seen. Every id has one nonce, every nonce one id."""
+
+    def init(self) -> frozenset[tuple[str, str]]:
+        """None seen."""
+        return frozenset()
+
+    def step(
+        self,
+        state: frozenset[tuple[str, str]],
+        input_: Sequence[tuple[str, str]],
+        output: bool | Unknown,
+        /,
+    ) -> tuple[bool, frozenset[tuple[str, str]]]:
+        """Legal while they are one to one."""
+        del output
+        pairs = state | set(input_)
+        ids = {ident for ident, _ in pairs}
+        nonces = {nonce for _, nonce in pairs}
+        return len(ids) == len(nonces) == len(pairs), pairs

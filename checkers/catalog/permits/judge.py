@@ -1,0 +1,372 @@
+"""Which order of operations the permits of a profile leave, and how often it needed each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from checkers.catalog.history import CatalogHistory, CatalogOperation, catalog_history
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.types import (
+    Answer,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+)
+from checkers.catalog.passes.views import is_plain_list
+from checkers.catalog.permits.spans import (
+    Span,
+    creates_by_name,
+    overlaps,
+    spans_by_name,
+    until,
+)
+from checkers.linearizability import UNKNOWN, Operation
+from checkers.linearizability.partial import (
+    PartialOutcome,
+    find_partial_order,
+    returned_before,
+    states_along,
+)
+from harness.ops import History, OpType
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    NAME_GAP,
+    STALE_READ,
+    TORN_LIST,
+    Permit,
+)
+from harness.timeline import power_cuts
+
+KNOWN: Final = (
+    STALE_READ,
+    TORN_LIST,
+    NAME_GAP,
+    DIRTY_CREATE,
+    DDL_TWICE,
+    LOST_AFTER_POWER_CUT,
+)
+ALONE_SHARE: Final = 0.15
+"""Of the time, for each permit by itself; the rest is for all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """What was found: `counts` by permit where the history is explained.
+
+    Otherwise `exhausted` says that no order can, and `stuck` names an operation that fits nowhere.
+    """
+
+    counts: Mapping[str, int] | None
+    exhausted: bool = False
+    stuck: int | None = None
+    steps: int = 0
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an answer says besides its content."""
+
+    term: int | None
+    node: str | None
+
+
+def judge_permitted(
+    history: History, permits: Mapping[str, Permit], *, end_s: float
+) -> Permitted | None:
+    """Whether permits explain what no strict order does; `None` where none is about that.
+
+    `end_s` is on the monotonic clock.
+    """
+    cuts = power_cuts(history)
+    names = [name for name in KNOWN if name in permits and (name != LOST_AFTER_POWER_CUT or cuts)]
+    if not names:
+        return None
+    if LOST_AFTER_POWER_CUT in names:
+        before = [name for name in names if name != LOST_AFTER_POWER_CUT]
+        left_s = max(0.0, end_s - time.monotonic())
+        found = _Relaxed(until(history, cuts[0].index), frozenset(before)).judge(
+            time.monotonic() + ALONE_SHARE * left_s
+        )
+        if found.counts is None and found.exhausted:
+            return found
+    trials = [frozenset((name,)) for name in names] if len(names) > 1 else []
+    trials.append(frozenset(names))
+    found = Permitted(None)
+    for number, chosen in enumerate(trials):
+        last = number == len(trials) - 1
+        left_s = max(0.0, end_s - time.monotonic())
+        until_s = time.monotonic() + (left_s if last else ALONE_SHARE * left_s)
+        found = _Relaxed(history, chosen).judge(until_s)
+        if found.counts is not None:
+            break
+    return found
+
+
+class _Relaxed:
+    """A history under some permits."""
+
+    def __init__(self, history: History, permits: frozenset[str]) -> None:
+        self._permits = permits
+        self._converted = catalog_history(history, again=DDL_TWICE in permits)
+        self._facts = {index: _facts_of(self._converted, index) for index in self._converted.pairs}
+        self._own = self._converted.operations
+        self._names = Catalog(self._own, self._converted.bindings).names
+        self._dirty = creates_by_name(history) if DIRTY_CREATE in permits else {}
+        self._touching = spans_by_name(self._own, Delete, Rename)
+        self._renaming = spans_by_name(self._own, Rename)
+        parts = [part for operation in self._own for part in self._parts(operation)]
+        parts.extend(self._twins())
+        if LOST_AFTER_POWER_CUT in permits:
+            parts += [
+                Operation(-1, ListTables(), cut.index, UNKNOWN, None, cut.index)
+                for cut in power_cuts(history)
+            ]
+        parts.sort(key=lambda operation: operation.call)
+        self.operations = parts
+
+    # --- what is asked of the search -----------------------------------------------------------
+
+    def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
+        """What is left of it: itself, several looks, or nothing."""
+        answer = operation.said
+        if answer is UNKNOWN:
+            yield operation
+        elif isinstance(operation.input, ListTables):
+            torn = TORN_LIST in self._permits or self._is_dirty(operation)
+            whole = not torn or not is_plain_list(answer)
+            yield from (operation,) if whole else self._looks(operation, answer)
+        elif not self._is_gap(operation) and not self._is_dirty(operation):
+            yield operation
+
+    def _looks(self, operation: CatalogOperation, answer: Answer) -> Iterator[CatalogOperation]:
+        shown = {name: (ident, version) for name, ident, version in answer.listing}
+        for name in self._names:
+            if self._unmade(name, shown.get(name, (None, None))[0], operation):
+                continue
+            if name in shown:
+                ident, version = shown[name]
+                said = Answer("ok", table_id=ident, version=version)
+            elif overlaps(self._renaming.get(name, ()), operation):
+                continue
+            else:
+                said = Answer("not-found")
+            yield replace(operation, input=Look(name), output=said)
+
+    def _is_gap(self, operation: CatalogOperation) -> bool:
+        """Whether it found nothing where a name may just have been between two tables."""
+        answer = operation.said
+        if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
+            return False
+        name = getattr(operation.input, "name", None)
+        return name is not None and overlaps(self._touching.get(name, ()), operation)
+
+    def _is_dirty(self, operation: CatalogOperation) -> bool:
+        """Whether it shows a table that a create may only just be making."""
+        answer, given = operation.said, operation.input
+        if not self._dirty or answer is UNKNOWN or not _observes(operation):
+            return False
+        if isinstance(given, ListTables):
+            return any(self._unmade(name, ident, operation) for name, ident, _ in answer.listing)
+        if answer.result == "exists":
+            names = (given.name, getattr(given, "new_name", given.name))
+            return any(overlaps(spans, operation) for spans in map(self._spans, names))
+        return answer.result == "ok" and self._unmade(given.name, answer.table_id, operation)
+
+    def _spans(self, name: str) -> list[Span]:
+        return [span for _, span in self._dirty.get(name, ())]
+
+    def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
+        """Whether a table of this id, under this name, is of a create that may be under way."""
+        key = None if ident is None else self._converted.bindings.get(ident)
+        return ident is not None and any(
+            key in {None, nonce} and overlaps([span], operation)
+            for nonce, span in self._dirty.get(name, ())
+        )
+
+    def _twins(self) -> Iterator[CatalogOperation]:
+        """The second effects that changes may have had which were sent again."""
+        if DDL_TWICE not in self._permits:
+            return
+        for operation in self._own:
+            if operation.id not in self._converted.sent_again:
+                continue
+            again = operation.input
+            if isinstance(again, Create):
+                again = again._replace(key=self._converted.sent_again[operation.id])
+            yield replace(operation, input=again, output=UNKNOWN, return_time=None)
+
+    def _masks(self) -> tuple[list[int], list[int]]:
+        """What must come before each operation, and the chains, as masks."""
+        operations = self.operations
+        everything = (1 << len(operations)) - 1
+        classes: dict[_Facts, int] = {}
+        allowed: dict[_Facts, int] = {}
+        strict = _Facts(None, None)
+        before = returned_before(operations)
+        for at, operation in enumerate(operations):
+            facts = self._facts[operation.id] if self._may_be_stale(operation) else strict
+            classes[facts] = classes.get(facts, 0) | 1 << at
+            if facts not in allowed:
+                allowed[facts] = everything if facts == strict else self._seen_by(facts)
+            before[at] &= allowed[facts]
+        return before, list(classes.values())
+
+    def _may_be_stale(self, operation: CatalogOperation) -> bool:
+        observes = STALE_READ in self._permits and _observes(operation)
+        return observes and self._facts[operation.id].term is not None
+
+    def _seen_by(self, facts: _Facts) -> int:
+        """The operations that an answer of this term and node must have seen, as a mask."""
+        mask = 0
+        assert facts.term is not None
+        for at, operation in enumerate(self.operations):
+            other = self._facts.get(operation.id, _Facts(None, None))
+            own = other.node is not None and other.node == facts.node
+            if own or other.term is None or other.term <= facts.term:
+                mask |= 1 << at
+        return mask
+
+    # --- judging -------------------------------------------------------------------------------
+
+    def judge(self, end_s: float) -> Permitted:
+        """Search, and count."""
+        if self._converted.conflicts:
+            return Permitted(None, exhausted=True, stuck=self._converted.conflicts[0].second)
+        before, chains = self._masks()
+        lossy = LOST_AFTER_POWER_CUT in self._permits
+        model = Catalog(self.operations, self._converted.bindings, once=not lossy)
+        backs = sum(1 << at for at, o in enumerate(self.operations) if o.id not in self._facts)
+        hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
+        outcome = find_partial_order(
+            model, self.operations, before, chains, hints=hints, end_s=end_s, backs=backs
+        )
+        stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
+        if outcome.order is None:
+            return Permitted(None, outcome.exhausted, stuck, outcome.steps)
+        counts, examples = self._count(outcome)
+        return Permitted(counts, True, None, outcome.steps, examples)
+
+    def _hint(self, index: int) -> tuple[int, int]:
+        """Where the log of the masters had its entry, or ended as an answer was given."""
+        pair = self._converted.pairs.get(index)
+        done = None if pair is None else pair.completion
+        value = done.value if done and isinstance(done.value, dict) else {}
+        term, revision = value.get("term"), value.get("revision")
+        return (
+            term if isinstance(term, int) else 0,
+            revision if isinstance(revision, int) else 0,
+        )
+
+    def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
+        """How often each permit was needed in this order of the changes.
+
+        An answer that some catalog of its own time explains needed none; one that an older one
+        explains, which a permit leaves to it, was stale.
+        """
+        states = _States(self, outcome)
+        counts: dict[str, int] = {}
+        examples: list[int] = []
+        for operation in self._own:
+            if operation.is_unknown or not _observes(operation) or states.strictly(operation):
+                continue
+            permit = STALE_READ
+            if self._is_dirty(operation):
+                permit = DIRTY_CREATE
+            elif not (self._may_be_stale(operation) and states.stale(operation)):
+                is_list = isinstance(operation.input, ListTables)
+                permit = TORN_LIST if is_list and TORN_LIST in self._permits else NAME_GAP
+            permit = permit if permit in self._permits else next(iter(sorted(self._permits)))
+            counts[permit] = counts.get(permit, 0) + 1
+            examples.append(operation.id)
+        if outcome.back:
+            counts[LOST_AFTER_POWER_CUT] = len(outcome.back)
+        twins = states.twins
+        if twins:
+            counts[DDL_TWICE] = len(twins)
+            examples.extend(twins)
+        if not counts:  # only what two answers show together needed it
+            counts = dict.fromkeys(sorted(self._permits)[:1], 1)
+        return counts, tuple(examples)
+
+
+class _States:
+    """The catalogs along an order, and which of them an answer may have seen."""
+
+    def __init__(self, relaxed: _Relaxed, outcome: PartialOutcome) -> None:
+        assert outcome.order is not None
+        operations = relaxed.operations
+        self._relaxed = relaxed
+        bindings = relaxed._converted.bindings  # noqa: SLF001
+        self._model = Catalog(operations, bindings, once=not outcome.back)
+        self.twins: list[int] = []
+        self._states: list[Any] = [self._model.init()]
+        self._changes: list[CatalogOperation] = []
+        own = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
+        states = states_along(self._model, operations, outcome)
+        for at, after in zip(outcome.order, states, strict=True):
+            operation = operations[at]
+            if after != self._states[-1]:
+                self._states.append(after)
+                self._changes.append(operation)
+                if operation.is_unknown and operation.id not in own and at not in outcome.back:
+                    self.twins.append(operation.id)
+
+    def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
+        """Whether it is legal after the changes at `must`, and before what was called later."""
+        end = operation.return_time
+        assert end is not None
+        first = 1 + max(must, default=-1)
+        last = next((at for at, o in enumerate(self._changes) if o.call > end), len(self._changes))
+        return any(
+            self._model.step(self._states[at], operation.input, operation.said)[0]
+            for at in range(first, last + 1)
+        )
+
+    def _acknowledged(self, operation: CatalogOperation) -> list[int]:
+        """The changes that had returned before it was called."""
+        return [
+            at
+            for at, o in enumerate(self._changes)
+            if o.return_time is not None and o.return_time < operation.call
+        ]
+
+    def strictly(self, operation: CatalogOperation) -> bool:
+        """Whether a catalog of its own time explains it."""
+        return self._any(operation, self._acknowledged(operation))
+
+    def stale(self, operation: CatalogOperation) -> bool:
+        """Whether one that lacks later terms does."""
+        facts = self._relaxed._facts  # noqa: SLF001
+        term = facts[operation.id].term
+        assert term is not None
+        must = []
+        for at in self._acknowledged(operation):
+            other = facts[self._changes[at].id].term
+            if other is None or other <= term:
+                must.append(at)
+        return self._any(operation, must)
+
+
+def _facts_of(converted: CatalogHistory, index: int) -> _Facts:
+    done = converted.pairs[index].completion
+    if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
+        return _Facts(None, None)
+    term = done.value.get("term")
+    return _Facts(term if isinstance(term, int) else None, done.node)
+
+
+def _observes(operation: CatalogOperation) -> bool:
+    """Whether it only saw something: a read, or a change that was refused for what was there."""
+    answer = operation.said
+    if answer is UNKNOWN:
+        return False
+    return isinstance(operation.input, Get | Look | ListTables) or answer.result != "ok"

@@ -1,0 +1,220 @@
+"""Operations of the vocabulary "ddl" in sentences that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.part import is_late
+from checkers.linearizability import Failure, Survivor
+from harness.errors import listed
+from harness.ops import Op, OpType, Pair
+from harness.vocabularies.ddl import BY_NAME, MUTATIONS
+from harness.vocabularies.follower_reads import FRESH
+
+CORE_MAX = 5
+STORIES_MAX = 3
+NAMES_MAX = 8
+
+
+def seconds(time_ns: int) -> str:
+    """A time of the run: `12.402`."""
+    return f"{time_ns / 1e9:.3f}"
+
+
+def ops(indices: Iterable[int], *, limit: int = 20) -> str:
+    """`ops 1, 5 and 9`, cut where it says so."""
+    numbers = [str(index) for index in indices]
+    if not numbers:
+        return "no ops"
+    return f"{'op' if len(numbers) == 1 else 'ops'} {listed(numbers, limit=limit)}"
+
+
+def where(pair: Pair) -> str:
+    """`(op 812, get, ...)`: index, kind, when, and who answered."""
+    begin, done = pair.invoke, pair.completion
+    if done is not None and is_late(pair):
+        span = f"{seconds(begin.time)}-{seconds(done.time)} s"
+        return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
+    if done is None or done.type is OpType.INFO:
+        sent = sorted({attempt.node for attempt in done.attempts}) if done else []
+        to = f", sent to {', '.join(sent)}" if sent else ""
+        return f"(op {begin.index}, {begin.f}, from {seconds(begin.time)} s, answer lost{to})"
+    by = f", answered by {done.node}" if done.node else ""
+    span = f"{seconds(begin.time)}-{seconds(done.time)} s"
+    return f"(op {begin.index}, {begin.f}, {span}{by})"
+
+
+def _names(entries: list[Any]) -> str:
+    names = [repr(entry[0]) for entry in entries[:NAMES_MAX]]
+    more = f" and {len(entries) - NAMES_MAX} more" if len(entries) > NAMES_MAX else ""
+    return ", ".join(names) + more if names else "none"
+
+
+def _saw(value: Mapping[str, Any]) -> str:
+    words = f"table {value.get('table_id')}"
+    if value.get("schema_version") is not None:
+        words += f" at version {value['schema_version']}"
+    applied = value.get("applied_schema_version")
+    if applied is not None and applied != value.get("schema_version"):
+        words += f" (applied: {applied})"
+    if value.get("columns") is not None:
+        words += f" with columns {', '.join(value['columns']) or 'none'}"
+    return words
+
+
+def _object(call: Op) -> str:
+    if call.f == "rename":
+        return f"table {call.value['name']!r} to {call.value['new_name']!r}"
+    return f"table {call.value['name']!r}"
+
+
+def did(pair: Pair) -> tuple[str, str]:
+    """What an operation did and what came of it: the two halves around `where`."""
+    call, done = pair.invoke, pair.completion
+    value = done.value if done is not None and isinstance(done.value, dict) else {}
+    result = value.get("result", "ok")
+    kind = BY_NAME.get(FRESH.get(call.f, call.f))
+    if kind is not None and kind.mutates:
+        if done is None or done.type is OpType.INFO:
+            return f"tried to {call.f} {_object(call)}", ""
+        if result == "ok":
+            version = value.get("schema_version")
+            is_change = call.f in {"alter", "rename"} and version is not None
+            to = f"and was told that its version is {version} now" if is_change else ""
+            return f"{kind.past} {_object(call)}", to
+        what = (
+            call.value["new_name"]
+            if call.f == "rename" and result == "exists"
+            else (call.value["name"])
+        )
+        told = "exists" if result == "exists" else "does not exist"
+        return f"tried to {call.f} {_object(call)}", f"and was told that {what!r} {told}"
+    if FRESH.get(call.f, call.f) == "list":
+        return "listed the tables", f"and saw {_names(value.get('tables', []))}"
+    verb = "looked at" if kind is None else kind.past
+    saw = "and found it missing" if result == "not-found" else f"and saw {_saw(value)}"
+    return f"{verb} {_object(call)}", saw
+
+
+def sentence(pair: Pair) -> str:
+    """`Process 3 read table 'b' (op 812, get, ...) and found it missing`, without a full stop."""
+    act, outcome = did(pair)
+    words = f"Process {pair.invoke.process} {act} {where(pair)}"
+    return f"{words} {outcome}" if outcome else words
+
+
+def _done_by(pair: Pair, verb: str) -> str:
+    begin, done = pair.invoke, pair.completion
+    if done is not None and is_late(pair):
+        told = f"by way of Hive, ok there at {seconds(done.time)} s"
+        return f"process {begin.process} had {verb} (op {begin.index}, {told})"
+    if done is None or done.type is OpType.INFO:
+        return (
+            f"process {begin.process} had {verb} (op {begin.index}, from {seconds(begin.time)} s, "
+            "whose answer was lost)"
+        )
+    return f"process {begin.process} had {verb} (op {begin.index}, ok at {seconds(done.time)} s)"
+
+
+def _last_change(
+    order: Iterable[int], name: str, pairs: Mapping[int, Pair]
+) -> tuple[Pair, str] | None:
+    """The last operation in `order` after which other things are under `name`, and its verb."""
+    for index in reversed(list(order)):
+        pair = pairs[index]
+        call = pair.invoke
+        if pair.type is OpType.FAIL or call.f not in MUTATIONS:
+            continue
+        if call.f == "rename" and call.value["new_name"] == name:
+            return pair, f"renamed {call.value['name']!r} to it"
+        if call.value["name"] != name:
+            continue
+        if call.f == "rename":
+            return pair, f"renamed it to {call.value['new_name']!r}"
+        return pair, f"{BY_NAME[call.f].past} it"
+    return None
+
+
+def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
+    """What had become of `name` in one surviving configuration, and who did it."""
+    state: Any = survivor.state
+    here: str | None
+    if isinstance(model, Catalog):
+        table = model.table(state, name)
+        here = None
+        if table is not None:
+            columns = ", ".join(model.columns(table)) or "none"
+            ident = model.table_id(table) or "of unknown id"
+            here = f"table {ident} at version {model.version(table)}"
+            here += f", newest columns {columns}"
+    elif state is None:
+        here = None
+    else:
+        here = f"table {state[0]} at version {state[1]}" if state[0] else "a table"
+    change = _last_change(survivor.order, name, pairs)
+    if here is None:
+        if change is None:
+            return f"{name!r} must have been free: nothing had put a table there"
+        return f"{name!r} must have been free: {_done_by(*change)} and nothing came back in between"
+    if change is None:
+        return f"{name!r} must have been {here}"
+    return f"{name!r} must have been {here}: {_done_by(*change)} and nothing undid it in between"
+
+
+def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | None) -> list[str]:
+    """The names that the failing operation is about; for a list, those that differ."""
+    if projected is not None:
+        return [projected]
+    call = pair.invoke
+    if call.f == "rename":
+        return sorted({call.value["name"], call.value["new_name"]})
+    if call.f != "list":
+        return [call.value["name"]]
+    assert isinstance(model, Catalog)
+    state: Any = survivor.state
+    assert pair.completion is not None
+    shown = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
+    differing = []
+    for name in model.names:
+        table = model.table(state, name)
+        actual = None if table is None else (model.table_id(table), model.version(table))
+        if actual != shown.get(name):
+            differing.append(name)
+    return differing
+
+
+def explain_failure(
+    failure: Failure, pairs: Mapping[int, Pair], model: object, *, projected: str | None
+) -> list[str]:
+    """Sentences: what was seen, what must have been, and what proves it."""
+    failing = pairs[failure.operation]
+    text = [
+        f"{sentence(failing)}, but no order of the operations that respects real time allows it."
+    ]
+    stories: list[str] = []
+    for survivor in failure.survivors:
+        names = _concerned(failing, survivor, model, projected)
+        told = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
+        if told and told not in stories:
+            stories.append(told)
+    if len(stories) == 1:
+        text.append(f"By then {stories[0]}.")
+    elif stories:
+        text.append(f"There are {len(stories)} ways in which it can have come to that point.")
+        text.extend(f"Either {story}." for story in stories[:STORIES_MAX])
+        if len(stories) > STORIES_MAX:
+            text.append(f"{len(stories) - STORIES_MAX} more ways are not shown.")
+    rest = [index for index in failure.core if index != failure.operation]
+    if rest:
+        small = "a minimal set" if failure.core_minimal else "not proven minimal"
+        text.append(
+            f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
+            f"({small}), whatever became of the {len(failure.weakened)} other changes."
+        )
+        # The last ones before the contradiction tell most.
+        text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])
+        if len(rest) > CORE_MAX:
+            text.append(f"{len(rest) - CORE_MAX} earlier ones are not shown.")
+    return text

@@ -1,0 +1,1 @@
+"""How the system behaved: liveness, crashes, bounds and statistics."""

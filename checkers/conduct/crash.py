@@ -1,0 +1,158 @@
+"""No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
+
+Only an exit of the target's own is `invalid`. One that a fault of its disk or clock may have caused
+is excused, and no other. One whose log says what the run's profile permits is permitted
+(`Permit.signs`), such as the exit after a catch-up of 30 s, which `strict` does not know. One by
+the host (its OOM killer, a signal that nobody of us sent), by nobody knows whom, or beside a
+failure of the infrastructure is `unknown`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from checkers.catalog.sentences import seconds
+from checkers.verdict.disturbances import (
+    FOREIGN_EXITS,
+    NS_PER_S,
+    Disturbance,
+    citation,
+    disturbances_of,
+)
+from checkers.verdict.invariants import KEY, counted, invariant_of
+from checkers.verdict.permitted import permitted_exits, permitted_result
+from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.permits import permits_of
+from harness.timeline import EXCUSED_AFTER_NS
+
+EXITS_MAX: Final = 10
+LOG_LINES_MAX: Final = 10
+LINE_CHARACTERS_MAX: Final = 300
+NEAR_NS: Final = 10 * NS_PER_S
+"""An engine that failed may tell of an exit, or of its own failure, this much later."""
+
+
+class CrashChecker:
+    """Every exit that the harness saw was expected."""
+
+    api_version = 1
+    name = "crash"
+    doc = "no node ends by itself"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge the `node-exit` facts; the last log lines of a crashed node are the explanation."""
+        del case, time_limit_s
+        exits = list(history.facts("node-exit"))
+        # An exit that does not say that it was expected was not.
+        excused = _Excuses(history)
+        ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
+        permits = permits_of(history)
+        found = permitted_exits(history, permits)
+        allowed = {op.index: found[op.index] for op in ended if op.index in found}
+        unexpected = [op for op in ended if op.index not in allowed]
+        failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
+        doubts = {op.index: _doubt(op, failures) for op in unexpected}
+        crashes = [op for op in unexpected if doubts[op.index] is None]
+        looked = {"exits": max(1, len(exits))}
+        details: dict[str, Any] = {
+            "exits": len(exits),
+            "crashes": len(crashes),
+            "not_the_targets": len(unexpected) - len(crashes),
+            "excused": excused.count,
+            # Every process that was seen to end, and at least that all were watched to the end.
+            "looked": looked,
+            KEY: counted(looked, [invariant_of("exits")]),
+        }
+        if not unexpected and allowed:
+            held = CheckResult(
+                self.name, Verdict.INVALID, "", tuple(_told(op) for op in ended[:EXITS_MAX])
+            )
+            return permitted_result(
+                held, permits, Counter(allowed.values()), list(allowed), details
+            )
+        if not unexpected:
+            reason = f"no unexpected exits ({len(exits) - excused.count} by nemeses)"
+            if excused.count:
+                reason += f"; {excused.count} ended over their disks or clocks, as they may"
+            return CheckResult(self.name, Verdict.VALID, reason, details=details)
+        text: list[str] = []
+        crashes_first = sorted(unexpected, key=lambda op: doubts[op.index] is not None)
+        for op in crashes_first[:EXITS_MAX]:
+            node = op.value.get("node")
+            doubt = doubts[op.index]
+            text.append(_told(op, "ended by itself" if doubt is None else "ended"))
+            if doubt is not None:
+                text.append(f"Whether that was the target's doing is not known: {doubt}.")
+            log = [str(line) for line in op.value.get("log") or ()]
+            text.extend(f"  {node}: {line[:LINE_CHARACTERS_MAX]}" for line in log[-LOG_LINES_MAX:])
+        if len(unexpected) > EXITS_MAX:
+            text.append(f"{len(unexpected) - EXITS_MAX} more exits are not shown.")
+        if crashes:
+            verdict, details["rule"] = Verdict.INVALID, "unexpected-exit"
+            reason = f"{len(crashes)} unexpected exits, of {_names(crashes)}"
+        else:
+            verdict, details["rule"] = Verdict.UNKNOWN, "exit-not-explained"
+            reason = f"{_names(unexpected)} ended, and {doubts[unexpected[0].index]}"
+        blamed = crashes or unexpected
+        return CheckResult(
+            self.name, verdict, reason, tuple(text), tuple(op.index for op in blamed), details
+        )
+
+
+class _Excuses:
+    """The times at which nodes may end: a fault that may end them is on, or was a moment ago."""
+
+    def __init__(self, history: History) -> None:
+        self.count = 0
+        self._spans: dict[str, list[tuple[int, float]]] = {}
+        begun: dict[str, tuple[int, list[str]]] = {}
+        for op in history.of_process(NEMESIS):
+            value = op.value if isinstance(op.value, dict) else {}
+            fault = str(value.get("fault"))
+            if value.get("action") == "inject" and value.get("may_end") is True:
+                targets = value.get("targets")
+                nodes = [str(node) for node in targets] if isinstance(targets, list) else []
+                begun[fault] = op.time, nodes
+            elif value.get("action") == "heal" and fault in begun:
+                self._add(begun.pop(fault), op.time + EXCUSED_AFTER_NS)
+        for open_one in begun.values():
+            self._add(open_one, math.inf)
+
+    def _add(self, begun: tuple[int, list[str]], end_ns: float) -> None:
+        start_ns, nodes = begun
+        for node in nodes:
+            self._spans.setdefault(node, []).append((start_ns, end_ns))
+
+    def covers(self, op: Op) -> bool:
+        """Whether this exit is excused, which is then counted."""
+        spans = self._spans.get(str(op.value.get("node")), ())
+        found = any(start <= op.time <= end for start, end in spans)
+        self.count += found
+        return found
+
+
+def _told(op: Op, how: str = "ended by itself") -> str:
+    node, code = op.value.get("node"), op.value.get("code")
+    return f"Node {node} {how} at {seconds(op.time)} s with code {code}."
+
+
+def _names(exits: Iterable[Op]) -> str:
+    return ", ".join(sorted({str(op.value.get("node")) for op in exits}))
+
+
+def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
+    """Why the target need not answer for this exit, as a clause; `None` where it does."""
+    by = op.value.get("by")
+    if by in FOREIGN_EXITS:
+        who = "its host did it" if by == "host" else "nobody knows who did it"
+        return f"{who} (code {op.value.get('code')})"
+    node = str(op.value.get("node"))
+    near = [
+        failure
+        for failure in failures
+        if failure.concerns(node) and failure.overlaps(op.time - NEAR_NS, op.time + NEAR_NS)
+    ]
+    return citation(near) or None

@@ -1,0 +1,221 @@
+"""Does it live again? A quorum once healed must serve, and with all healed it must settle.
+
+The harness records both facts, `live` and `converged`, with the bound and what was still missing;
+this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
+harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
+the time between (`checkers.verdict.disturbances`). A run that ended before the facts proves
+nothing, nor does a probe that the target's declared limits had it refuse
+(`checkers.catalog.invariants.refusals`). Where nothing is open but that a node does not answer
+which ended as its profile permits, with nobody left to start it, that is permitted; so is a core of
+which such a node is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from checkers.catalog.invariants.refusals import demanded_refusals
+from checkers.verdict.disturbances import (
+    NS_PER_S,
+    STARVED_SHARE_MIN,
+    Disturbance,
+    citation,
+    disturbances_of,
+    excuses,
+)
+from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
+from harness.ops import CheckResult, History, Op, Verdict, worst
+from harness.permits import permits_of
+
+WORDS_MAX = 20
+
+
+class _Promise(msgspec.Struct, frozen=True):
+    """One of the two facts, and how to speak of it."""
+
+    fact: str
+    open_field: str
+    kept: str
+    broken: str
+
+
+PROMISES: Final = (
+    _Promise("live", "missing", "served again", "did not succeed again"),
+    _Promise("converged", "pending", "settled", "was still open"),
+)
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    text: str | None = None
+
+
+def _list(words: object) -> str:
+    if not isinstance(words, list | tuple) or not words:
+        return "nothing in particular"
+    shown = ", ".join(str(word) for word in words[:WORDS_MAX])
+    more = f" and {len(words) - WORDS_MAX} more" if len(words) > WORDS_MAX else ""
+    return shown + more
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+class LivenessChecker:
+    """With a quorum healed every kind of operation succeeds; with all healed all settles."""
+
+    api_version = 1
+    name = "liveness"
+    doc = "a healed quorum serves within its bound, and with all healed the target settles"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge the last `live` and `converged` facts."""
+        del case, time_limit_s
+        disturbances = disturbances_of(history)
+        permits = permits_of(history)
+        counts: Counter[str] = Counter()
+        findings: list[_Finding] = []
+        operations: list[int] = []
+        details: dict[str, Any] = {}
+        for promise in PROMISES:
+            op = next(iter([*history.facts(promise.fact)][::-1]), None)
+            if op is None or not isinstance(op.value, dict) or "ok" not in op.value:
+                text = f"The run ended before it was known whether the target {promise.kept}."
+                findings.append(_Finding(Verdict.UNKNOWN, text))
+                continue
+            details[promise.fact] = {
+                name: op.value.get(name) for name in ("ok", "took_s", "bound_s")
+            }
+            judged = _judge(promise, op, disturbances)
+            if judged.verdict is Verdict.INVALID and (kind := _demanded(promise, op, history)):
+                text = f"{judged.text} Its own limits had it refuse to {kind}."
+                judged = _Finding(Verdict.UNKNOWN, text)
+            gone = gone_nodes(history, permits, before=op.index)
+            missing = _needed(promise, op) & set(gone)
+            silent = promise.fact == "live" or missing == _needed(promise, op)
+            if not op.value["ok"] and missing and silent:
+                counts.update(gone[node][0] for node in sorted(missing))
+                judged = _Finding(Verdict.PERMITTED, judged.text)
+            findings.append(judged)
+            if judged.verdict is not Verdict.VALID:
+                operations.append(op.index)
+        verdict = worst(finding.verdict for finding in findings)
+        texts = tuple(finding.text for finding in findings if finding.text is not None)
+        if verdict is Verdict.VALID:
+            live, rest = details["live"], details["converged"]
+            reason = f"live after {_s(live)} and at rest after {_s(rest)}"
+        else:
+            # The worst finding is the reason, whichever comes first in the run.
+            at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
+            reason = findings[at].text or ""
+            details["rule"] = PROMISES[at].fact
+        if verdict is Verdict.INVALID:
+            details["by_invariant"] = {
+                promise.fact: 1
+                for promise, finding in zip(PROMISES, findings, strict=True)
+                if finding.verdict is verdict
+            }
+        found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+        if verdict is Verdict.PERMITTED:
+            return permitted_result(found, permits, counts, operations, details)
+        return permit_rules(found, permits)
+
+
+def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
+    """One fact, by the rule in `checkers.verdict.disturbances`."""
+    value: Mapping[str, Any] = op.value
+    if (vacuous := _vacuous(promise, value)) is not None:
+        return _Finding(Verdict.UNKNOWN, vacuous)
+    took_s, bound_s = _number(value.get("took_s")), _number(value.get("bound_s"))
+    late = took_s is not None and bound_s is not None and took_s > bound_s
+    if value["ok"] and not late:
+        return _Finding(Verdict.VALID)
+    core = f" (with {_list(value['core'])} healed)" if value.get("core") else ""
+    if value["ok"]:
+        text = (
+            f"The target was seen to have {promise.kept} after {took_s:.1f} s of healing{core}; "
+            f"the bound is {bound_s:g} s"
+        )
+    else:
+        text = (
+            f"Within {value.get('bound_s')} s of healing{core} this {promise.broken}: "
+            f"{_list(value.get(promise.open_field))}"
+        )
+    begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
+    tolerated_s = STARVED_SHARE_MIN * (bound_s or 0.0)
+    own = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s, at_end=True)
+    if own:
+        cited = citation(own)
+        return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")
+    if value["ok"]:
+        return _Finding(Verdict.UNKNOWN, f"{text}. It may have done so before, unseen.")
+    if (unasked := _unasked(value)) is not None:
+        return _Finding(Verdict.UNKNOWN, f"{text}. {unasked}")
+    return _Finding(Verdict.INVALID, f"{text}.")
+
+
+def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
+    """Why a probe that was made demanded nothing."""
+    if promise.fact != "live":
+        return None
+    if value.get("core") == []:
+        return "The target's core() names no node, so none had to serve on its own."
+    if value.get("kinds") == []:
+        return "The workload's probe() holds no operation, so nothing was asked of the healed core."
+    return None
+
+
+_SILENT: Final = " does not answer"
+
+
+def _needed(promise: _Promise, op: Op) -> set[str]:
+    """Without which nodes it cannot be kept: those of the core, which is a bare majority; or those
+    that do not answer, if that is all that is pending.
+    """
+    found = op.value.get("core" if promise.fact == "live" else promise.open_field)
+    lines = [str(line) for line in found] if isinstance(found, list | tuple) else []
+    if promise.fact == "live":
+        return set(lines)
+    nodes = {line.removesuffix(_SILENT) for line in lines}
+    return nodes if all(line.endswith(_SILENT) for line in lines) else set()
+
+
+def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
+    """The first kind that did not succeed, if limits refused it: all later ones need it."""
+    missing = op.value.get(promise.open_field)
+    if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:
+        return None
+    begin_ns = op.time - int((_number(op.value.get("took_s")) or 0.0) * NS_PER_S)
+    first = str(missing[0])
+    return first if first in demanded_refusals(history, begin_ns) else None
+
+
+def _unasked(value: Mapping[str, Any]) -> str | None:
+    """Why a failed probe tells nothing of the core: nobody in it was asked after the bound.
+
+    Histories of older versions do not say who was asked; there the probe is taken at its word.
+    Where all nodes were in the core, it does not matter who was.
+    """
+    asked, core = value.get("asked_late"), value.get("core")
+    breach = value.get("breach")
+    if isinstance(breach, str) and breach:
+        return f"The target's client broke its contract and said nothing of the core: {breach}."
+    if not isinstance(asked, list) or not isinstance(core, list) or not value.get("rest"):
+        return None
+    if any(node in core for node in asked):
+        return None
+    if not asked:
+        return "The client does not say which nodes it asked, and not all were in the core."
+    return f"After the bound only nodes outside the core were asked: {_list(asked)}."
+
+
+def _s(fact: dict[str, Any]) -> str:
+    took, bound = fact["took_s"], fact["bound_s"]
+    if not isinstance(took, int | float):
+        return "an unknown time"
+    return f"{took:.1f} s of {bound:g} s" if isinstance(bound, int | float) else f"{took:.1f} s"

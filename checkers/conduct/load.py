@@ -1,0 +1,187 @@
+"""How much load a run really put on its target: rates, and operations that met on one name.
+
+Clients that wait for a target in trouble ask for less, so the achieved rate falls under faults, and
+that is no fault of anybody's. What the certificate doubts is a run that hardly did anything, and
+one that could not keep up even in its best seconds: it was not the load that was asked for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers.verdict.disturbances import disturbances_of, starved_ns
+from harness.ops import History, OpType, Pair
+
+if TYPE_CHECKING:
+    from harness.case import Case
+
+NS_PER_S: Final = 1_000_000_000
+RATE_SHARE_MIN: Final = 0.1
+"""Of the requested rate, over the whole chaos. All nemeses of the catalog at once, which keep it
+down for most of the time, leave 0.15 to 0.27; two of them 0.36 to 0.83."""
+PEAK_S: Final = 2.0
+PEAK_SHARE_MIN: Final = 0.5
+"""Of the requested rate, over the best `PEAK_S` of warm-up and chaos. Gaps between operations are
+drawn, so short stretches of a load that is achieved vary by a quarter."""
+STARVED_SHARE_MIN: Final = 0.1
+"""Of the chaos: too few processors for more of it are why the load was not achieved."""
+OPERATIONS_MIN: Final = 100
+"""With fewer operations during chaos, that none met another on one name may be chance."""
+
+
+class Load:
+    """The load of the chaos phase; of a history without one there is nothing to say."""
+
+    def __init__(self, history: History, case: Case) -> None:
+        """Count the client operations that began during chaos."""
+        self._case = case
+        starts = [(op.value.get("phase"), op.time) for op in history.facts("phase")]
+        begins = [time for phase, time in starts if phase == "chaos"]
+        self.known = bool(begins)
+        begin_ns = begins[0] if begins else 0
+        limit_ns = begin_ns + int(case.time_limit_s * NS_PER_S)
+        end_ns = min([limit_ns, *(time for _, time in starts if time > begin_ns)])
+        self._chaos_s = (end_ns - begin_ns) / NS_PER_S
+        work = [pair for pair in history.pairs if pair.invoke.time < end_ns] if begins else []
+        self._peak = _most_within([pair.invoke.time for pair in work], int(PEAK_S * NS_PER_S))
+        chaos = [pair for pair in work if pair.invoke.time >= begin_ns]
+        self.operations = len(chaos)
+        self._starved_s = starved_ns(disturbances_of(history), 0, end_ns) / NS_PER_S
+        self.overlapping, self.overlap_most = _overlaps(chaos, end_ns)
+        self._outage = _longest_outage(history)
+
+    @property
+    def requested_rate(self) -> float | None:
+        """Operations a second that the case asks for; `None` where it lists them one by one."""
+        return self._case.rate if self._case.ops is None else None
+
+    @property
+    def achieved_rate(self) -> float:
+        """Operations a second that were begun during chaos."""
+        return self.operations / self._chaos_s if self._chaos_s > 0 else 0.0
+
+    @property
+    def peak_rate(self) -> float:
+        """The same over the best `PEAK_S` of warm-up and chaos."""
+        return self._peak / PEAK_S
+
+    def certificate(self) -> dict[str, Any]:
+        """What to print; empty for a history of others."""
+        if not self.known:
+            return {}
+        asked = self.requested_rate
+        starved = {"too_few_processors": f"for {self._starved_s:.1f} s"} if self._starved_s else {}
+        return (
+            self._outage
+            | starved
+            | {
+                "requested_rate": "as listed in the case" if asked is None else f"{asked:g} /s",
+                "achieved_rate": f"{self.achieved_rate:.1f} /s, at best {self.peak_rate:.1f} /s",
+                "overlap_on_a_name": (
+                    f"{self.overlapping} of {self.operations} operations, "
+                    f"at most {self.overlap_most} at once"
+                ),
+            }
+        )
+
+    def doubts(self) -> list[tuple[str, str]]:
+        """Why this load proves too little: rules and reasons."""
+        if not self.known:
+            return []
+        doubts = []
+        asked = self.requested_rate
+        if asked is not None and self.peak_rate < asked * PEAK_SHARE_MIN:
+            text = (
+                f"even the best {PEAK_S:g} s had {self.peak_rate:.1f} operations a second, of "
+                f"{asked:g} requested; "
+            )
+            if self._starved_s > self._chaos_s * STARVED_SHARE_MIN:
+                text += f"there were too few processors for {self._starved_s:.1f} s"
+            else:
+                text += "raise --concurrency or lower --rate"
+            doubts.append(("rate", text))
+        elif asked is not None and self.achieved_rate < asked * RATE_SHARE_MIN:
+            text = (
+                f"{self.achieved_rate:.1f} operations a second were begun during chaos, of "
+                f"{asked:g} requested; fewer or shorter faults leave more"
+            )
+            doubts.append(("rate", text))
+        if (
+            not self.overlapping
+            and self.operations >= OPERATIONS_MIN
+            and self._case.concurrency > 1
+        ):
+            text = "no two operations on one name overlapped during chaos: nothing raced"
+            doubts.append(("overlap", text))
+        return doubts
+
+
+def _most_within(times: Sequence[int], window_ns: int) -> int:
+    """The largest number of `times`, which rise, in any window."""
+    most = first = 0
+    for last, time in enumerate(times):
+        while times[first] <= time - window_ns:
+            first += 1
+        most = max(most, last - first + 1)
+    return most
+
+
+def _names(value: object) -> list[str]:
+    """What an operation is about, in any of the vocabularies; nothing for one about everything."""
+    found: list[object] = []
+    if isinstance(value, dict):
+        found = [value[field] for field in ("name", "new_name", "key") if field in value]
+        if "table" in value:  # rows are known by their tables as well
+            found = [f"{value['table']}/{key}" for key in [*found, *_seconds(value.get("rows"))]]
+    elif isinstance(value, list):
+        found = _seconds(value)
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _seconds(parts: object) -> list[object]:
+    """The keys of micro-operations, or of the rows of a write."""
+    whole = parts if isinstance(parts, list | tuple) else ()
+    return [part[1] for part in whole if isinstance(part, list | tuple) and len(part) > 1]
+
+
+def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
+    """How many operations overlapped another on a name of theirs, and the most at once on one.
+
+    Where no operation names anything there is one object, and all are about it.
+    """
+    names = [_names(pair.invoke.value) for pair in pairs]
+    if not any(names):
+        names = [[""]] * len(pairs)
+    by_name: dict[str, list[tuple[int, int, int]]] = {}
+    for number, pair in enumerate(pairs):
+        end = end_ns if pair.completion is None else pair.completion.time
+        for name in names[number]:
+            by_name.setdefault(name, []).append((pair.invoke.time, end, number))
+    met: dict[int, None] = {}
+    most = 0
+    for spans in by_name.values():
+        open_: list[tuple[int, int]] = []  # by their ends
+        for begin, end, number in sorted(spans):
+            while open_ and open_[0][0] <= begin:
+                heapq.heappop(open_)
+            if open_:
+                # Those begun before and still open were met by this one or by an earlier.
+                met.update(dict.fromkeys([number, *(other for _, other in open_)]))
+            heapq.heappush(open_, (end, number))
+            most = max(most, len(open_))
+    return len(met), most
+
+
+def _longest_outage(history: History) -> dict[str, str]:
+    """The longest time without a success from the first one to the end of chaos."""
+    phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
+    end = phases.get("heal-core")
+    done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)
+    times = sorted(op.time for op in done if op is not None and end is not None and op.time < end)
+    if end is None or not times:  # the history of others, or a run that was cut short
+        return {}
+    longest_ns = max(after - before for before, after in itertools.pairwise([*times, end]))
+    return {"longest_outage": f"{longest_ns / NS_PER_S:.1f} s"}

@@ -1,0 +1,1 @@
+"""Dependencies between transactions, inferred from what they read and wrote."""

@@ -1,0 +1,420 @@
+"""Inference for lists that only grow: version orders, dependencies, and anomalies without cycles.
+
+A read shows the whole history of its key, so the longest read of a key is its version order, if all
+others are prefixes of it. Nearly everything then follows from lengths: a read is a point in its
+key's order, and what it saw is what lies before. Reads that contradict the order (*strays*) are
+looked at element by element.
+
+Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
+2020): the longest read stays the order even where others contradict it; appends that nobody saw
+come after the last one seen; a key with one append needs no read. New here: an element that nobody
+appended is a `garbage-read`, which upstream leaves to an assertion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkers.elle.findings import Inference
+from checkers.elle.infer.append_cases import AppendExplainer, AppendTexts
+from checkers.elle.infer.columns import FAIL, INFO, NIL, OK, Columns, IntArray, LongArray
+from checkers.elle.infer.writes import Writers, collisions, intermediate_writes
+from checkers.elle.search.graph import RW, WR, WW, GraphBuilder
+from checkers.elle.search.kernels import BoolArray, expand, slices_equal
+
+
+@dataclass(slots=True)
+class AppendIndex:
+    """Everything known about versions.
+
+    Versions are numbered over all keys: those of key `k` are first[k] (the empty list), first[k]+1
+    and so on up to first[k+1]-1. `element`, `writer` describe the last element of a version; both
+    are -1 for an empty list, `writer` also if nobody wrote it.
+    """
+
+    columns: Columns
+    writers: Writers
+    first: LongArray
+    element: IntArray
+    writer: IntArray
+    reads: IntArray  # the reads of ok transactions, as micro-operations
+    straying: BoolArray  # per read: not a prefix of the longest, or of a key with duplicates
+    contradicts: BoolArray  # per read: not a prefix of the longest
+    version: LongArray  # per read: the version it saw, -1 if its last element is in no order
+    position: LongArray  # per micro-operation that appends: the version it made, -1 if unseen
+    stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
+    stray_value: IntArray
+    stray_writer: IntArray
+    longest: LongArray  # per key: the read whose list is the order, as position in `reads`, or -1
+
+    def key_of(self, version: LongArray) -> IntArray:
+        """The keys of versions."""
+        return (np.searchsorted(self.first, version, side="right") - 1).astype(np.int32)
+
+
+def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
+    """Per key the row of its longest read; -1 without a non-empty one.
+
+    Of several that differ, the one with the fewest elements whose appends are not known to have
+    happened; then the first.
+    """
+    key, length = columns.key[reads], columns.list_length[reads]
+    best = np.zeros(len(columns.keys), np.int32)
+    np.maximum.at(best, key, length)
+    rows = np.flatnonzero((length == best[key]) & (length > 0))
+    longest = np.full(len(columns.keys), -1, np.int64)
+    longest[key[rows[::-1]]] = rows[::-1]
+    start = columns.list_start[reads]
+    same = slices_equal(columns.pool, start[rows], start[longest[key[rows]]], length[rows])
+    contested = np.unique(key[rows[~same]])
+    rivals = rows[np.isin(key[rows], contested)]
+    ranked: dict[int, tuple[int, int]] = {}
+    for row in rivals.tolist():
+        mop = int(reads[row])
+        seen = columns.read_list(mop)
+        writer = writers.find(np.full(len(seen), key[row], np.int32), seen)
+        known = writer >= 0
+        sure = int((columns.type[columns.txn[writer[known]]] == OK).sum())
+        rank = (len(seen) - sure, row)
+        ranked[int(key[row])] = min(ranked.get(int(key[row]), rank), rank)
+    for number, (_, row) in ranked.items():
+        longest[number] = row
+    return longest
+
+
+def _repeated(key: IntArray, value: IntArray) -> LongArray:
+    """Positions of elements that occurred before in the same key's list."""
+    code = (key.astype(np.int64) << 32) | value.astype(np.int64)
+    order = np.argsort(code, kind="stable")
+    same = code[order][1:] == code[order][:-1]
+    return np.sort(order[1:][same])
+
+
+def index_appends(columns: Columns) -> AppendIndex:
+    """Find the version orders. Raises `Refused` if appends are not unique."""
+    writers = Writers(columns)
+    keys = len(columns.keys)
+    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
+    key, length = columns.key[reads], columns.list_length[reads]
+    start = columns.list_start[reads]
+    longest = _longest(columns, writers, reads)
+    known = np.flatnonzero(longest >= 0)
+    has = longest[key] >= 0
+    base = np.zeros(len(reads), np.int64)
+    base[has] = start[longest[key[has]]]
+    contradicts = np.zeros(len(reads), np.bool_)
+    contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
+
+    # The orders: the longest reads without repetitions, or the only append of an unread key.
+    size = np.zeros(keys, np.int64)
+    size[known] = length[longest[known]]
+    order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
+    order_value = columns.pool[expand(start[longest[known]], size[known])]
+    repeated = _repeated(order_key, order_value)
+    tainted = np.zeros(keys, np.bool_)
+    tainted[order_key[repeated]] = True
+    order_key, order_value = np.delete(order_key, repeated), np.delete(order_value, repeated)
+    single = _single_appends(columns, longest)
+    at = np.searchsorted(order_key, columns.key[single])
+    order_key = np.insert(order_key, at, columns.key[single])
+    order_value = np.insert(order_value, at, columns.value[single])
+
+    size = np.bincount(order_key, minlength=keys)
+    first = np.zeros(keys + 1, np.int64)
+    np.cumsum(size + 1, out=first[1:])
+    element = np.full(int(first[-1]), -1, np.int32)
+    writer = np.full(int(first[-1]), -1, np.int32)
+    rank = np.arange(len(order_key)) - np.searchsorted(order_key, order_key)
+    place = first[order_key] + 1 + rank
+    element[place] = order_value
+    writer[place] = writers.find(order_key, order_value)
+    position = np.full(len(columns.txn), -1, np.int64)
+    written = place[writer[place] >= 0]
+    position[writer[written]] = written
+
+    straying = contradicts | tainted[key]
+    rows = np.flatnonzero(straying)
+    stray_row = np.repeat(rows, length[rows])
+    stray_value = columns.pool[expand(start[rows], length[rows])]
+    stray_writer = writers.find(key[stray_row], stray_value)
+    version = first[key] + length
+    last = np.flatnonzero(np.append(stray_row[1:] != stray_row[:-1], True)[: len(stray_row)])
+    version[rows] = -1
+    version[rows[length[rows] == 0]] = first[key[rows[length[rows] == 0]]]
+    version[stray_row[last]] = _seen_version(
+        key[stray_row[last]], stray_value[last], first, element, place
+    )
+    return AppendIndex(
+        columns, writers, first, element, writer, reads, straying, contradicts, version, position,
+        stray_row, stray_value, stray_writer, longest,
+    )  # fmt: skip
+
+
+def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
+    """The only appends, by transactions that may have happened, of keys without a useful read."""
+    possible = np.flatnonzero(columns.write & (columns.type[columns.txn] != FAIL))
+    alone = np.bincount(columns.key[possible], minlength=len(columns.keys)) == 1
+    wanted: LongArray = possible[(alone & (longest < 0))[columns.key[possible]]]
+    return wanted[np.argsort(columns.key[wanted], kind="stable")]
+
+
+def _seen_version(
+    key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
+) -> LongArray:
+    """The versions whose last elements are value[i] of key[i], or -1."""
+    if not len(place) or not len(key):
+        return np.full(len(key), -1, np.int64)
+    owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)
+    codes = (owner << 32) | element[place].astype(np.int64)
+    order = np.argsort(codes, kind="stable")
+    wanted = (key.astype(np.int64) << 32) | value.astype(np.int64)
+    at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
+    found = order[at]
+    return np.where(codes[found] == wanted, place[found], -1)
+
+
+def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
+    columns = index.columns
+    live = columns.type != FAIL
+    # What each append replaced: the version before its own, or the last one if nobody saw it.
+    appends = np.flatnonzero(columns.write & live[columns.txn])
+    key = columns.key[appends]
+    made = index.position[appends]
+    replaced = np.where(made >= 0, made - 1, index.first[key + 1] - 1)
+    txn = columns.txn[appends]
+    before = index.writer[replaced]
+    known = before >= 0
+    known[known] = live[columns.txn[before[known]]]
+    builder.add(columns.txn[before[known]], txn[known], WW)
+
+    reads = columns.txn[index.reads]
+    last = _last_writers(index)
+    seen = last >= 0
+    seen[seen] = live[columns.txn[last[seen]]]
+    builder.add(columns.txn[last[seen]], reads[seen], WR)
+
+    by_read = np.argsort(index.version, kind="stable")
+    by_read = by_read[np.searchsorted(index.version[by_read], 0) :]
+    by_append = np.argsort(replaced, kind="stable")
+    builder.add_products(
+        (index.version[by_read], reads[by_read]), (replaced[by_append], txn[by_append]), RW
+    )
+
+
+def _last_writers(index: AppendIndex) -> IntArray:
+    """Per read the append of its last element; -1 for empty lists and elements out of nowhere."""
+    last = np.full(len(index.reads), -1, np.int32)
+    known = index.version >= 0
+    last[known] = index.writer[index.version[known]]
+    # Strays may end in an element that is in no order.
+    ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
+    last[index.stray_row[ends]] = index.stray_writer[ends]
+    return last
+
+
+def infer_append(columns: Columns) -> Inference:
+    """Dependencies and non-cycle anomalies of a list-append history.
+
+    Raises `Refused` if two appends of one value to one key cannot be told apart.
+    """
+    index = index_appends(columns)
+    builder = GraphBuilder(columns)
+    _edges(index, builder)
+    inference = Inference(builder, {}, AppendExplainer(index).explain, (WW, WR, RW))
+    texts = AppendTexts(index)
+    last = _last_writers(index)
+    inference.add("G1a", _g1a(index), texts.g1a)
+    inference.add("G1b", _g1b(index, last), texts.g1b)
+    inference.add("garbage-read", _garbage(index), texts.garbage)
+    inference.add("duplicate-elements", _duplicates(index), texts.duplicate)
+    inference.add("incompatible-order", _incompatible(index), texts.incompatible)
+    inference.add("dirty-update", _dirty(index), texts.dirty)
+    groups = _Groups(index)
+    inference.add("internal", groups.internal(), texts.internal)
+    inference.add("future-read", groups.future(), texts.future)
+    collisions, members = groups.lost_updates()
+    inference.add("lost-update", collisions, lambda i: texts.lost_update(members[i]))
+    return inference
+
+
+def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
+    """Rows of the reads that saw a marked version on the way, or a marked stray element."""
+    far = len(index.element)
+    place = np.flatnonzero(marked)
+    earliest = np.full(len(index.first) - 1, far, np.int64)
+    np.minimum.at(earliest, index.key_of(place), place)
+    key = index.columns.key[index.reads]
+    hit = ~index.straying & (index.version >= earliest[key])
+    hit[index.stray_row[stray_marked]] = True
+    return np.flatnonzero(hit).astype(np.int32)
+
+
+def _has_type(index: AppendIndex, writer: IntArray, wanted: int) -> BoolArray:
+    hit = writer >= 0
+    hit[hit] = index.columns.type[index.columns.txn[writer[hit]]] == wanted
+    return hit
+
+
+def _g1a(index: AppendIndex) -> IntArray:
+    """Reads that hold an element of a failed transaction."""
+    return _saw(
+        index, _has_type(index, index.writer, FAIL), _has_type(index, index.stray_writer, FAIL)
+    )
+
+
+def _garbage(index: AppendIndex) -> IntArray:
+    """Reads that hold an element nobody appended."""
+    return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
+
+
+def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
+    """Reads that end in an append which its transaction followed by another one to that key."""
+    columns = index.columns
+    intermediate = intermediate_writes(columns)
+    foreign = columns.txn[last] != columns.txn[index.reads]
+    return np.flatnonzero((last >= 0) & intermediate[last] & foreign).astype(np.int32)
+
+
+def _duplicates(index: AppendIndex) -> IntArray:
+    """Reads that hold an element twice; all of them are strays."""
+    if not len(index.stray_row):
+        return np.zeros(0, np.int32)
+    order = np.lexsort((index.stray_value, index.stray_row))
+    row, value = index.stray_row[order], index.stray_value[order]
+    twice = (row[1:] == row[:-1]) & (value[1:] == value[:-1])
+    return np.unique(row[1:][twice]).astype(np.int32)
+
+
+def _incompatible(index: AppendIndex) -> IntArray:
+    """Per key with contradicting reads the first of them."""
+    rows = np.flatnonzero(index.contradicts)
+    key = index.columns.key[index.reads[rows]]
+    _, earliest = np.unique(key, return_index=True)
+    return np.sort(rows[earliest]).astype(np.int32)
+
+
+def _dirty(index: AppendIndex) -> IntArray:
+    """Versions by committed transactions right after a failed one's, unknown ones aside."""
+    columns = index.columns
+    known = np.flatnonzero(index.writer >= 0)
+    types = columns.type[columns.txn[index.writer[known]]]
+    known, types = known[types != INFO], types[types != INFO]
+    key = index.key_of(known)
+    dirty = (types[1:] == OK) & (types[:-1] == FAIL) & (key[1:] == key[:-1])
+    return np.asarray(known[1:][dirty], np.int32)
+
+
+class _Groups:
+    """What one ok transaction did to one key more than once: reads and appends in order."""
+
+    def __init__(self, index: AppendIndex) -> None:
+        self.index = index
+        columns = index.columns
+        mops, code = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
+        opens = np.append(True, code[1:] != code[:-1])[: len(code)]
+        lone = opens & np.append(opens[1:], True)[: len(code)]
+        self.mops = mops[~lone]
+        opens = opens[~lone]
+        self.group = np.cumsum(opens) - 1
+        self.first = np.flatnonzero(opens)[self.group] if len(opens) else np.zeros(0, np.int64)
+        self.here = np.arange(len(self.mops))
+        self.is_read = ~columns.write[self.mops]
+        row = np.full(len(columns.txn), -1, np.int64)
+        row[index.reads] = np.arange(len(index.reads))
+        self.row = row[self.mops]
+
+    def _previous_read(self) -> LongArray:
+        """The position of the read before, within the group; -1 if there is none."""
+        if not len(self.mops):
+            return np.zeros(0, np.int64)
+        last = np.maximum.accumulate(np.where(self.is_read, self.here, -1))
+        before = np.append(-1, last[:-1])
+        return np.where(before >= self.first, before, -1)
+
+    def internal(self) -> IntArray:
+        """Reads (as rows) that contradict what their own transaction read and appended before."""
+        columns, index = self.index.columns, self.index
+        before = self._previous_read()
+        wrong = np.zeros(len(self.mops), np.bool_)
+        length = columns.list_length[self.mops]
+        start = columns.list_start[self.mops]
+        # Positions count everything, so what lies between two reads are appends.
+        reads = np.flatnonzero(self.is_read & (self.here > self.first))
+        origin = np.where(before[reads] >= 0, before[reads], self.first[reads] - 1)
+        appended = reads - origin - 1
+        based = before[reads] >= 0
+        wrong[reads] = length[reads] < appended
+        full = reads[based]
+        base = before[full]
+        wrong[full] = length[full] != length[base] + appended[based]
+        compare = full[~wrong[full]]
+        base = before[compare]
+        # Some clients say nil, some []; one that says both has changed its mind.
+        empty = length[compare] == 0
+        unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
+        wrong[compare[empty & unlike]] = True
+        strays = index.straying[self.row[compare]] | index.straying[self.row[base]]
+        compare, base = compare[strays], base[strays]
+        wrong[compare] = ~slices_equal(columns.pool, start[compare], start[base], length[base])
+        # Each append must be where it belongs in the next read.
+        after = np.minimum.accumulate(np.where(self.is_read, self.here, len(self.mops))[::-1])[::-1]
+        appends = np.flatnonzero(~self.is_read & (after < len(self.mops)))
+        reader = after[appends]
+        inside = self.group[reader] == self.group[appends]
+        appends, reader = appends[inside], reader[inside]
+        offset = length[reader] - (reader - appends)
+        fits = offset >= 0
+        appends, reader, offset = appends[fits], reader[fits], offset[fits]
+        shown = columns.pool[start[reader] + offset]
+        wrong[reader[shown != columns.value[self.mops[appends]]]] = True
+        rows = np.sort(self.row[wrong])
+        txn = columns.txn[index.reads[rows]]
+        _, earliest = np.unique(txn, return_index=True)
+        return rows[earliest].astype(np.int32)
+
+    def future(self) -> IntArray:
+        """Appends (as micro-operations) whose element their transaction had read before."""
+        columns, index = self.index.columns, self.index
+        rows = np.where(self.is_read, self.row, 0)
+        plain = self.is_read
+        if len(index.reads):
+            plain = self.is_read & ~index.straying[rows]
+            reach = np.where(plain, index.version[rows], -1)
+        else:
+            reach = np.full(len(self.mops), -1, np.int64)
+        span = np.int64(len(index.element) + 1)
+        farthest = np.maximum.accumulate(reach + 1 + self.group * span) - 1 - self.group * span
+        made = index.position[self.mops]
+        hit = ~self.is_read & (made >= 0) & (farthest >= made)
+        appends = self.mops[hit].astype(np.int32)
+        seen = index.stray_writer >= 0
+        reader = index.reads[index.stray_row[seen]]
+        writer = index.stray_writer[seen]
+        early = (columns.txn[reader] == columns.txn[writer]) & (writer > reader)
+        appends = np.union1d(appends, writer[early]).astype(np.int32)
+        _, earliest = np.unique(columns.txn[appends], return_index=True)
+        return appends[earliest]
+
+    def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
+        """Groups of reads (rows) that saw one version and were each followed by an own append."""
+        columns, index = self.index.columns, self.index
+        before = self._previous_read()
+        leads = np.flatnonzero(self.is_read & (before < 0))
+        last = np.append(self.group[1:] != self.group[:-1], True)[: len(self.group)]
+        writes_after = np.zeros(len(self.mops), np.bool_)
+        final_append = np.maximum.accumulate(np.where(~self.is_read, self.here, -1))
+        ends = np.flatnonzero(last)
+        writes_after[leads] = final_append[ends[self.group[leads]]] > leads
+        rows = self.row[leads[writes_after[leads]]]
+        # A nil and an empty list are different things to have read, as upstream sees it.
+        nil = columns.value[index.reads[rows]] == NIL
+        identity = 2 * index.version[rows] + nil
+        lists: dict[tuple[int, bool, bytes], int] = {}
+        for position in np.flatnonzero(index.straying[rows]).tolist():
+            mop = int(index.reads[rows[position]])
+            content = (int(columns.key[mop]), bool(nil[position]), columns.read_list(mop).tobytes())
+            identity[position] = -1 - lists.setdefault(content, len(lists))
+        members = collisions(identity, rows)
+        return np.arange(len(members), dtype=np.int32), members

@@ -1,0 +1,157 @@
+"""What reads say of the order of versions, and what they leave open, for `orders`.
+
+Nothing is shared with the inference of anomalies, so one can be wrong without the other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from typing import Final
+
+from checkers.elle.infer.columns import FAIL, NEVER, NIL, OK, Columns
+
+NOBODY: Final = -1
+"""The writer of an initial version."""
+
+Pair = tuple[int, int, int]
+"""Key, and two transactions that wrote it."""
+
+
+class Facts:
+    """Who wrote, who read which version, and what is known of the order of versions.
+
+    `chain` has a key's writers in the order that reads show, `free` those of which nothing is known
+    but that they come later. `readers` maps a key and the writer of a version (`NOBODY` for the
+    initial one) to those who read it.
+    """
+
+    def __init__(self, columns: Columns, without: frozenset[int]) -> None:
+        self.lists = columns.writes_are == "append"
+        self.readers: dict[tuple[int, int], set[int]] = {}
+        self.chain: dict[int, list[int]] = {}
+        self.free: dict[int, list[int]] = {}
+        self.happened: list[int] = []
+        self._columns = columns
+        self._writer: dict[tuple[int, int], int] = {}
+        keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
+        types = columns.type.tolist()
+        writes = columns.write.tolist()
+        for mop, write in enumerate(writes):
+            if write:
+                self._writer[keys[mop], values[mop]] = txns[mop]
+        seen: set[int] = set()
+        longest: dict[int, list[int]] = {}
+        for mop, write in enumerate(writes):
+            if write or types[txns[mop]] != OK or txns[mop] in without:
+                continue
+            key, reader = keys[mop], txns[mop]
+            every = self._shown(mop, values[mop])
+            shown = [value for value in every if self._writer.get((key, value)) not in without]
+            if not self.lists and shown != every:
+                continue
+            if len(shown) > len(longest.get(key, ())):
+                longest[key] = shown
+            writers = [self._writer.get((key, value), NOBODY) for value in shown]
+            seen.update(writers)
+            last = next((w for w in reversed(writers) if w != reader), NOBODY)
+            if self.lists or not writers or writers[-1] != reader:
+                self.readers.setdefault((key, last), set()).add(reader)
+        live = [
+            (kind == OK or (kind != FAIL and txn in seen)) and txn not in without
+            for txn, kind in enumerate(types)
+        ]
+        self.happened = [txn for txn, lives in enumerate(live) if lives]
+        for key, shown in longest.items() if self.lists else ():
+            order = [self._writer.get((key, value), NOBODY) for value in shown]
+            kept = [writer for writer in order if writer != NOBODY and live[writer]]
+            self.chain[key] = kept[:1] + [two for one, two in pairwise(kept) if one != two]
+        for (key, _), txn in sorted(self._writer.items()):
+            free = self.free.setdefault(key, [])
+            if live[txn] and txn not in free and txn not in self.chain.get(key, ()):
+                free.append(txn)
+
+    def _shown(self, mop: int, value: int) -> list[int]:
+        if self.lists:
+            return list(self._columns.read_list(mop).tolist())
+        return [] if value == NIL else [value]
+
+
+def known_pairs(facts: Facts) -> Iterator[Pair]:
+    """Neighbours in the known orders; the initial version is the first."""
+    for key, free in facts.free.items():
+        chain = [NOBODY, *facts.chain.get(key, ())]
+        yield from ((key, one, two) for one, two in pairwise(chain))
+        yield from ((key, chain[-1], last) for last in free)
+
+
+def open_pairs(facts: Facts) -> Iterator[Pair]:
+    """The pairs whose order is not known."""
+    for key, free in facts.free.items():
+        yield from ((key, one, two) for one, two in combinations(free, 2))
+
+
+def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
+    """What is known to come later than a version, and earlier than a transaction's versions."""
+    later: dict[tuple[int, int], int] = {}
+    earlier = [0] * size
+    for key, free in facts.free.items():
+        chain = facts.chain.get(key, [])
+        later |= {(key, writer): 0 for writer in free}
+        mask = sum(1 << writer for writer in free)
+        for writer in reversed(chain):
+            later[key, writer] = mask
+            mask |= 1 << writer
+        later[key, NOBODY] = mask
+        mask = 0
+        for writer in chain:
+            earlier[writer] |= mask
+            mask |= 1 << writer
+        for writer in free:
+            earlier[writer] |= mask
+    return later, earlier
+
+
+def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
+    """What precedes what by process or real time; numbers beyond transactions are gates.
+
+    A gate opens a run: everything that ended before leads to it, and it to all that begins later.
+    """
+    start, end = columns.start.tolist(), columns.end.tolist()
+    sure = [txn for txn in happened if end[txn] != NEVER]
+    if order == "process":
+        last: dict[int, int] = {}
+        for txn in sorted(happened, key=lambda txn: int(start[txn])):
+            process = int(columns.process[txn])
+            if process in last:
+                yield last[process], txn
+            if end[txn] != NEVER:
+                last[process] = txn
+    if order == "realtime":
+        runs = sorted({int(start[txn]) for txn in happened})
+        gates = range(len(columns), len(columns) + len(runs))
+        yield from pairwise(gates)
+        yield from ((gates[bisect_left(runs, start[txn])], txn) for txn in happened)
+        for txn in sure:
+            following = bisect_right(runs, end[txn])
+            if following < len(runs):
+                yield txn, gates[following]
+
+
+def shows_own_overwritten(columns: Columns) -> bool:
+    """Whether a read of a register shows what its own transaction had overwritten by then.
+
+    It is then no version that another transaction left, nor the transaction's own latest. Of lists,
+    such a read shows a part of the transaction's appends, which Elle's read-committed allows.
+    """
+    keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
+    writes, types = columns.write.tolist(), columns.type.tolist()
+    wrote: dict[tuple[int, int], list[int]] = {}
+    for mop, write in enumerate(writes):
+        own = wrote.setdefault((txns[mop], keys[mop]), [])
+        if write:
+            own.append(values[mop])
+        elif types[txns[mop]] == OK and values[mop] in own[:-1]:
+            return True
+    return False

@@ -1,0 +1,325 @@
+"""A search for orders of versions that a consistency model allows.
+
+Reads tell who wrote what they saw; the order of a register's versions, and of appends to a list
+that no read shows, is free. A model holds if some order of all versions satisfies its `Rule`. For
+small histories that is decided here. Known edges are closed under reachability. Pairs of writers
+whose order follows are settled until nothing follows any more. The rest is tried in the order of
+time, then of a topological sort, and in the end pair by pair, with backtracking.
+
+Everything is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time of the request); at a
+bound the question stays open. Nothing is shared with the graphs that anomalies come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from checkers.elle.infer.columns import Columns
+from checkers.elle.infer.known_order import (
+    NOBODY,
+    Facts,
+    Pair,
+    known_pairs,
+    open_pairs,
+    ordered,
+    places,
+)
+from checkers.elle.rules import Rule
+
+TRANSACTIONS_MAX: Final = 2_000
+PAIRS_MAX: Final = 100_000
+CORE_MAX: Final = 100
+STEPS_MAX: Final = 3_000_000
+DEADLINE_EVERY_STEPS: Final = 4096
+
+
+class _Unsatisfiable(Exception):  # noqa: N818 - an answer, not an error
+    """No order is left."""
+
+
+class _Bound(Exception):  # noqa: N818 - the end of a budget, not an error
+    """A bound was hit."""
+
+
+def allowed(
+    columns: Columns,
+    rule: Rule,
+    deadline_passed: Callable[[], bool],
+    without: Collection[int] = (),
+) -> bool | None:
+    """Whether some order of all versions satisfies `rule`; `None` at a bound.
+
+    Transactions `without` which the question is asked are left out, with reads of their writes. The
+    history has no anomaly that makes reads ambiguous (a value without a writer, lists that
+    contradict each other): callers look for these first.
+    """
+    if len(columns) > TRANSACTIONS_MAX:
+        return None
+    facts = Facts(columns, frozenset(without))
+    if sum(len(free) * (len(free) - 1) // 2 for free in facts.free.values()) > PAIRS_MAX:
+        return None
+    try:
+        return _Search(columns, facts, rule, deadline_passed).run()
+    except _Unsatisfiable:
+        return False
+    except _Bound:
+        return None
+
+
+def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> list[int]:
+    """Transactions that no order satisfies together, where each is needed for that.
+
+    Of a history of more than `CORE_MAX` transactions, or at a bound, there may be more.
+    """
+    without: list[int] = []
+    for txn in reversed(range(len(columns))) if len(columns) <= CORE_MAX else ():
+        if allowed(columns, rule, deadline_passed, [*without, txn]) is False:
+            without.append(txn)
+    return [txn for txn in range(len(columns)) if txn not in without]
+
+
+@dataclass(slots=True)
+class _State:
+    """What is settled so far.
+
+    `after` and `before` are what follows and precedes each node, as bits; `later` the writers of a
+    key behind a version (of `NOBODY`: the initial one), `earlier` those in front of a transaction's
+    own versions; `pairs` are open.
+    """
+
+    after: list[int]
+    before: list[int]
+    later: dict[tuple[int, int], int]
+    earlier: list[int]
+    pairs: list[Pair]
+
+    def copy(self) -> _State:
+        """A state to come back to."""
+        return _State([*self.after], [*self.before], {**self.later}, [*self.earlier], [*self.pairs])
+
+
+class _Search:
+    """The search for an order that satisfies `rule`."""
+
+    def __init__(
+        self, columns: Columns, facts: Facts, rule: Rule, deadline_passed: Callable[[], bool]
+    ) -> None:
+        self._facts = facts
+        self._kind = rule.kind
+        self._deadline_passed = deadline_passed
+        self._steps = STEPS_MAX
+        self._start, self._end = columns.start.tolist(), columns.end.tolist()
+        size = len(columns)
+        split = rule.kind in ("si", "prefix")
+        # A transaction begins at one node and commits at another, where that is a difference.
+        self._begin = [2 * txn if split else txn for txn in range(size)]
+        self._commit = [2 * txn + 1 if split else txn for txn in range(size)]
+        self._anti = rule.kind in ("si", "prefix", "serial")
+        self._bans = rule.kind in ("atomic", "update", "causal", "parallel")
+        nodes = 2 * size if split else size
+        edges = [
+            (self._commit[before] if before < size else before + nodes - size,
+             self._begin[after] if after < size else after + nodes - size)
+            for before, after in ordered(columns, facts.happened, rule.order)
+        ]  # fmt: skip
+        nodes = max([nodes, *(1 + max(edge) for edge in edges)])
+        edges += [
+            (self._commit[writer], self._begin[reader])
+            for (_, writer), readers in facts.readers.items()
+            for reader in readers
+            if NOBODY != writer != reader and rule.kind != "writes"
+        ]
+        self._read_from = (
+            _closure(nodes, edges)[1] if rule.kind == "causal" else _direct(nodes, edges)
+        )
+        edges += zip(self._begin, self._commit, strict=True) if split else ()
+        edges += [edge for pair in known_pairs(facts) for edge in self._edges(*pair)]
+        self._state = _State(*_closure(nodes, edges), *places(facts, size), list(open_pairs(facts)))
+
+    def run(self) -> bool:
+        """Whether an order exists; raises `_Unsatisfiable` or `_Bound`.
+
+        Most stores put versions in the order of time, whatever they promise: that is tried first.
+        """
+        self._require_invisible()
+        saved = self._state.copy()
+        with suppress(_Unsatisfiable, _Bound):
+            # What is near settles what is far.
+            for key, one, two in sorted(saved.pairs, key=self._distance):
+                if self._end[one] < self._start[two]:
+                    self._settle(key, one, two)
+                elif self._end[two] < self._start[one]:
+                    self._settle(key, two, one)
+            return self._complete()
+        self._state, self._steps = saved, STEPS_MAX
+        return self._complete()
+
+    def _distance(self, pair: Pair) -> int:
+        """How far apart in time two writers began."""
+        return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
+
+    def _complete(self) -> bool:
+        """Settle all pairs, or raise."""
+        choices: list[tuple[_State, Pair]] = []
+        while True:
+            try:
+                self._propagate()
+                if not self._state.pairs or self._follows_one_sort():
+                    return True
+                key, one, two = self._state.pairs.pop()
+                choices.append((self._state.copy(), (key, two, one)))
+                self._spend(len(self._state.after))
+                self._settle(key, one, two)
+            except _Unsatisfiable:
+                self._back(choices)
+
+    def _back(self, choices: list[tuple[_State, Pair]]) -> None:
+        """Return to the last choice whose other side is possible; raises `_Unsatisfiable`."""
+        while choices:
+            self._state, pair = choices.pop()
+            with suppress(_Unsatisfiable):
+                self._settle(*pair)
+                return
+        raise _Unsatisfiable
+
+    def _edges(self, key: int, one: int, two: int) -> list[tuple[int, int]]:
+        """The edges that follow where the version of `one` comes before that of `two`."""
+        target = self._commit[two]
+        edges = []
+        if one != NOBODY:
+            edges.append(
+                (self._commit[one], target if self._kind == "prefix" else self._begin[two])
+            )
+        if self._anti:
+            readers = self._facts.readers.get((key, one), ())
+            edges += [(self._begin[reader], target) for reader in readers if reader != two]
+        return edges
+
+    def _visible(self, reader: int) -> int:
+        """The transactions that must be visible to `reader`, as bits."""
+        if self._kind == "parallel":
+            return self._state.before[reader]
+        own = self._state.earlier[reader] if self._kind == "update" else 0
+        return self._read_from[reader] | own
+
+    def _require_invisible(self) -> None:
+        """That no reader sees a version that was overwritten by something visible to it."""
+        for (key, writer), readers in self._facts.readers.items() if self._bans else ():
+            later = self._state.later.get((key, writer), 0)
+            self._spend(len(readers))
+            if any(self._visible(reader) & later & ~(1 << reader) for reader in readers):
+                raise _Unsatisfiable
+
+    def _possible(self, key: int, one: int, two: int) -> bool:
+        """Whether `one` before `two` contradicts nothing by itself."""
+        edges, after = self._edges(key, one, two), self._state.after
+        readers = self._facts.readers.get((key, one), ()) if self._bans else ()
+        self._spend(len(edges) + len(readers))
+        return not any(after[target] >> source & 1 for source, target in edges) and not any(
+            self._visible(reader) >> two & 1 for reader in readers if reader != two
+        )
+
+    def _settle(self, key: int, one: int, two: int) -> None:
+        """Put `one` before `two`."""
+        after, before = self._state.after, self._state.before
+        for source, target in self._edges(key, one, two):
+            if after[source] >> target & 1:
+                continue
+            if after[target] >> source & 1:
+                raise _Unsatisfiable
+            beyond, until = after[target] | 1 << target, before[source] | 1 << source
+            self._spend(until.bit_count() + beyond.bit_count())
+            for node in _bits(until):
+                after[node] |= beyond
+            for node in _bits(beyond):
+                before[node] |= until
+        self._state.later[key, one] |= 1 << two
+        self._state.earlier[two] |= 1 << one
+
+    def _spend(self, steps: int) -> None:
+        before = self._steps // DEADLINE_EVERY_STEPS
+        self._steps -= steps
+        looks = self._steps // DEADLINE_EVERY_STEPS != before
+        if self._steps < 0 or (looks and self._deadline_passed()):
+            raise _Bound
+
+    def _propagate(self) -> None:
+        """Settle every pair of which one order is impossible, until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            left = []
+            for key, one, two in self._state.pairs:
+                forward, back = self._possible(key, one, two), self._possible(key, two, one)
+                if not forward and not back:
+                    raise _Unsatisfiable
+                if forward and back:
+                    left.append((key, one, two))
+                    continue
+                self._settle(key, *((one, two) if forward else (two, one)))
+                changed = True
+            self._state.pairs = left
+            self._require_invisible()
+
+    def _follows_one_sort(self) -> bool:
+        """Whether all that is left may follow one topological order; if not, nothing is settled."""
+        saved = self._state.copy()
+        place = [before.bit_count() for before in saved.before]
+        try:
+            for key, *pair in saved.pairs:
+                one, two = sorted(pair, key=lambda txn: (place[self._commit[txn]], txn))
+                self._settle(key, one, two)
+            self._require_invisible()
+        except _Unsatisfiable:
+            self._state = saved
+            return False
+        return True
+
+
+def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """Per node the sources of its edges, as bits."""
+    found = [0] * nodes
+    for source, target in edges:
+        found[target] |= 1 << source
+    return found
+
+
+def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Per node all that follows it, and all that comes before it, as bits.
+
+    Raises `_Unsatisfiable` if there is a cycle.
+    """
+    out: list[set[int]] = [set() for _ in range(nodes)]
+    for source, target in edges:
+        out[source].add(target)
+    entering = [0] * nodes
+    for targets in out:
+        for target in targets:
+            entering[target] += 1
+    ready = [node for node in range(nodes) if not entering[node]]
+    for node in ready:
+        for target in out[node]:
+            entering[target] -= 1
+            if not entering[target]:
+                ready.append(target)
+    if len(ready) < nodes:
+        raise _Unsatisfiable
+    after, before = [0] * nodes, [0] * nodes
+    for node in reversed(ready):
+        for target in out[node]:
+            after[node] |= after[target] | 1 << target
+    for node in ready:
+        for target in out[node]:
+            before[target] |= before[node] | 1 << node
+    return after, before
+
+
+def _bits(mask: int) -> Iterator[int]:
+    """The positions of the bits that are set."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,293 @@
+"""Transactions with predicate reads: what their micro-operations say, and the universe they act in.
+
+A history begins with an operation `init` whose value holds all keys that exist, with their values.
+It must be over before any transaction begins, and is no transaction itself: what it says is taken
+for true. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and predicate
+reads `[rp predicate {k v, ...}]`; every one that is `ok` took effect.
+
+Keys of maps are text in EDN and JSON alike once they are read, so keys are compared as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from checkers.elle.infer.columns import OK, Columns, Transaction, columns_of, render
+from checkers.elle.transactions import mops_of
+from harness.errors import HistoryError, clipped
+from harness.ops import History, OpType
+
+SHOWN_KEYS_MAX: Final = 12
+_QUOTED_MAX: Final = 200
+_WRITES: Final = frozenset({"insert", "w", "delete"})
+
+
+def identity(value: Any) -> tuple[str, Any]:
+    """Equal exactly for equal data; `True` is not 1, and 1 is not 1.0."""
+    kind = type(value)
+    return (kind.__name__, value if kind is int or kind is str else repr(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition on values: `true`, `= goal`, or `mod modulus rest`. What is absent never matches.
+
+    `goal` is the identity of the value that an `=` asks for.
+    """
+
+    kind: str
+    goal: tuple[str, Any] = ("", None)
+    modulus: int = 1
+    rest: int = 0
+    text: str = field(default="true", compare=False)
+
+    def matches(self, value: Any) -> bool:
+        """Whether a version that holds `value` (`None`: no value) matches."""
+        if value is None:
+            return False
+        if self.kind == "=":
+            return identity(value) == self.goal
+        return self.kind == "true" or bool(value % self.modulus == self.rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One micro-operation. `key` is -1 and `shown` a map of keys to values for predicate reads.
+
+    A value of `None` is no value: what a delete leaves, or what a read of an absent key returns.
+    """
+
+    f: str
+    key: int = -1
+    value: Any = None
+    predicate: Predicate | None = None
+    shown: Mapping[int, Any] = field(default_factory=dict)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes a version of its key."""
+        return self.f in _WRITES
+
+
+@dataclass(slots=True)
+class PredicateColumns(Columns):
+    """Transactions without columns for their micro-operations, which are `bodies`, by number.
+
+    `initial` is what the universe holds under each key, `None` where the key is not there.
+    """
+
+    bodies: list[tuple[Access, ...]] = field(repr=False)
+    initial: list[Any] = field(repr=False)
+
+    def render_access(self, access: Access, *, known: bool = True) -> str:
+        """One micro-operation, such as `rp [= 1] {x 1}`."""
+        if access.predicate is not None:
+            return f"rp {access.predicate.text} {self.render_shown(access) if known else '?'}"
+        name = self.render_key(access.key)
+        if access.f == "delete":
+            return f"delete {name}"
+        if access.f == "r" and not known:
+            return f"r {name} ?"
+        return f"{access.f} {name} {'nil' if access.value is None else render(access.value)}"
+
+    def render_shown(self, access: Access) -> str:
+        """What a predicate read returned; of much, the beginning."""
+        items = [f"{self.render_key(key)} {render(value)}" for key, value in access.shown.items()]
+        if len(items) > SHOWN_KEYS_MAX:
+            items = [*items[:SHOWN_KEYS_MAX], f"... {len(items) - SHOWN_KEYS_MAX} more"]
+        return f"{{{', '.join(items)}}}"
+
+    def render_txn(self, txn: int, *, most: int = 12) -> str:
+        """A whole transaction; reads whose answer is unknown show `?`."""
+        known = self.type[txn] == OK
+        parts = [self.render_access(access, known=known) for access in self.bodies[txn][:most]]
+        if len(self.bodies[txn]) > most:
+            parts.append(f"... {len(self.bodies[txn]) - most} more")
+        return "; ".join(parts) or "nothing"
+
+
+def _quoted(value: Any) -> str:
+    return clipped(repr(value), _QUOTED_MAX)
+
+
+class _Reader:
+    """Reads micro-operations; numbers keys; raises `HistoryError` that names the op."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, int] = {}
+        self.names: list[Any] = []
+        self.initial: dict[int, Any] = {}
+        self.mod: int | None = None  # an op that asks for a remainder
+        self.unfit: tuple[int, Any] | None = None  # an op with a value that has none
+        self._kinds: dict[int, type] = {}  # types of keys outside of maps, where they are kept
+
+    def key(self, name: Any, index: int, *, in_map: bool = False) -> int:
+        kind = type(name)
+        if kind is not str and kind is not int:
+            raise HistoryError(
+                f"op {index} names the key {_quoted(name)}; keys of this check are text or integers"
+            )
+        text = str(name).removeprefix(":")
+        number = self.keys.setdefault(text, len(self.names))
+        if number == len(self.names):
+            self.names.append(text)
+        if not in_map and self._kinds.setdefault(number, kind) is not kind:
+            raise HistoryError(
+                f"op {index} names the key {_quoted(name)}, and another op names it with another "
+                "type; maps hold keys as text, where the two cannot be told apart"
+            )
+        return number
+
+    def value(self, value: Any, index: int) -> Any:
+        if type(value) is not int and self.unfit is None:
+            self.unfit = (index, value)
+        return value
+
+    def map(self, shown: Any, index: int, what: str) -> dict[int, Any]:
+        if not isinstance(shown, Mapping):
+            raise HistoryError(
+                f"op {index}: {what} holds {_quoted(shown)}, not a map {{key value}}"
+            )
+        found: dict[int, Any] = {}
+        for name, value in shown.items():
+            key = self.key(name, index, in_map=True)
+            if value is None:
+                raise HistoryError(
+                    f"op {index}: {what} shows {_quoted(name)} with nil; what is absent is left out"
+                )
+            if key in found:
+                raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
+            found[key] = self.value(value, index)
+        return found
+
+    def predicate(self, form: Any, index: int) -> Predicate:
+        parts = list(form) if isinstance(form, (list, tuple)) else [form]
+        name = parts[0] if parts else None
+        name = name.removeprefix(":") if isinstance(name, str) else name
+        if len(parts) == 1 and (name is True or name == "true"):
+            return Predicate("true")
+        if len(parts) == 2 and name == "=" and parts[1] is not None:
+            return Predicate("=", identity(parts[1]), text=f"[= {render(parts[1])}]")
+        if len(parts) == 3 and name == "mod" and type(parts[1]) is type(parts[2]) is int:
+            modulus, rest = parts[1:]
+            if modulus > 0:
+                self.mod = index if self.mod is None else self.mod
+                return Predicate("mod", ("", None), modulus, rest, f"[mod {modulus} {rest}]")
+        raise HistoryError(
+            f"op {index} reads by the predicate {_quoted(form)}; known are true, [= value] and "
+            "[mod modulus rest] with a modulus above 0"
+        )
+
+    def access(self, mop: Any, index: int, *, answered: bool) -> Access:
+        if not isinstance(mop, (list, tuple)) or not mop or not isinstance(mop[0], str):
+            raise HistoryError(
+                f"op {index} holds the micro-operation {_quoted(mop)}; it must be [f, ...]"
+            )
+        f = mop[0].removeprefix(":")
+        if f == "delete" and (len(mop) == 2 or (len(mop) == 3 and mop[2] is None)):
+            return Access(f, self.key(mop[1], index))
+        if len(mop) == 3 and f == "rp":
+            predicate = self.predicate(mop[1], index)
+            shown = self.map(mop[2], index, "a predicate read") if answered else {}
+            return Access(f, predicate=predicate, shown=shown)
+        if len(mop) == 3 and f == "r":
+            value = mop[2] if answered else None
+            return Access(f, self.key(mop[1], index), value)
+        if len(mop) == 3 and f in _WRITES and f != "delete":
+            if mop[2] is None:
+                raise HistoryError(
+                    f"op {index} writes nil to {_quoted(mop[1])}; nil is what a deleted key reads "
+                    "as, so write something else or delete it"
+                )
+            return Access(f, self.key(mop[1], index), self.value(mop[2], index))
+        raise HistoryError(
+            f"op {index} holds the micro-operation {_quoted(mop)}; this check knows [insert k v], "
+            "[w k v], [delete k], [r k v] and [rp predicate {k v}]"
+        )
+
+    def body(self, mops: Any, index: int, *, answered: bool) -> tuple[Access, ...]:
+        if not isinstance(mops, (list, tuple)):
+            raise HistoryError(
+                f"op {index} has the value {_quoted(mops)}; a transaction is a list of "
+                "micro-operations"
+            )
+        return tuple(self.access(mop, index, answered=answered) for mop in mops)
+
+    def check_remainders(self) -> None:
+        if self.mod is not None and self.unfit is not None:
+            index, value = self.unfit
+            raise HistoryError(
+                f"op {index} holds the value {_quoted(value)}, and op {self.mod} asks for a "
+                "remainder; [mod ...] needs a history whose values are all integers"
+            )
+
+
+def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]]:
+    """The transactions with the indices of their invocations; reads `init`."""
+    made: list[tuple[Transaction, int]] = []
+    begun: int | None = None
+    ready = -1
+    for number, pair in enumerate(history.pairs):
+        call, done = pair.invoke, pair.completion
+        if call.f == "init":
+            if number:
+                raise HistoryError(
+                    f"op {call.index} is an init after op {begun}; the universe is declared once, "
+                    "before anything else"
+                )
+            if done is None or done.type is not OpType.OK:
+                raise HistoryError(
+                    f"op {call.index} is an init that is not ok; without it nothing is known of "
+                    "the keys"
+                )
+            reader.initial = reader.map(done.value, call.index, "init")
+            begun, ready = call.index, done.index
+            continue
+        begun = call.index if begun is None else begun
+        if call.index < ready:
+            raise HistoryError(
+                f"op {call.index} invokes a transaction before init was over (op {ready})"
+            )
+        mops = mops_of(pair)
+        # Numbers and names are processes of clients alike here; only equality matters.
+        process: Any = call.process
+        end = None if done is None else done.index
+        made.append((Transaction(mops, call.index, end, pair.type, process), call.index))
+    return made
+
+
+def predicate_columns(
+    source: History | PredicateColumns | Iterable[Transaction],
+    universe: Mapping[Any, Any] | None = None,
+) -> PredicateColumns:
+    """Columns of a history with its `init`, or of transactions in a `universe`.
+
+    Raises `HistoryError` that names the op for what is neither. What is in columns already comes
+    back as it is.
+    """
+    if isinstance(source, PredicateColumns):
+        return source
+    reader = _Reader()
+    if isinstance(source, History):
+        entries = _universe(source, reader)
+    else:
+        reader.initial = reader.map(universe or {}, -1, "init")
+        entries = [(txn, number) for number, txn in enumerate(source)]
+    bodies = [
+        reader.body(txn.value, index, answered=txn.type is OpType.OK) for txn, index in entries
+    ]
+    reader.check_remainders()
+    base = columns_of((replace(txn, value=()) for txn, _ in entries), writes_are="predicates")
+    order = base.index.tolist()
+    found = {item.name: getattr(base, item.name) for item in fields(Columns)}
+    found["keys"] = reader.names
+    columns = PredicateColumns(
+        **found,
+        bodies=[bodies[position] for position in order],
+        initial=[reader.initial.get(key) for key in range(len(reader.names))],
+    )
+    for row, position in enumerate(order):
+        columns.index[row] = entries[position][1]
+    return columns

@@ -1,0 +1,254 @@
+"""Inference for registers: dependencies from values, and from the order of versions.
+
+A read tells which write it saw (`wr`), since writes are unique per key. What came before and after
+in a key's order is a matter of the sources in `versions`: an edge from version v to w gives `ww`
+from the writer of v to that of w, and `rw` from the readers of v to the writer of w. Only what is
+visible from outside counts: a transaction's first access to a key if that is a read, and its last
+write.
+
+Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; writes of transactions whose answer
+was lost take part in version orders and in nothing else, as there, unless `unknown_writes` asks for
+more: a write that was read did happen. New here: declared initial values.
+
+With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
+`garbage-read` where a key would need two initial values, nil included, while a single value without
+a writer becomes the initial one; and no `lost-update` of a value that the reader wrote itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.elle.findings import Inference
+from checkers.elle.infer.columns import FAIL, NIL, OK, Columns, IntArray, LongArray
+from checkers.elle.infer.register_cases import RegisterExplainer, RegisterTexts
+from checkers.elle.infer.versions import (
+    NOTHING,
+    Accesses,
+    Edges,
+    VersionOrder,
+    accesses_of,
+    commit_edges,
+    initial_edges,
+    sequential_edges,
+    wfr_edges,
+)
+from checkers.elle.infer.writes import Writers, collisions, intermediate_writes
+from checkers.elle.search.graph import RW, WR, WW, GraphBuilder
+from checkers.elle.search.walk import never, walked_pairs
+
+NOTES_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterOptions:
+    """What may be assumed of single keys; see `check_rw_register`."""
+
+    linearizable_keys: bool = False
+    sequential_keys: bool = False
+    wfr_keys: bool = False
+    transaction_order: Mapping[int, int] | None = None
+    initial_values: Mapping[Any, Any] | None = None
+    unknown_writes: bool = False
+    every_rule: bool = False
+    deadline_passed: Callable[[], bool] = never
+
+
+def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
+    """Dependencies and non-cycle anomalies of a register history.
+
+    Raises `Refused` if two writes of one value to one key cannot be told apart.
+    """
+    writers = Writers(columns)
+    initial = _initial(columns, options.initial_values)
+    unwritten = _unwritten(columns, writers, initial)
+    garbage = np.full(len(unwritten), options.initial_values is not None)
+    accesses = accesses_of(columns, initial)
+    first = accesses.nil
+    if options.every_rule and options.initial_values is None:
+        garbage = _several_initial(columns, unwritten)
+        first = np.union1d(first, accesses.version[unwritten[~garbage]])
+    order = _order(accesses, first, options)
+    dependencies = _Dependencies(accesses, order, options)
+    builder = dependencies.build(order.nearest_written(dependencies.written))
+    texts = RegisterTexts(columns, writers, accesses, order)
+    inference = Inference(
+        builder,
+        {},
+        RegisterExplainer(accesses, order).explain,
+        (WR, WW, RW),
+        refine=dependencies.refine,
+    )
+    inference.add("cyclic-versions", np.arange(len(order.cycles), dtype=np.int32), texts.cyclic)
+    _local_anomalies(inference, accesses, writers, texts, every_rule=options.every_rule)
+    inference.add("garbage-read", unwritten[garbage], texts.garbage)
+    inference.notes = tuple(texts.unwritten(int(mop)) for mop in unwritten[~garbage][:NOTES_MAX])
+    return inference
+
+
+def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
+    """Declared initial values by number; those that no read shows do not matter."""
+    if not declared:
+        return {}
+    keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
+    values = {_hashable(name): number for number, name in enumerate(columns.values)}
+    return {
+        keys[_hashable(key)]: values[_hashable(value)]
+        for key, value in declared.items()
+        if _hashable(key) in keys and _hashable(value) in values
+    }
+
+
+def _hashable(name: Any) -> tuple[str, str]:
+    return type(name).__name__, repr(name)
+
+
+def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> VersionOrder:
+    order = VersionOrder(accesses, [], [])
+    order.add("initial-state", initial_edges(accesses, first))
+    if options.transaction_order is not None:
+        order.add("transaction-order", commit_edges(accesses, options.transaction_order))
+    if options.wfr_keys:
+        order.add("wfr-keys", wfr_edges(accesses))
+    if options.sequential_keys:
+        order.add("sequential-keys", sequential_edges(accesses))
+    if options.linearizable_keys:
+        order.add_realtime(options.deadline_passed)
+    return order
+
+
+class _Dependencies:
+    """Edges between transactions from edges between versions."""
+
+    def __init__(self, accesses: Accesses, order: VersionOrder, options: RegisterOptions) -> None:
+        self._accesses = accesses
+        self._order = order
+        self._deadline_passed = options.deadline_passed
+        rows = np.flatnonzero((accesses.ok | options.unknown_writes) & (accesses.wrote >= 0))
+        self._writer = np.full(accesses.count, NOTHING, np.int32)
+        self._writer[accesses.wrote[rows]] = accesses.txn[rows]
+        self.written = self._writer >= 0
+        rows = np.flatnonzero(accesses.read >= 0)
+        rows = rows[np.argsort(accesses.read[rows], kind="stable")]
+        self._read, self._reader = accesses.read[rows], accesses.txn[rows]
+
+    def build(self, realtime: Edges) -> GraphBuilder:
+        """All edges; `realtime` are the version edges that `linearizable-keys` adds."""
+        builder = GraphBuilder(self._accesses.columns)
+        seen = self._writer[self._read]
+        by_value = seen >= 0
+        builder.add(seen[by_value], self._reader[by_value], WR)
+        builder.add_loops(seen[by_value & (seen == self._reader)])
+        every = [edges for _, edges in self._order.edges] + [realtime]
+        source = np.concatenate([edges[0] for edges in every])
+        target = np.concatenate([edges[1] for edges in every])
+        useful = self._writer[target] >= 0
+        source, target = source[useful], target[useful]
+        both = self._writer[source] >= 0
+        builder.add(self._writer[source[both]], self._writer[target[both]], WW)
+        by_source = np.argsort(source, kind="stable")
+        # Upstream counts a transaction that relates to itself alone, so its graph is not empty.
+        builder.touched |= bool((both | np.isin(source, self._read)).any())
+        builder.add_products(
+            (self._read, self._reader),
+            (source[by_source], self._writer[target[by_source]]),
+            RW,
+        )
+        return builder
+
+    def refine(self, txns: IntArray) -> GraphBuilder | None:
+        """The edges as upstream has them, for the keys that `txns` accessed; `None` if they are.
+
+        Where that is too much work, the complete real-time relation stays, which is true as well.
+        """
+        order = self._order
+        if order.time is None or not len(txns):
+            return None
+        assert order.exact_keys is not None
+        among = np.isin(self._accesses.txn, txns)
+        keys = np.setdiff1d(np.unique(self._accesses.key[among]), order.exact_keys)
+        walked = walked_pairs(self._accesses, keys.astype(np.int32), self._deadline_passed)
+        return None if walked is None else self.build(walked)
+
+
+def _local_anomalies(
+    inference: Inference,
+    accesses: Accesses,
+    writers: Writers,
+    texts: RegisterTexts,
+    *,
+    every_rule: bool,
+) -> None:
+    columns = accesses.columns
+    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
+    writer = writers.find(columns.key[reads], columns.value[reads])
+    written = writer >= 0
+    failed = written.copy()
+    failed[written] = columns.type[columns.txn[writer[written]]] == FAIL
+    inference.add("G1a", reads[failed], texts.g1a)
+    foreign = columns.txn[writer] != columns.txn[reads]
+    inference.add("G1b", reads[written & intermediate_writes(columns)[writer] & foreign], texts.g1b)
+    if every_rule:
+        inference.add("future-read", reads[written & ~foreign & (writer > reads)], texts.future)
+
+    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] == OK))
+    follows = np.append(False, group[1:] == group[:-1])[: len(group)]
+    version = accesses.version[mops]
+    wrong = follows & ~columns.write[mops]
+    wrong[1:] &= version[1:] != version[:-1]
+    internal = np.sort(mops[wrong])
+    _, earliest = np.unique(columns.txn[internal], return_index=True)
+    inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
+
+    updates = _updates(accesses, mops, group)
+    if every_rule:  # who met its own write built on something else
+        writer = writers.find(columns.key[updates], columns.value[updates])
+        updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
+    members = collisions(accesses.version[updates], updates)
+    inference.add(
+        "lost-update",
+        np.arange(len(members), dtype=np.int32),
+        lambda number: texts.lost_update(members[number]),
+    )
+
+
+def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray:
+    """The first reads of a key in a transaction, where it wrote that key after."""
+    columns = accesses.columns
+    if not len(mops):
+        return mops
+    opens = np.append(True, group[1:] != group[:-1])
+    row = np.cumsum(opens) - 1
+    here = np.arange(len(mops))
+    is_read = ~columns.write[mops]
+    lead = np.full(int(row[-1]) + 1, len(mops), np.int64)
+    np.minimum.at(lead, row[is_read], here[is_read])
+    final = np.full(len(lead), -1, np.int64)
+    np.maximum.at(final, row[~is_read], here[~is_read])
+    reads: LongArray = mops[lead[final > lead]]
+    return reads
+
+
+def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bool_]:
+    """Per read in `unwritten` whether its key would have several initial values, nil included."""
+    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK))
+    rows = np.concatenate([unwritten, reads[columns.value[reads] == NIL]]).astype(np.int64)
+    pairs = np.unique(np.stack([columns.key[rows], columns.value[rows]]), axis=1)
+    count = np.bincount(pairs[0], minlength=len(columns.keys))
+    several: npt.NDArray[np.bool_] = count[columns.key[unwritten]] > 1
+    return several
+
+
+def _unwritten(columns: Columns, writers: Writers, initial: Mapping[int, int]) -> IntArray:
+    """Reads of values that no transaction wrote and that are not declared as initial ones."""
+    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
+    declared = np.full(len(columns.keys), NIL, np.int32)
+    declared[list(initial)] = list(initial.values())
+    key, value = columns.key[reads], columns.value[reads]
+    stray = (value != NIL) & (value != declared[key]) & (writers.find(key, value) < 0)
+    return np.asarray(reads[stray], np.int32)

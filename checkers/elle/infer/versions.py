@@ -1,0 +1,362 @@
+"""The order of register versions: what is known of it, from which source.
+
+A register's reads show one value, not a history, so the order of a key's versions comes from what
+the caller is willing to assume. Each source adds edges between versions of a key; a source that
+makes the order of any key cyclic is reported (`cyclic-versions`) and left out altogether, as
+upstream does it (jepsen-io/elle, `rw_register.clj` at ccdee6f):
+
+| source            | edge                                                                   |
+|-------------------|------------------------------------------------------------------------|
+| initial-state     | nil, or a value without a writer, comes before every other             |
+| transaction-order | values in the order in which their writers were committed              |
+| wfr-keys          | what a transaction read from a key comes before what it wrote to it    |
+| sequential-keys   | a process's last version of a key comes before its next one            |
+| linearizable-keys | the same across processes, by real time                                |
+
+**Real time without squares.** `linearizable-keys` relates every pair of transactions on a key that
+do not overlap: quadratic. Take, of each version, `exit`: when the first transaction that left it
+behind completed, and `entry`: when the last one that found it was invoked. Version v precedes w
+exactly if exit(v) < entry(w). Two versions contradict each other if both precede the other: the
+condition of Gibbons and Korach (1997) on zones; without such a pair, each version needs only
+its nearest successors.
+
+**As upstream relates them.** Upstream walks the reduced real-time graph and does not pass through
+transactions on the same key, which leaves out some pairs. Whether a pair is left out matters only
+where something is wrong: a graph with more edges that has no cycle settles the case. So the
+complete relation is used first, and the exact one (`walked_pairs`) only for keys in trouble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.elle.infer.columns import FAIL, NEVER, OK, Columns, IntArray, LongArray
+from checkers.elle.search.kernels import cyclic_components, expand
+from checkers.elle.search.walk import never, walked_pairs
+
+NOTHING: Final = -1
+_SIDES: Final = ("left", "right")
+NO_EDGES: Final = np.zeros(0, np.int64)
+
+Edges = tuple[LongArray, LongArray]
+
+
+@dataclass(slots=True)
+class Accesses:
+    """What each transaction did to each key, seen from outside; one row per pair.
+
+    `read` is the version of its first access if that is a read (ok transactions only), `wrote` that
+    of its last write; `NOTHING` if there is none. Versions are numbered by key, nil first:
+    `nil[key]` is the nil version of a key. Rows are by transaction.
+    """
+
+    columns: Columns
+    txn: IntArray
+    key: IntArray
+    read: LongArray
+    wrote: LongArray
+    version: LongArray  # per micro-operation, NOTHING for reads without an answer
+    nil: LongArray
+    count: int  # of versions
+    value: IntArray  # per version, NIL for nil
+    ok: npt.NDArray[np.bool_]
+
+    @property
+    def last(self) -> LongArray:
+        """The version that a transaction left behind."""
+        return np.where(self.wrote >= 0, self.wrote, self.read)
+
+    @property
+    def found(self) -> LongArray:
+        """The version that a transaction met; a nil read followed by a write counts as the write.
+
+        Upstream's code has it so, and nothing is lost: nil precedes everything anyway.
+        """
+        nil_read = (self.read < 0) | (self.read == self.nil[self.key])
+        return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
+
+    def key_of(self, version: LongArray) -> IntArray:
+        """The keys of versions."""
+        return (np.searchsorted(self.nil, version, side="right") - 1).astype(np.int32)
+
+
+def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
+    """Number the versions; `initial` maps keys to values that count as nil."""
+    span = np.int64(len(columns.values) + 1)
+    known = columns.write | (columns.type[columns.txn] == OK)
+    value = columns.value.copy()
+    if initial:
+        declared = np.full(len(columns.keys), -2, np.int32)
+        declared[list(initial)] = list(initial.values())
+        value[~columns.write & (value == declared[columns.key])] = -1
+    codes = columns.key.astype(np.int64) * span + value + 1
+    nils = np.arange(len(columns.keys), dtype=np.int64) * span
+    distinct = np.unique(np.concatenate([nils, codes[known]]))
+    version = np.where(known, np.searchsorted(distinct, codes), NOTHING)
+
+    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] != FAIL))
+    opens = np.append(True, group[1:] != group[:-1])[: len(group)]
+    first = np.flatnonzero(opens)
+    row = np.cumsum(opens) - 1
+    head = mops[first]
+    read = np.where(columns.write[head], NOTHING, version[head])
+    wrote = np.full(len(first), NOTHING, np.int64)
+    writes = columns.write[mops]
+    wrote[row[writes]] = version[mops[writes]]
+    txn = columns.txn[head]
+    return Accesses(
+        columns=columns,
+        txn=txn,
+        key=columns.key[head],
+        read=read,
+        wrote=wrote,
+        version=version,
+        nil=np.searchsorted(distinct, nils),
+        count=len(distinct),
+        value=(distinct % span - 1).astype(np.int32),
+        ok=columns.type[txn] == OK,
+    )
+
+
+@dataclass(slots=True)
+class RealTime:
+    """The complete real-time relation between versions: v before w if exit[v] < entry[w]."""
+
+    exit: LongArray
+    entry: LongArray
+
+
+def realtime_of(accesses: Accesses) -> RealTime:
+    """When each version was first left behind and last met, in runs."""
+    columns = accesses.columns
+    first_exit = np.full(accesses.count, NEVER, np.int64)
+    rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
+    np.minimum.at(first_exit, accesses.last[rows], columns.end[accesses.txn[rows]].astype(np.int64))
+    entry = np.full(accesses.count, -1, np.int64)
+    rows = np.flatnonzero(accesses.found >= 0)
+    np.maximum.at(entry, accesses.found[rows], columns.start[accesses.txn[rows]].astype(np.int64))
+    return RealTime(first_exit, entry)
+
+
+def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
+    """Keys with two versions that each precede the other in real time.
+
+    Zones from exit to entry: two that run forward may not overlap, and none that runs backward may
+    lie within one that runs forward.
+    """
+    key = accesses.key_of(np.arange(accesses.count))
+    used = (time.exit != NEVER) & (time.entry >= 0)
+    forward = np.flatnonzero(used & (time.exit < time.entry))
+    order = forward[np.lexsort((time.exit[forward], key[forward]))]
+    same = key[order[1:]] == key[order[:-1]]
+    reach = _running_maximum(key[order], time.entry[order])
+    bad = [key[order[1:]][same & (time.exit[order[1:]] < reach[:-1])]]
+    backward = np.flatnonzero(used & (time.exit >= time.entry))
+    # Inside a forward zone: exit(f) < entry(b) and exit(b) < entry(f).
+    stride = np.int64(max(int(time.exit[used].max(initial=0)), 1) + 2)
+    starts = key[order].astype(np.int64) * stride + time.exit[order]
+    at = np.searchsorted(starts, key[backward] * stride + time.entry[backward], side="left") - 1
+    near = at >= 0
+    near[near] = key[order[at[near]]] == key[backward[near]]
+    inside = backward[near]
+    bad.append(key[inside][time.exit[inside] < reach[at[near]]])
+    return np.unique(np.concatenate(bad)).astype(np.int32)
+
+
+def _running_maximum(group: IntArray, value: LongArray) -> LongArray:
+    """The maximum so far within each group of a sorted array."""
+    if not len(group):
+        return value
+    span = np.int64(int(value.max()) + 2)
+    rank = group.astype(np.int64) * span
+    highest: LongArray = np.maximum.accumulate(value + rank)
+    return highest - rank
+
+
+def nearest(
+    accesses: Accesses,
+    time: RealTime,
+    targets: npt.NDArray[np.bool_],
+    usable: npt.NDArray[np.bool_],
+) -> Edges:
+    """Edges from each version to its next `targets`; later targets follow from those.
+
+    Only versions of keys without contradiction may be `usable`.
+    """
+    key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
+    forward = time.exit < time.entry
+    # Nothing enters a forward zone between its exit and its entry, but what is found below.
+    entry = np.where(forward, time.exit, time.entry)
+    stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
+    goals = np.flatnonzero(targets & usable & (time.entry >= 0))
+    goals = goals[np.argsort(key[goals] * stride + entry[goals], kind="stable")]
+    at = key[goals] * stride + entry[goals]
+    sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
+    low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
+    # The first of those goals to be left behind hides what is entered after that.
+    capped = np.minimum(time.exit[goals], stride - 1)
+    hide = np.append(
+        np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
+    )
+    limit = np.minimum(hide[low], key[sources] * stride + stride - 1)
+    size = np.maximum(np.searchsorted(at, limit, side="right") - low, 0)
+    source, target = np.repeat(sources, size), goals[expand(low, size)]
+    # A backward zone that ends inside a forward one precedes it.
+    zones = np.flatnonzero(forward & targets & usable)
+    zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
+    back = sources[~forward[sources]]
+    found = (
+        np.searchsorted(
+            key[zones] * stride + time.exit[zones], key[back] * stride + time.exit[back], "right"
+        )
+        - 1
+    )
+    near = found >= 0
+    back, zone = back[near], zones[found[near]] if len(zones) else zones
+    inside = (key[back] == key[zone]) & (time.exit[back] < time.entry[zone])
+    return (
+        np.concatenate([source, back[inside]]),
+        np.concatenate([target, zone[inside]]),
+    )
+
+
+def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
+    """From the initial versions, nil and others, to every version met or left but these."""
+    met = np.unique(np.concatenate([accesses.read, accesses.wrote]))
+    met = np.setdiff1d(met[met >= 0], first)
+    key = accesses.key_of(first)
+    order = np.argsort(key, kind="stable")
+    low, high = (np.searchsorted(key[order], accesses.key_of(met), side) for side in _SIDES)
+    size = high - low
+    return first[order][expand(low, size)], np.repeat(met, size)
+
+
+def wfr_edges(accesses: Accesses) -> Edges:
+    """What was read before what was written, within a transaction.
+
+    A transaction that read its own later write yields an edge from a version to itself, which
+    upstream keeps: it puts the readers of that version before its writer.
+    """
+    rows = accesses.ok & (accesses.read >= 0) & (accesses.wrote >= 0)
+    rows &= accesses.read != accesses.nil[accesses.key]
+    return accesses.read[rows], accesses.wrote[rows]
+
+
+def sequential_edges(accesses: Accesses) -> Edges:
+    """From each transaction of a process to its next one on the same key."""
+    rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
+    process = accesses.columns.process[accesses.txn[rows]].astype(np.int64)
+    group = process * len(accesses.columns.keys) + accesses.key[rows]
+    order = np.argsort(group, kind="stable")
+    rows, group = rows[order], group[order]
+    follows = group[1:] == group[:-1]
+    source, target = accesses.last[rows[:-1]][follows], accesses.found[rows[1:]][follows]
+    return source[source != target], target[source != target]
+
+
+def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
+    """Between the written versions of a key in commit order; unnumbered ones come first."""
+    rows = np.flatnonzero(accesses.wrote >= 0)
+    index = accesses.columns.index[accesses.txn[rows]]
+    least = min(number.values(), default=0) - 1
+    place = np.array([number.get(i, least) for i in index.tolist()], np.int64)
+    rows = rows[np.lexsort((accesses.txn[rows], place, accesses.key[rows]))]
+    follows = accesses.key[rows[1:]] == accesses.key[rows[:-1]]
+    return accesses.wrote[rows[:-1]][follows], accesses.wrote[rows[1:]][follows]
+
+
+@dataclass(slots=True)
+class VersionOrder:
+    """Edges between versions that the accepted sources give; `cycles` names the refused ones.
+
+    `edges` is exact. If `time` is there, real time was accepted: for keys in `exact_keys` its edges
+    are in `edges` already, for others they are left to `nearest` and `walked_pairs`.
+    """
+
+    accesses: Accesses
+    edges: list[tuple[str, Edges]]
+    cycles: list[tuple[tuple[str, ...], LongArray]]
+    time: RealTime | None = None
+    exact_keys: IntArray | None = None
+
+    def add(self, name: str, edges: Edges) -> bool:
+        """Accept the source unless it makes the order cyclic; returns whether it was."""
+        bad = self._cycles_with(edges)
+        if bad:
+            self._refuse(name, bad)
+        else:
+            self.edges.append((name, edges))
+        return not bad
+
+    def _refuse(self, name: str, bad: Sequence[LongArray]) -> None:
+        sources = (*(source for source, _ in self.edges), name)
+        self.cycles += [(sources, members) for members in bad]
+
+    def _cycles_with(self, *more: Edges) -> list[LongArray]:
+        every = [edges for _, edges in self.edges] + list(more)
+        source = np.concatenate([edges[0] for edges in every])
+        target = np.concatenate([edges[1] for edges in every])
+        return cyclic_components(self._levels(), source, target)
+
+    def _levels(self) -> LongArray:
+        """A first guess at the order: when versions were met first."""
+        accesses = self.accesses
+        level = np.full(accesses.count, NEVER, np.int64)
+        start = accesses.columns.start[accesses.txn].astype(np.int64)
+        for version in (accesses.found, accesses.last):
+            rows = version >= 0
+            np.minimum.at(level, version[rows], start[rows])
+        level += 1
+        level[accesses.nil] = 0
+        return level
+
+    def add_realtime(self, deadline_passed: Callable[[], bool] = never) -> None:
+        """Accept `linearizable-keys` unless it makes the order cyclic as upstream relates it."""
+        accesses = self.accesses
+        time = realtime_of(accesses)
+        keys = contradicting_keys(accesses, time)
+        usable = np.ones(accesses.count, np.bool_)
+        usable[np.isin(accesses.key_of(np.arange(accesses.count)), keys)] = False
+        every = np.ones(accesses.count, np.bool_)
+        bad = self._cycles_with(nearest(accesses, time, every, usable))
+        suspects = np.unique(
+            np.concatenate([keys, *(accesses.key_of(members[:1]) for members in bad)])
+        ).astype(np.int32)
+        walked = walked_pairs(accesses, suspects, deadline_passed)
+        if walked is None:
+            # Too much to walk: the complete relation stands in, which is as true, and finer.
+            if len(suspects):
+                self._refuse("linearizable-keys", bad + self._whole_keys(keys))
+                return
+            walked = (NO_EDGES, NO_EDGES)
+        if self.add("linearizable-keys", walked):
+            self.time, self.exact_keys = time, suspects
+
+    def _whole_keys(self, keys: IntArray) -> list[LongArray]:
+        nil = np.append(self.accesses.nil, self.accesses.count)
+        return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
+
+    def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
+        """The cycles, and the versions of each, by when they were accessed first."""
+        accesses = self.accesses
+        first = np.full(accesses.count, len(accesses.version), np.int64)
+        known = np.flatnonzero(accesses.version >= 0)
+        np.minimum.at(first, accesses.version[known], known)
+        ordered = [
+            (sources, members[np.argsort(first[members], kind="stable")])
+            for sources, members in self.cycles
+        ]
+        return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
+
+    def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
+        """Real-time edges to the next versions that are `written`, for keys not exact yet."""
+        if self.time is None:
+            return NO_EDGES, NO_EDGES
+        assert self.exact_keys is not None
+        key = self.accesses.key_of(np.arange(self.accesses.count))
+        return nearest(self.accesses, self.time, written, ~np.isin(key, self.exact_keys))

@@ -1,0 +1,1 @@
+"""Cycles in dependency graphs."""

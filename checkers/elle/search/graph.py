@@ -1,0 +1,292 @@
+"""The dependency graph: edges with relations, real time without edges, and its components.
+
+An edge says that its source must come before its target in any serial order. Relations are bits:
+
+| relation | why the source comes first                                            |
+|----------|-----------------------------------------------------------------------|
+| ww       | the target's write follows the source's in the version order          |
+| wr       | the target read what the source wrote                                 |
+| rw       | the source read a version that the target's write replaced            |
+| wrp      | the target's predicate read selected what the source wrote            |
+| rwp      | the target's write changes what the source's predicate read shows     |
+| process  | one process did both, in this order                                   |
+| realtime | the source's completion came before the target's invocation           |
+
+Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
+component it becomes a chain of *gates*, nodes that stand for "everything so far has completed".
+When many transactions read what many replaced, their product is not stored either: two chains of
+*joints* connect each reader with every writer but itself, which is what the product would say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checkers.elle.infer.columns import NEVER, Columns, IntArray, LongArray
+from checkers.elle.search.kernels import LEVELS_PER_RUN, alike, expand, stretches, strong_components
+
+WW: Final = 1
+WR: Final = 2
+RW: Final = 4
+PROCESS: Final = 8
+REALTIME: Final = 16
+JOINT: Final = 32
+"""The way out of a joint; the relation is that of the edge that led in."""
+WRP: Final = 64
+RWP: Final = 128
+
+REDUCED_EDGES_MAX: Final = 32
+"""Real-time edges per transaction of a component, above which gates are better."""
+
+PRODUCT_EDGES_MAX: Final = 64
+"""Groups whose product exceeds this many edges per member get joints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One strongly connected component, with its nodes renumbered.
+
+    The first `members` nodes are the transactions `txns`, ascending; joints and gates follow.
+    Several edges may connect the same two nodes. `loops` says that some lead to their own source.
+    """
+
+    txns: IntArray
+    count: int
+    source: IntArray
+    target: IntArray
+    relation: IntArray
+    loops: bool = False
+
+    @property
+    def members(self) -> int:
+        """The number of transactions."""
+        return len(self.txns)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A dependency graph over the `members` transactions of `columns`, and further joints.
+
+    `loops` are transactions that read what they wrote only later. Such a loop alone is no
+    component (upstream passes it over), but within one it is a cycle.
+    """
+
+    columns: Columns
+    count: int
+    source: IntArray
+    target: IntArray
+    relation: IntArray
+    loops: IntArray
+    realtime: bool
+
+    @property
+    def members(self) -> int:
+        """The number of transactions."""
+        return len(self.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the edges."""
+        return self.source.nbytes + self.target.nbytes + self.relation.nbytes
+
+    def components(self) -> Iterator[Component]:
+        """The components in which there can be cycles, by their smallest transaction."""
+        level = np.zeros(self.count, np.int64)
+        level[: self.members] = self.columns.start.astype(np.int64) * LEVELS_PER_RUN + 1
+        ceiling = np.full(self.count, np.iinfo(np.int64).max)
+        if self.realtime:
+            ok = self.columns.end != NEVER
+            ceiling[: self.members][ok] = (
+                self.columns.end[ok].astype(np.int64) + 1
+            ) * LEVELS_PER_RUN - 1
+        nodes, edges = stretches(level, ceiling, self.source, self.target)
+        if not len(nodes):
+            return
+        whole = self._local(nodes, edges)
+        label = strong_components(whole.count, whole.source, whole.target)
+        yield from self._split(nodes, edges, label[: len(nodes)])
+
+    def _split(self, nodes: LongArray, edges: LongArray, label: IntArray) -> Iterator[Component]:
+        groups = [group for group in alike(label) if len(group) > 1]
+        place = np.full(self.count, -1, np.int64)
+        place[nodes] = label
+        within = edges[place[self.source[edges]] == place[self.target[edges]]]
+        owner = place[self.source[within]]
+        by_owner = np.argsort(owner, kind="stable")
+        owner = owner[by_owner]
+        for group in sorted(groups, key=lambda group: int(nodes[group].min())):
+            mine = label[group[0]]
+            low, high = np.searchsorted(owner, [mine, mine + 1])
+            yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
+
+    def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
+        """The subgraph of `nodes` with `edges`, and real time if it counts.
+
+        Real time takes gates, or edges if those are wanted (`direct`) and not too many.
+        """
+        place = np.zeros(self.count, np.int32)
+        place[nodes] = np.arange(len(nodes), dtype=np.int32)
+        txns = nodes[nodes < self.members].astype(np.int32)
+        source = [place[self.source[edges]]]
+        target = [place[self.target[edges]]]
+        relation = [self.relation[edges]]
+        count = len(nodes)
+        loops = np.flatnonzero(np.isin(txns, self.loops)).astype(np.int32)
+        source.append(loops)
+        target.append(loops)
+        relation.append(np.full(len(loops), WR, np.int32))
+        if self.realtime:
+            start, end = self.columns.start[txns], self.columns.end[txns]
+            gates = (_reduced(start, end) if direct else None) or _gates(start, end, count)
+            count += gates[0]
+            source.append(gates[1])
+            target.append(gates[2])
+            relation.append(np.full(len(gates[1]), REALTIME, np.int32))
+        return Component(
+            txns,
+            count,
+            np.concatenate(source),
+            np.concatenate(target),
+            np.concatenate(relation),
+            bool(len(loops)),
+        )
+
+
+def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
+    """The transitive reduction of real time; `None` if it has too many edges.
+
+    A transaction precedes those that were invoked after it completed, but not after any of them had
+    completed in turn.
+    """
+    order = np.argsort(start, kind="stable")
+    begins = start[order]
+    hide = np.append(np.minimum.accumulate(end[order][::-1])[::-1], NEVER)
+    low = np.searchsorted(begins, end, side="right")
+    size = np.maximum(np.searchsorted(begins, hide[low], side="right") - low, 0)
+    if int(size.sum()) > REDUCED_EDGES_MAX * len(start):
+        return None
+    source = np.repeat(np.arange(len(start), dtype=np.int32), size)
+    return 0, source, order[expand(low, size)].astype(np.int32)
+
+
+def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, IntArray]:
+    """Gates before each distinct start: how many, and their edges. Transactions are 0, 1, ..."""
+    begins, entered = np.unique(start, return_inverse=True)
+    everyone = np.arange(len(start))
+    gate = np.searchsorted(begins, end, side="right")
+    leaving = (end != NEVER) & (gate < len(begins))
+    chain = np.arange(max(len(begins) - 1, 0))
+    source = np.concatenate([everyone[leaving], count + chain, count + entered])
+    target = np.concatenate([count + gate[leaving], count + chain + 1, everyone])
+    return len(begins), source.astype(np.int32), target.astype(np.int32)
+
+
+class GraphBuilder:
+    """Collects edges; drops those from a transaction to itself."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._count = len(columns)
+        self._source: list[IntArray] = []
+        self._target: list[IntArray] = []
+        self._relation: list[IntArray] = []
+        self._loops = np.zeros(0, np.int32)
+        self.touched = False  # whether any dependency was found
+
+    def add_loops(self, txns: IntArray) -> None:
+        """Transactions that read what they wrote only later."""
+        self.touched |= bool(len(txns))
+        self._loops = np.unique(txns).astype(np.int32)
+
+    def add(self, source: IntArray, target: IntArray, relation: int) -> None:
+        """Edges source[i] -> target[i]."""
+        keep = source != target
+        if not keep.all():
+            source, target = source[keep], target[keep]
+        if len(source):
+            self.touched = True
+            self._source.append(source.astype(np.int32, copy=False))
+            self._target.append(target.astype(np.int32, copy=False))
+            self._relation.append(np.full(len(source), relation, np.int32))
+
+    def add_products(
+        self,
+        sources: tuple[LongArray, IntArray],
+        targets: tuple[LongArray, IntArray],
+        relation: int,
+    ) -> None:
+        """Edges from every source to every target with the same group.
+
+        Each side is (group, transaction), sorted by group.
+        """
+        group, txn = sources
+        other, followers = targets
+        low = np.searchsorted(other, group, side="left")
+        size = np.searchsorted(other, group, side="right") - low
+        heavy = self._heavy(group, size)
+        light = ~heavy
+        self.add(
+            np.repeat(txn[light], size[light]),
+            followers[expand(low[light], size[light])],
+            relation,
+        )
+        for number in np.unique(group[heavy]).tolist():
+            self._join(
+                np.unique(txn[group == number]), np.unique(followers[other == number]), relation
+            )
+
+    @staticmethod
+    def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which sources belong to groups that are better joined than multiplied."""
+        if not len(group):
+            return np.zeros(0, np.bool_)
+        first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+        sources = np.diff(np.append(first, len(group)))
+        product = sources * size[first]
+        heavy = product > PRODUCT_EDGES_MAX * (sources + size[first])
+        return np.repeat(heavy, sources)
+
+    def _join(self, sources: IntArray, targets: IntArray, relation: int) -> None:
+        """Joints between `sources` and `targets`: each source reaches every other target.
+
+        A chain that descends carries a source to all smaller targets, one that ascends to all
+        greater ones.
+        """
+        n = len(targets)
+        down = self._count + np.arange(n, dtype=np.int32)
+        up = down + np.int32(n)
+        self._count += 2 * n
+        below = np.searchsorted(targets, sources, side="left") - 1
+        above = np.searchsorted(targets, sources, side="right")
+        has_below, has_above = below >= 0, above < n
+        self.add(sources[has_below], down[below[has_below]], relation)
+        self.add(sources[has_above], up[above[has_above]], relation)
+        self.add(down, targets, JOINT)
+        self.add(up, targets, JOINT)
+        self.add(down[1:], down[:-1], JOINT)
+        self.add(up[:-1], up[1:], JOINT)
+
+    def build(self, *, realtime: bool) -> Graph:
+        """The graph of everything added."""
+        empty = np.zeros(0, np.int32)
+        return Graph(
+            self._columns,
+            self._count,
+            np.concatenate(self._source) if self._source else empty,
+            np.concatenate(self._target) if self._target else empty,
+            np.concatenate(self._relation) if self._relation else empty,
+            self._loops,
+            realtime,
+        )
+
+
+def process_edges(columns: Columns) -> tuple[IntArray, IntArray]:
+    """Edges between consecutive ok transactions of each process."""
+    ok = np.flatnonzero(columns.end != NEVER).astype(np.int32)
+    order = ok[np.argsort(columns.process[ok], kind="stable")]
+    same = columns.process[order[1:]] == columns.process[order[:-1]]
+    return order[:-1][same], order[1:][same]

@@ -1,0 +1,290 @@
+"""Which cycles a component has: first that there are some, then the shortest of each kind.
+
+**Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
+decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
+anti-dependencies, but never two in a row; that is a plain cycle in the graph of (node, whether the
+last step was one). Kinds that only refute models still possible need not be looked for.
+
+**Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
+from each edge that such a cycle must contain finds the shortest closed walk; among equals the one
+through the smallest transactions. A walk that visits a transaction twice is no cycle: it falls
+apart into smaller ones, of other kinds. If only such walks are found, simple paths are enumerated.
+Every search counts its steps; one that runs out is reported, and costs time, not truth: the
+existence of cycles, and so the models refuted, are known already.
+
+The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from checkers.elle.infer.columns import IntArray
+from checkers.elle.kinds import Adjacency, Budget, Cycle, Kind, TimedOut, Walker, cycle_of
+from checkers.elle.models import (
+    EXISTENCE_MODELS,
+    SUFFIXES,
+    forbidden_by,
+    impossible_models,
+    with_implied,
+)
+from checkers.elle.search.graph import (
+    JOINT,
+    PROCESS,
+    REALTIME,
+    RW,
+    RWP,
+    WR,
+    WRP,
+    WW,
+    Component,
+)
+from checkers.elle.search.kernels import strong_components
+
+_ORDER: Final = (
+    "G-single-item",
+    "G0",
+    "G-nonadjacent-item",
+    "G-single-item-process",
+    "G1c",
+    "G-nonadjacent-item-process",
+    "G-single",
+    "G-single-item-realtime",
+    "G2-item",
+    "G-nonadjacent",
+    "G-nonadjacent-item-realtime",
+    "G2",
+    "G0-process",
+    "G1c-process",
+    "G2-item-process",
+    "G-single-process",
+    "G-nonadjacent-process",
+    "G2-process",
+    "G0-realtime",
+    "G1c-realtime",
+    "G2-item-realtime",
+    "G-single-realtime",
+    "G-nonadjacent-realtime",
+    "G2-realtime",
+)
+
+_SNAPSHOTS: Final = ("PL-SI", "strong-session-snapshot-isolation", "strong-snapshot-isolation")
+_SEEN: Final = WW | WR | WRP
+_ALL: Final = _SEEN | RW | RWP
+_REFUTED_BY: Final = {
+    model: (relations | order, tuple(f"{kind}{suffix}" for kind in kinds))
+    for relations, kinds, models in (
+        (WW, ("G0",), ("PL-1", "strong-session-PL-1", "strong-PL-1")),
+        (_SEEN, ("G1c",), ("PL-2", "strong-session-PL-2", "strong-PL-2")),
+        (_ALL, ("G-single-item", "G-nonadjacent-item", "G-single", "G-nonadjacent"), _SNAPSHOTS),
+        (_SEEN | RW, ("G2-item",), ("PL-2.99",)),
+        (_ALL, ("G2-item", "G2"), ("PL-3", "strong-session-serializable", "PL-SS")),
+    )
+    for model, suffix, order in zip(models, SUFFIXES, (0, PROCESS, REALTIME), strict=False)
+}
+"""The relations of which a cycle refutes a model, and the kinds of cycles that show it."""
+
+
+def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
+    """The kinds of cycles that there can be if existence refutes no more than `refuted`.
+
+    Without anti-dependencies over `predicates` there are none of the kinds that need one.
+    """
+    possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
+    impossible = forbidden_by(possible)
+    return [
+        name
+        for name in _ORDER
+        if name not in impossible and (predicates or Kind.named(name).first != RWP)
+    ]
+
+
+class Search:
+    """The cycles of one component. `preference` orders the relations that name a step."""
+
+    def __init__(self, component: Component, preference: tuple[int, ...]) -> None:
+        self._component = component
+        self._labels: dict[tuple[int, bool], IntArray] = {}
+        self._preference = preference
+
+    def kinds_left(self, refuted: Iterable[str]) -> list[str]:
+        """`kinds_left` for this component."""
+        predicates = bool((self._component.relation == RWP).any())
+        return kinds_left(refuted, predicates=predicates)
+
+    @cached_property
+    def _raw(self) -> Adjacency:
+        """All edges."""
+        whole = self._component
+        return _adjacency(whole.count, whole.source, whole.target, whole.relation)
+
+    @cached_property
+    def _named(self) -> Adjacency:
+        """Between two transactions only the edge that names the step."""
+        return _adjacency(self._component.count, *_named(self._component, self._preference))
+
+    # --- existence ---------------------------------------------------------------------------
+
+    def _label(self, relations: int, *, extended: bool) -> IntArray:
+        """Component labels of the subgraph; nodes twice if anti-dependencies must stand apart."""
+        found = self._labels.get((relations, extended))
+        if found is None:
+            # All relations of an edge count here, not only the one that would name it.
+            whole = self._component
+            count = whole.count
+            keep = (whole.relation & (relations | JOINT)) != 0
+            source, target = whole.source[keep], whole.target[keep]
+            if extended:
+                rw = (whole.relation[keep] & (RW | RWP)) != 0
+                joint = whole.relation[keep] == JOINT
+                free = ~rw & ~joint
+                # Node i after a free step, node i + count after an anti-dependency.
+                source, target = (
+                    np.concatenate(
+                        [source[free], source[free] + count, source[rw], source[joint] + count]
+                    ),
+                    np.concatenate(
+                        [target[free], target[free], target[rw] + count, target[joint] + count]
+                    ),
+                )
+                count *= 2
+            found = strong_components(count, source, target)
+            self._labels[relations, extended] = found
+        return found
+
+    def _members(self, model: str) -> int:
+        """How many transactions the smallest component has that refutes `model`; 0 if none."""
+        relations, _ = _REFUTED_BY[model]
+        label = self._label(relations, extended=model in _SNAPSHOTS)
+        size = np.bincount(label)
+        if relations & WR and self._component.loops:
+            return 1
+        if size.max() == 1:
+            return 0
+        nodes = np.arange(len(label)) % self._component.count
+        real = nodes < self._component.members
+        inside = real & (size[label] > 1)
+        pairs = np.unique(np.stack([label[inside], nodes[inside]]), axis=1)
+        return int(np.unique(pairs[0], return_counts=True)[1].min())
+
+    def refuted(self) -> dict[str, int]:
+        """Models refuted by the mere existence of a cycle, none implied by another of them.
+
+        The value is how many transactions the smallest component has that shows it.
+        """
+        refuted: dict[str, int] = {}
+        known: frozenset[str] = frozenset()
+        for model in EXISTENCE_MODELS:
+            if model not in known and (members := self._members(model)):
+                refuted[model] = members
+                known |= impossible_models((), [model])
+        return refuted
+
+    # --- search ------------------------------------------------------------------------------
+
+    def find_all(
+        self, refuted: Iterable[str], budget: Budget, skipped: frozenset[str] = frozenset()
+    ) -> tuple[list[Cycle], list[str]]:
+        """The shortest cycle of each kind that no other finding implies, but for those `skipped`.
+
+        The second part names the kinds whose search did not finish.
+        """
+        redundant = set(skipped)
+        found: list[Cycle] = []
+        unfinished: list[str] = []
+
+        for name in self.kinds_left(refuted):
+            if name in redundant:
+                continue
+            # Without anti-dependencies the kind itself does not depend on how steps are named.
+            raw = not Kind.named(name).rw
+            try:
+                with budget.part(budget.steps // 4 + 1) as part:
+                    cycle = self.find(name, part, raw=raw)
+            except TimedOut:
+                unfinished.append(name)
+                continue
+            if cycle is not None:
+                found.append(self._retold(cycle))
+                redundant |= with_implied([name])
+        return list({cycle.name: cycle for cycle in reversed(found)}.values())[::-1], unfinished
+
+    def show(self, model: str, budget: Budget) -> Cycle | None:
+        """A cycle that refutes `model`, whatever else may explain its steps; `None` if too hard."""
+        for name in _REFUTED_BY[model][1]:
+            try:
+                with budget.part(budget.steps // 2 + 1) as part:
+                    cycle = self.find(name, part)
+            except TimedOut:
+                continue
+            if cycle is not None:
+                return cycle
+        return None
+
+    def _retold(self, cycle: Cycle) -> Cycle:
+        """The cycle with each step told by the relation that names it."""
+        size = len(cycle.txns)
+        told = []
+        for i, relation in enumerate(cycle.relations):
+            names = dict(self._named[cycle.txns[i]])
+            told.append(names.get(cycle.txns[(i + 1) % size], relation))
+        return Cycle(cycle.txns, tuple(told))
+
+    def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
+        """The shortest cycle of the kind `name`; raises `TimedOut` if there may be one unseen.
+
+        With `raw`, any relation of an edge may be taken; without, only the one that names it.
+        """
+        kind = Kind.named(name)
+        walker = Walker(
+            self._component, self._raw if raw else self._named, kind, *self._scope(kind), budget
+        )
+        return walker.shortest()
+
+    def _scope(self, kind: Kind) -> tuple[IntArray, bool]:
+        if kind.rw == 2:
+            return self._label(kind.free | kind.anti, extended=kind.apart), kind.apart
+        return self._label(kind.free, extended=False), False
+
+    def any_cycle(self) -> Cycle:
+        """Some cycle, for when nothing better was found in time."""
+        place: dict[int, int] = {}
+        walk: list[tuple[int, int]] = []
+        node = 0
+        while node not in place:
+            place[node] = len(walk)
+            following, relation = self._raw[node][0]
+            walk.append((node, relation))
+            node = following
+        return cycle_of(walk[place[node] :], self._component.members)
+
+
+def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArray) -> Adjacency:
+    """Per node its (target, relation), ascending, each once."""
+    order = np.lexsort((relation, target, source))
+    first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
+    edges = list(zip(target[order].tolist(), relation[order].tolist(), strict=True))
+    return [list(dict.fromkeys(edges[low:high])) for low, high in pairwise(first)]
+
+
+def _named(
+    component: Component, preference: tuple[int, ...]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The edges; of several between two transactions the one that names the step.
+
+    Order of process or of time names a step only where no data does.
+    """
+    rank = np.full(RWP + 1, len(preference), np.int32)
+    for position, relation in enumerate(preference):
+        rank[relation] = position
+    source, target = component.source, component.target
+    order = np.lexsort((component.relation, rank[component.relation], target, source))
+    source, target = source[order], target[order]
+    first = np.append(True, (source[1:] != source[:-1]) | (target[1:] != target[:-1]))
+    first = first[: len(source)]
+    return source[first], target[first], component.relation[order][first]

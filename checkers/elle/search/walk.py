@@ -1,0 +1,123 @@
+"""Pairs of a register's versions that upstream relates by real time, one key after another.
+
+The relation is finer than the complete one, and takes longer: at a limit of work, or of time, the
+complete one stands in, which is as true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from checkers.elle.infer.columns import NEVER, IntArray, LongArray
+
+if TYPE_CHECKING:
+    from checkers.elle.infer.versions import Accesses, Edges
+
+NOTHING: Final = -1
+WALK_STEPS_MAX: Final = 4_000_000
+DEADLINE_EVERY_RUNS: Final = 64
+
+
+def never() -> bool:
+    """A deadline that does not pass."""
+    return False
+
+
+def walked_pairs(
+    accesses: Accesses, keys: IntArray, deadline_passed: Callable[[], bool] = never
+) -> Edges | None:
+    """Pairs of versions that upstream relates by real time; `None` if that is too much work.
+
+    A pair counts if the reduced real-time graph has a path between two transactions that met and
+    left them, without another transaction on that key in between. All transactions of one run have
+    the same predecessors, so one bit set of sources per run is enough.
+    """
+    if not len(keys):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    columns = accesses.columns
+    runs = int(columns.start.max(initial=0)) + 1
+    ok = np.flatnonzero(columns.end != NEVER)
+    hidden = np.full(runs + 1, NEVER, np.int64)  # by run t: the first end among those begun after t
+    late = ok[columns.start[ok] > 0]
+    np.minimum.at(hidden, columns.start[late] - 1, columns.end[late])
+    hidden = np.minimum.accumulate(hidden[::-1])[::-1]
+    by_end = ok[np.argsort(columns.end[ok], kind="stable")]
+    bounds = np.searchsorted(columns.end[by_end], np.arange(runs + 1))
+    order = np.argsort(accesses.key, kind="stable")
+    cuts = np.searchsorted(accesses.key[order], np.stack([keys, keys + 1]))
+    sources: list[int] = []
+    targets: list[int] = []
+    work = WALK_STEPS_MAX
+    for low, high in cuts.T.tolist():
+        rows = np.sort(order[low:high])
+        work = _walk_key(
+            accesses, rows, (by_end, bounds, hidden), (sources, targets), work, deadline_passed
+        )
+        if work < 0:
+            return None
+    # As single numbers: pairs take ten times as long to sort.
+    pairs = np.unique(np.array(sources, np.int64) * accesses.count + np.array(targets, np.int64))
+    return pairs // accesses.count, pairs % accesses.count
+
+
+def _walk_key(
+    accesses: Accesses,
+    rows: LongArray,
+    order: tuple[LongArray, LongArray, LongArray],
+    pairs: tuple[list[int], list[int]],
+    work: int,
+    deadline_passed: Callable[[], bool],
+) -> int:
+    """Add the pairs of one key's `rows`; returns what is left of `work`, or -1 at the deadline."""
+    columns = accesses.columns
+    by_end, bounds, hidden = order
+    last, found = accesses.last[rows].tolist(), accesses.found[rows].tolist()
+    txns = accesses.txn[rows]
+    place = {txn: i for i, txn in enumerate(txns.tolist())}
+    begin = columns.start[txns].tolist()
+    at_run: dict[int, list[int]] = {}
+    for i, run in enumerate(begin):
+        at_run.setdefault(run, []).append(i)
+    reached: dict[int, int] = {}
+    buffer: list[tuple[int, int]] = []  # (last run that sees it, its bit set)
+    for run in range(min(begin), max(begin) + 1):
+        buffer = [entry for entry in buffer if entry[0] >= run]
+        if run:
+            for txn in by_end[bounds[run - 1] : bounds[run]].tolist():
+                mine = place.get(txn)
+                bits = reached.get(int(columns.start[txn]), 0) if mine is None else 1 << mine
+                if bits:
+                    buffer.append((int(hidden[run - 1]), bits))
+        work -= len(buffer) + 1
+        if run % DEADLINE_EVERY_RUNS == 0 and deadline_passed():
+            return -1
+        if work < 0:
+            return work
+        mask = 0
+        for _, bits in buffer:
+            mask |= bits
+        reached[run] = mask
+        for i in at_run.get(run, ()):
+            if found[i] < 0:
+                continue
+            work -= mask.bit_count()
+            if work < 0:
+                return work
+            sources = {last[j] for j in _bits(mask)} - {NOTHING, found[i]}
+            if sources:
+                pairs[0].extend(sources)
+                pairs[1].extend([found[i]] * len(sources))
+    return work
+
+
+def _bits(mask: int) -> list[int]:
+    """The positions of the bits that are set."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

@@ -1,0 +1,1 @@
+"""An independent verifier of found anomalies."""

@@ -1,0 +1,100 @@
+"""Reported anomalies, derived once more from nothing but what the transactions did.
+
+This module and its parts (`verify_raw`: what was recorded, `verify_versions`: orders of versions,
+`verify_single`: what is no cycle) share nothing with the rest of `checkers.elle`: no columns, no
+graph, no search. They are told one case, which is its name, its operations, and for a cycle its
+steps with the data behind each, and look at the transactions themselves. `CaseError`: the case is
+not there, so the check is wrong. `NotVerified`: it may be, but not by means as plain as these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.elle.verify.raw import (
+    NIL,
+    CaseError,
+    NotVerified,
+    Raw,
+    Txn,
+    require_cycle,
+    require_operations,
+    transactions,
+)
+from checkers.elle.verify.single import SINGLE
+from checkers.elle.verify.versions import next_in_list, precedes
+
+__all__ = ["OF_DATA", "CaseError", "NotVerified", "Txn", "Verifier", "transactions"]
+
+OF_DATA = ("ww", "wr", "rw")
+
+
+class Verifier(Raw):
+    """Verifies the cases it was made for."""
+
+    def verify(self, case: Any) -> None:
+        """That the case is there; raises `CaseError` or `NotVerified`."""
+        require_operations(case, self.ops)
+        if case.type not in SINGLE:
+            self._verify_cycle(case)
+            return
+        ops = [self.ops[number] for number in case.operations]
+        told = [case.details.get(name) for name in ("key", "value", "next_value")]
+        try:
+            check = SINGLE[case.type]
+            holds = [check(self, ops, *data, case.details) for data in self.named(*told)]
+        except (KeyError, ValueError) as error:
+            raise CaseError(f"{case.type}: the case is not whole ({error})") from error
+        if not any(holds):
+            if None in holds:
+                raise NotVerified("it rests on declared values or orders, or on too many versions")
+            raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
+
+    def _verify_cycle(self, case: Any) -> None:
+        kinds = require_cycle(case, OF_DATA)
+        orders: dict[Any, Any] = {}
+        for step in case.steps:
+            told = step.reason.key, step.reason.value, step.reason.next_value
+            source, target = self.ops[step.source], self.ops[step.target]
+            holds = [
+                self._precedes(step.reason.relation, source, target, data, orders)
+                for data in self.named(*told)
+            ]
+            if not any(holds):
+                if None in holds or "transaction-order" in self.promised:
+                    raise NotVerified("the order of its versions is not simply read off")
+                edge = f"{step.reason.relation} of {told[0]}" if told[0] else kinds[0]
+                raise CaseError(
+                    f"{case.type}: nothing puts op {source.index} before op {target.index} ({edge})"
+                )
+
+    def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
+        """Whether `source` precedes `target` so; `None` if that cannot be told.
+
+        That an `info` took effect is shown by the step that leaves it: somebody saw its write.
+        """
+        key, value, after = data
+        if "fail" in (source.type, target.type) or (
+            source is target and (self.lists, kind) != (False, "wr")
+        ):
+            return False
+        if kind in ("process", "realtime"):
+            same = kind == "realtime" or source.process == target.process
+            return same and source.end < target.call
+        wrote, made = self.wrote(source, key), self.wrote(target, key)
+        saw, met = self.reads(source, key), self.reads(target, key)
+        if not self.lists:  # what others see: the last write, and a read that comes first
+            wrote, made = wrote[-1:], made[-1:]
+            saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
+            met = [s for write, s, _ in self.acts(target, key)[:1] if not write]
+        if kind == "wr":
+            return value in wrote and any(shown[-1:] == (value,) for shown in met)
+        ends = [shown[-1] if shown else NIL for shown in saw]
+        if value not in (ends if kind == "rw" else wrote) or after not in made:
+            return False
+        if self.lists:
+            return next_in_list(self, key, value, after, orders)
+        # What an `info` wrote happened if it was read; `acts` has the reads of `ok` alone.
+        happened = kind == "rw" or source.type == "ok"
+        happened |= any((value,) in self.reads(txn, key) for txn in self.on.get(key, ()))
+        return happened and precedes(self, key, value, after, self.promised)

@@ -1,0 +1,94 @@
+"""The orders of versions of one key, as far as plain reading shows them, for `verify`.
+
+A *list*: its longest read (of several that differ: one that fits all steps of a cycle); an append
+that no read shows comes last, for lists only grow. A *register*: nil comes first, or a value that
+was never written; the rest follows from promises: what a transaction read and then wrote over
+(wfr-keys), what was left behind before the other was met, by the same process (sequential-keys) or
+by anybody (linearizable-keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from checkers.elle.verify.raw import NIL, Raw, identity
+
+ANYBODY = "anybody"
+
+
+def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
+    """The longest reads of `key`, repetitions left out; all reads that do not begin the first."""
+    every = [
+        list(value or ())
+        for txn in raw.on.get(key, ())
+        for f, name, value in txn.mops
+        if txn.type == "ok" and f in ("r", ":r") and identity(name) == key
+    ]
+    longest: list[Any] = []
+    for shown in every:
+        if len(shown) == max(map(len, every)) and shown not in longest:
+            longest.append(shown)
+    strays = [shown for shown in every if shown != longest[0][: len(shown)]]
+    return [tuple(dict.fromkeys(map(identity, shown))) for shown in longest] or [()], strays
+
+
+def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
+    """Whether `after` was appended right behind `value` (nil: to nothing), in the order of `key`.
+
+    `orders` holds what orders all steps up to this one agree with.
+    """
+    longest, strays = list_orders(raw, key)
+
+    def fits(order: Any) -> bool:
+        chain = (NIL, *order)
+        if after in chain:
+            return bool(chain[chain.index(after) - 1] == value)
+        return bool(chain[-1] == value)
+
+    kept = [order for order in orders.get(key, longest) if fits(order)]
+    unseen = not any(after in order for order in kept)
+    if kept and unseen and any(after in map(identity, shown) for shown in strays):
+        return None
+    if kept:
+        orders[key] = kept
+    return bool(kept)
+
+
+def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
+    """What was overwritten after a read; per version, by whom, its first end and last call."""
+    over: set[Any] = set()
+    left: dict[Any, Any] = {}
+    met: dict[Any, Any] = {}
+    for txn in raw.on.get(key, ()):
+        acts, wrote = raw.acts(txn, key), raw.wrote(txn, key)
+        read = acts[0][1][0] if acts and not acts[0][0] else None
+        if read and wrote:
+            over.add((read, wrote[-1]))
+        found = wrote[-1] if wrote and read in (None, NIL) else read
+        last = wrote[-1] if wrote else read
+        for who in (ANYBODY, ("process", txn.process)):
+            if last:
+                ends = left.setdefault(last, {})
+                ends[who] = min(txn.end, ends.get(who, txn.end))
+            if found:
+                calls = met.setdefault(found, {})
+                calls[who] = max(txn.call, calls.get(who, txn.call))
+    return over, left, met
+
+
+def precedes(
+    raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
+) -> bool:
+    """Whether version `value` of a register came before `after`, by what is promised of keys."""
+    if value == NIL or (key, value) not in raw.writer:  # what was never written was there at first
+        return (key, after) in raw.writer
+    over, left, met = known or promises(raw, key)
+    if "wfr-keys" in promised and (value, after) in over:
+        return True
+    sources = {True: "linearizable-keys", False: "sequential-keys"}
+    return value != after and any(
+        who in met.get(after, {}) and end < met[after][who]
+        for who, end in left.get(value, {}).items()
+        if sources[who == ANYBODY] in promised
+    )

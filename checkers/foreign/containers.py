@@ -1,0 +1,193 @@
+"""mutex, set, queue and unordered-queue, in the words of Jepsen and Knossos.
+
+A `fail` means that nothing happened, as everywhere in those histories, so it is left out: a lock
+that was refused, a dequeue that found nothing. Initially the lock is free, the rest empty.
+
+* mutex: acquire and release. As in Knossos the values mean nothing, and anybody may release.
+* set: add (and remove) with an element, read with all elements. A read that was answered with an
+  element twice is no state of a set, so no order explains it.
+* queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
+  the element. A dequeue that is `ok` with nil found the queue empty.
+
+Elements are whatever a history can hold, [key value] too; 1, 1.0, "1" and true are four. An
+operation that ended in `info`, or not at all, may take effect at any later time or never; a lost
+dequeue then takes whatever there is. What answers tell about lost additions is used beforehand, see
+`settled`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from checkers.linearizability import Model
+from checkers.linearizability.judged import (
+    AnyOperation,
+    LinearizabilityModel,
+    bad_op,
+    failed,
+    operation_of,
+    request_of,
+)
+from checkers.linearizability.models.mutex import Acquire, Mutex, Release
+from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
+from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from harness.exact import exact
+from harness.ops import Op, OpType, Pair
+from harness.vocabularies.edn import members
+
+
+class _ContainerModel(LinearizabilityModel):
+    """What they share: pairs of ops become operations."""
+
+    vocabulary: ClassVar[str]
+
+    @abc.abstractmethod
+    def _input(self, op: Op) -> Any:
+        """What `op` asks for; raises `HistoryError` where it is not in the vocabulary."""
+
+    @abc.abstractmethod
+    def _output(self, op: Op) -> Any:
+        """What the completion `op`, which is `ok`, answers."""
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call, done = pair.invoke, pair.completion
+        if done is not None and done.f != call.f:
+            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
+        given = self._input(request_of(pair))
+        if done is None or done.type is OpType.INFO:
+            return operation_of(pair, given)
+        return None if failed(pair) else operation_of(pair, given, self._output(done))
+
+    def _element(self, op: Op, value: Any) -> Hashable:
+        """`value`, which `op` has, as an element."""
+        if value is None:
+            raise bad_op(op, self.name, self.vocabulary)
+        return exact(value)
+
+
+def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
+    """The same question, with fewer additions of unknown outcome.
+
+    An element that was added once, and is seen nowhere, was not added for all we can tell: whatever
+    order adds it, the order without it is legal, too. One that is seen was added before the first
+    answer that shows it returned.
+    """
+    added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
+    shown: dict[Any, float] = {}
+    for operation in operations:
+        if isinstance(operation.input, ReadAll | Dequeue) and operation.return_time is not None:
+            answer: Any = operation.output
+            for element in [answer] if isinstance(operation.input, Dequeue) else answer:
+                shown[element] = min(
+                    shown.get(element, operation.return_time), operation.return_time
+                )
+    found: list[AnyOperation] = []
+    for operation in operations:
+        given = operation.input
+        if operation.is_unknown and isinstance(given, Add | Enqueue) and added[given.element] == 1:
+            seen = shown.get(given.element)
+            if seen is None:
+                continue
+            if seen >= operation.call:
+                found.append(replace(operation, output=None, return_time=seen))
+                continue
+        found.append(operation)
+    return found
+
+
+class MutexModel(_ContainerModel):
+    """A lock, free at first."""
+
+    name = "mutex"
+    doc = "a lock with acquire and release, free at first; fail: did not happen"
+    vocabulary = "acquire and release"
+    begins = "free"
+    specification = Mutex
+
+    def _input(self, op: Op) -> Acquire | Release:
+        if op.f == "acquire":
+            return Acquire()
+        if op.f == "release":
+            return Release()
+        raise bad_op(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> bool:
+        del op
+        return True
+
+
+class SetModel(_ContainerModel):
+    """A set, empty at first."""
+
+    name = "set"
+    doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
+    vocabulary = "add and remove with an element, and read"
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        return Set().for_operations(operations)
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        # A lost read says nothing.
+        told = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
+        return settled(told)
+
+    def _input(self, op: Op) -> Add | Remove | ReadAll:
+        if op.f == "read":
+            return ReadAll()
+        if op.f == "add":
+            return Add(self._element(op, op.value))
+        if op.f == "remove":
+            return Remove(self._element(op, op.value))
+        raise bad_op(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
+        if op.f != "read":
+            return None  # whether the element was new is not told
+        items = members(op.value)
+        if items is None:
+            raise bad_op(op, self.name, "reads that are answered with a collection of elements")
+        elements = [self._element(op, item) for item in items]
+        once = frozenset(elements)
+        return once if len(once) == len(elements) else tuple(elements)
+
+
+class FifoQueueModel(_ContainerModel):
+    """A queue that gives its elements out in order, empty at first."""
+
+    name = "queue"
+    doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
+    vocabulary = "enqueue with an element, and dequeue"
+    specification: ClassVar[Callable[[], Model[Any, Any, Any]]] = Queue
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        return settled(operations)
+
+    def _input(self, op: Op) -> Enqueue | Dequeue:
+        if op.f == "dequeue":
+            return Dequeue()
+        if op.f == "enqueue":
+            return Enqueue(self._element(op, op.value))
+        raise bad_op(op, self.name, self.vocabulary)
+
+    def _output(self, op: Op) -> Any:
+        return None if op.f == "enqueue" or op.value is None else self._element(op, op.value)
+
+
+class UnorderedQueueModel(FifoQueueModel):
+    """A queue that gives its elements out in any order, empty at first."""
+
+    name = "unordered-queue"
+    doc = "a queue that gives elements out in any order, with enqueue and dequeue"
+    specification = UnorderedQueue().to_model
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        # What a lost dequeue took may as well have stayed, unless somebody found the queue empty.
+        if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
+            operations = [
+                o for o in operations if not (o.is_unknown and isinstance(o.input, Dequeue))
+            ]
+        return settled(operations)

@@ -1,0 +1,86 @@
+"""Objects whose initial value a history does not tell.
+
+Jepsen's own registers are nil at first, Knossos's histories begin with 0, and neither is written
+down. Where the user does not say (`--initial`), each of the values that a model names is tried, one
+after another, for the whole history: it is valid if one of them explains everything, and invalid
+only if none does. Other values are not guessed at: a read of 9 that nothing wrote is wrong.
+
+Of two that explain it the first is taken, unless it leaves out too much: where nil is a value that
+the register may have held, a read of nil is an answer, and otherwise it is a wildcard.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from checkers.foreign.keyed import OneCheck
+from harness.ops import CheckResult, Counterexample, Verdict
+from harness.verdict.coverage import weighed
+
+Judged = tuple[CheckResult, Counterexample | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedCheck:
+    """One history under each of `initials`, the likeliest first; `under` prepares the check."""
+
+    initials: Sequence[Any]
+    under: Callable[[Any], OneCheck]
+    first: OneCheck
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        return self.first.operations
+
+    def check(self, *, time_limit_s: float, draw: bool) -> Judged:
+        """Judge until one initial value explains the history."""
+        end_s = time.monotonic() + time_limit_s
+        found: list[tuple[Any, Judged]] = []
+        for number, initial in enumerate(self.initials):
+            check = self.under(initial) if number else self.first
+            left_s = max(0.0, end_s - time.monotonic())
+            judged = check.check(time_limit_s=left_s / (len(self.initials) - number), draw=draw)
+            found.append((initial, judged))
+            if weighed(judged[0]).verdict is Verdict.VALID:
+                break
+        # The first of the best: whole proofs, then those that leave out too much, then no proof.
+        initial, judged = min(found, key=lambda each: _merit(each[1][0]))
+        return self._told(judged[0], initial, [each for each, _ in found]), judged[1]
+
+    def _told(self, result: CheckResult, initial: Any, tried: Sequence[Any]) -> CheckResult:
+        details = {**result.details, "initial": _shown(initial)}
+        if result.verdict is not Verdict.INVALID:
+            if result.verdict is not Verdict.VALID or "looked" not in details:
+                return result
+            reason = f"{result.reason}; {_shown(initial)} taken as the initial value"
+            return replace(result, reason=reason, details=details)
+        values = " and ".join(map(_shown, tried))
+        text = (
+            f"Initial values tried: {values}; if the history began with another one, say so with "
+            "--initial VALUE."
+        )
+        return replace(result, explanation=(*result.explanation, text), details=details)
+
+
+def named(initial: Mapping[str, Any], key: Hashable, default: Any) -> Any:
+    """What a map of initial values says of `key`, in any of the forms that a map's key may have."""
+    if isinstance(key, str):
+        bare = key.removeprefix(":")
+        forms: tuple[str, ...] = (bare, key, f'#"{bare}') if bare != key else (f'#"{key}', key)
+    else:
+        forms = (repr(key),)
+    return next((initial[form] for form in forms if form in initial), default)
+
+
+def _merit(result: CheckResult) -> tuple[int, int]:
+    return result.verdict.rank, weighed(result).verdict.rank
+
+
+def _shown(value: Any) -> str:
+    return "nil" if value is None else repr(value)

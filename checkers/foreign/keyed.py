@@ -1,0 +1,285 @@
+"""Histories of many objects, `[key value]`: each key is judged apart (`harness.independent`).
+
+Where the shape of the values leaves open whether they are such tuples, and both readings can be
+judged, both are: a verdict that they share stands, any other is `unknown` and names the option that
+decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from harness.errors import HistoryError, counted
+from harness.independent import VACUOUS, Shape, shape_of, split
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
+
+KEYS_LISTED_MAX: Final = 100
+KEYS_EXPLAINED_MAX: Final = 4
+SUMS: Final = ("operations", "configurations", "steps", "unknown", "returns", "returns_passed")
+TAKEN: Final = "values are taken for [key value] tuples (jepsen.independent)"
+UNDECIDED_SHAPE: Final = "tuples-or-values"
+
+
+class OneCheck(Protocol):
+    """As `harness.plugins.PreparedCheck`, which is out of reach here."""
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        ...
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge."""
+        ...
+
+
+def by_key(
+    name: str,
+    ops: Iterable[Op],
+    settings: ModelSettings,
+    whole: Callable[[History], OneCheck],
+    of_key: Callable[[Hashable], Callable[[History], OneCheck]] | None = None,
+) -> OneCheck:
+    """The check of `ops`, key by key where the user says so or their values show it.
+
+    `whole` understands the history of one object. `of_key` says what understands that of a key
+    where keys differ, and the user says that there are some. Raises `HistoryError` for what the
+    likelier reading cannot understand: the other one would judge something else.
+    """
+    history = ops if isinstance(ops, History) else History(ops)
+    if settings.independent and history.pairs:
+        return _keyed(name, history, of_key or (lambda _: whole), seen=False)
+    shape = Shape.NO if settings.independent is False else shape_of(history.pairs)
+    if shape is Shape.NO:
+        return whole(history)
+    try:
+        # A model whose own values are such pairs finds no value of its own inside of the first.
+        first = history.pairs[0]
+        ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
+        _keyed(name, History(ops), lambda _: whole, seen=True)
+    except HistoryError:
+        return whole(history)
+    if shape is Shape.SURE:
+        return _keyed(name, history, lambda _: whole, seen=True)
+    return _either(name, history, whole)
+
+
+def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -> OneCheck:
+    """The check of both readings, or of the one that can be understood."""
+    try:
+        apart = _keyed(name, history, lambda _: whole, seen=True)
+    except HistoryError:
+        return whole(history)
+    try:
+        return EitherCheck(name, whole(history), apart)
+    except HistoryError:
+        return apart
+
+
+def _keyed(
+    name: str,
+    history: History,
+    of_key: Callable[[Hashable], Callable[[History], OneCheck]],
+    *,
+    seen: bool,
+) -> KeyedCheck:
+    parts = {key: of_key(key)(part) for key, part in split(history).items()}
+    return KeyedCheck(name, parts, seen=seen)
+
+
+class _Tally:
+    """What adds up over keys, and the results that are explained: the first of the worst."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
+        self.unseen: list[Hashable] = []
+        self.seen = 0
+        self.shown: dict[Hashable, CheckResult] = {}
+        self.proofs: list[tuple[str, Any]] = []
+        self.sums: Counter[str] = Counter()
+        self.counts: dict[str, Counter[str]] = {}
+
+    def add(self, key: Hashable, result: CheckResult) -> None:
+        verdict, details = result.verdict, result.details
+        if verdict is Verdict.UNKNOWN and _is_vacuous(details):
+            self.unseen.append(key)
+        else:
+            self.verdicts[verdict].append(key)
+            # A key whose operations all failed is valid, and nothing was looked at.
+            self.seen += "looked" in details or "anomalies" in details
+        if "proof" in details:
+            self.proofs.append((repr(key), details["proof"]))
+        kept = [shown for shown in self.shown.values() if shown.verdict is verdict]
+        if len(kept) < KEYS_EXPLAINED_MAX:
+            self.shown[key] = result
+        for name in SUMS:
+            if isinstance(details.get(name), int):
+                self.sums[name] += details[name]
+        for name in ("looked", "exempt"):
+            self.counts.setdefault(name, Counter()).update(details.get(name, {}))
+
+    def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
+        """The results with this verdict that are kept, with their keys."""
+        return [(key, shown) for key, shown in self.shown.items() if shown.verdict is verdict]
+
+
+def _is_vacuous(details: Mapping[str, Any]) -> bool:
+    """Whether a verdict of `unknown` only says that there was nothing to look at."""
+    return details.get("rule") in VACUOUS or (
+        bool(details.get("anomalies")) and VACUOUS.issuperset(details["anomalies"])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCheck:
+    """The checks of all keys; `seen` where the shape of the values alone says that there are keys.
+
+    Small keys go first, and what each leaves of its share of the time goes to those after it.
+    """
+
+    name: str
+    parts: Mapping[Hashable, OneCheck]
+    seen: bool = False
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        return sum(part.operations for part in self.parts.values())
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge every key; the verdict is the worst."""
+        end_s = time.monotonic() + time_limit_s
+        tally = _Tally()
+        drawn: Counterexample | None = None
+        keys = sorted(self.parts, key=lambda key: self.parts[key].operations)
+        for number, key in enumerate(keys):
+            share_s = max(0.0, end_s - time.monotonic()) / (len(keys) - number)
+            result, picture = self.parts[key].check(
+                time_limit_s=share_s, draw=draw and drawn is None
+            )
+            tally.add(key, result)
+            drawn = drawn or _labelled(picture, key)
+        return self._merged(tally), drawn
+
+    def _merged(self, tally: _Tally) -> CheckResult:
+        if tally.verdicts[Verdict.INVALID]:
+            return self._worst(tally, Verdict.INVALID)
+        if tally.verdicts[Verdict.UNKNOWN] or (tally.unseen and not tally.seen):
+            return self._worst(tally, Verdict.UNKNOWN)
+        total = len(self.parts)
+        reason = f"{counted(total, 'key')} judged apart, {self.operations} operations: valid"
+        if tally.unseen:
+            reason += f"; {len(tally.unseen)} of the keys had no answer that was looked at"
+        if wild := tally.counts["exempt"].total():
+            reason += f"; {wildcards_told(wild)}"
+        details = self._details(tally, tally.results(Verdict.VALID)[0][1].details)
+        if tally.proofs:
+            details["proof"] = {"keys": [{"key": key, **proof} for key, proof in tally.proofs]}
+        return CheckResult(self.name, Verdict.VALID, self._told(reason), details=details)
+
+    def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
+        """The result of keys that are not valid, in the words of the first few."""
+        shown = tally.results(verdict)
+        if tally.verdicts[verdict]:
+            shown = [(key, result) for key, result in shown if key not in tally.unseen]
+        key, first = shown[0]
+        count = len(tally.verdicts[verdict] or tally.unseen)
+        reason = f"key {key!r}: {first.reason}"
+        if count > 1:
+            reason += f" (and {count - 1} more of {len(self.parts)} keys)"
+        text = []
+        for key, result in shown:
+            text += [f"Key {key!r}: {result.reason}.", *(f"  {x}" for x in result.explanation)]
+        if count > len(shown):
+            text.append(f"{count - len(shown)} more keys are not explained.")
+        blamed = tuple(index for _, result in shown for index in result.operations)
+        details = self._details(tally, first.details)
+        for name in ("anomalies", "not", "also_not"):
+            if name in details:
+                lists = (result.details.get(name, ()) for _, result in shown)
+                details[name] = sorted({item for listed in lists for item in listed})
+        return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
+
+    def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
+        """The details of one key, with the sums over all, and what was looked at in all."""
+        looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
+        details = {**first, **tally.sums, "keys": len(self.parts)}
+        # A key without answers is one that was not looked at; `weighed` minds where most are.
+        if not tally.seen:
+            return details
+        details["looked"] = {**looked, "keys": len(self.parts) - len(tally.unseen)}
+        details["exempt"] = {**exempt, "keys": len(tally.unseen)}
+        for verdict in (Verdict.INVALID, Verdict.UNKNOWN):
+            if keys := tally.verdicts[verdict]:
+                details[f"{verdict.value}_keys"] = [repr(key) for key in keys[:KEYS_LISTED_MAX]]
+        return details
+
+    def _told(self, reason: str) -> str:
+        return f"{reason}; {TAKEN}, if not: --no-independent" if self.seen else reason
+
+
+def wildcards_told(count: int) -> str:
+    """What is said of so many reads that match anything."""
+    return f"{counted(count, 'read')} of nil match any value and were not looked at"
+
+
+def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample | None:
+    """The picture of one key among others."""
+    if picture is None:
+        return None
+    labels = {index: f"{key!r}: {label}" for index, label in picture.labels.items()}
+    return replace(picture, labels=labels)
+
+
+@dataclass(frozen=True, slots=True)
+class EitherCheck:
+    """Two readings of one history: its values as they are, and as tuples of key and value."""
+
+    name: str
+    whole: OneCheck
+    apart: OneCheck
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        return self.whole.operations
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge both; the verdict is theirs where they agree."""
+        begin_s = time.monotonic()
+        first = self.whole.check(time_limit_s=time_limit_s / 2, draw=draw)
+        left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))
+        second = self.apart.check(time_limit_s=left_s, draw=draw)
+        results: Sequence[CheckResult] = (first[0], second[0])
+        verdicts = [result.verdict for result in results]
+        if verdicts[0] is verdicts[1]:
+            return first
+        text = [
+            f"As they are (--no-independent), {verdicts[0].value}: {results[0].reason}.",
+            *(f"  {sentence}" for sentence in results[0].explanation),
+            f"As tuples (--independent), {verdicts[1].value}: {results[1].reason}.",
+            *(f"  {sentence}" for sentence in results[1].explanation),
+        ]
+        reason = (
+            f"values may be [key value] tuples (jepsen.independent), then it is "
+            f"{verdicts[1].value}, or values, then it is {verdicts[0].value}: say --independent "
+            "or --no-independent"
+        )
+        details = {
+            "operations": self.operations,
+            "configurations": sum(r.details.get("configurations", 0) for r in results),
+            "rule": UNDECIDED_SHAPE,
+        }
+        return CheckResult(self.name, Verdict.UNKNOWN, reason, tuple(text), details=details), None

@@ -1,0 +1,377 @@
+"""Registers: etcd-cas-register, cas-register, register and multi-register.
+
+They differ in what `fail` means and in the initial value:
+
+* in Porcupine's etcd logs a failed compare-and-set is a **definite observation**: the register did
+  not hold the old value. Other failures say nothing happened. The register is nil at first;
+* in the histories of Jepsen and Knossos `fail` means that nothing happened: the operation is left
+  out. A read that returns nil matches any value (a wildcard), and is counted as one, unless it may
+  have found what the register held at first. That is 0, as Knossos has it, or nil where this
+  explains more, as Jepsen has it (see `initial`);
+* values that are objects are those of our own vocabulary "register", which is nil at first and
+  where a compare-and-set that fails with the result "mismatch" is an observation.
+
+An operation that ended in `info`, or not at all, may take effect at any later time or never; a read
+of which nobody knows the answer says nothing and is left out.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import UNSET
+
+from checkers.foreign.initial import AssumedCheck, named
+from checkers.foreign.keyed import OneCheck, by_key
+from checkers.linearizability.judged import (
+    AnyOperation,
+    LinearizabilityCheck,
+    LinearizabilityModel,
+    Reads,
+    bad_op,
+    failed,
+    operation_of,
+    refuse_settings,
+    request_of,
+)
+from checkers.linearizability.models.register import (
+    Cas,
+    MultiRegister,
+    Read,
+    Register,
+    RegisterInput,
+    Txn,
+    Write,
+)
+from harness.errors import UsageError
+from harness.exact import exact, is_scalar
+from harness.independent import Shape, shape_of
+from harness.ops import History, ModelSettings, Op, OpType, Pair
+
+Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
+"""What an operation did: a key, whether it was read, and the value, each."""
+_VOCABULARY: Final = "read, write with a value, and cas with [old new]"
+
+
+def _register_input(op: Op, model: str) -> RegisterInput:
+    value = op.value
+    match op.f:
+        case "read":
+            return Read()
+        case "write":
+            if isinstance(value, dict) and set(value) >= {"value"}:
+                value = value["value"]
+            if is_scalar(value):
+                return Write(exact(value))
+        case "cas":
+            if isinstance(value, dict) and set(value) >= {"old", "new"}:
+                value = [value["old"], value["new"]]
+            if isinstance(value, list) and len(value) == 2:
+                old, new = value
+                if is_scalar(old) and is_scalar(new):
+                    return Cas(exact(old), exact(new))
+    raise bad_op(op, model, _VOCABULARY)
+
+
+def _read_value(op: Op, model: str) -> Any:
+    value = op.value
+    if isinstance(value, dict):
+        if "value" not in value:
+            raise bad_op(op, model, "reads that are answered with {value}")
+        value = value["value"]
+    if not is_scalar(value):
+        raise bad_op(op, model, "reads of single values, such as numbers, strings and nil")
+    return exact(value)
+
+
+def _is_ours(pairs: Iterable[Pair]) -> bool:
+    """Whether the values are those of our own vocabulary."""
+    return any(isinstance(value, dict) for value in _values(pairs))
+
+
+def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
+    for pair in pairs:
+        yield pair.invoke.value
+        if pair.completion is not None:
+            yield pair.completion.value
+
+
+def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
+    """How many of the answered reads match any value; `read` tells what an operation did.
+
+    Where the register may have been nil at first, a read of nil is an answer as long as nothing was
+    acknowledged to have changed it before.
+    """
+    changed_at: dict[Hashable, int] = {}
+    found: list[tuple[Hashable, Any, int]] = []
+    for pair in pairs:
+        if pair.completion is None or pair.type is not OpType.OK:
+            continue
+        for key, is_read, value in read(pair):
+            if is_read:
+                found.append((key, value, pair.invoke.index))
+            else:
+                done = pair.completion.index
+                changed_at[key] = min(done, changed_at.get(key, done))
+    wild = sum(
+        value is None and not (nil_at_first and begun < changed_at.get(key, begun + 1))
+        for key, value, begun in found
+    )
+    return Reads(sum(value is not None for _, value, _ in found), wild)
+
+
+class _Register(LinearizabilityModel):
+    """Registers that began with `initial`, or with a value that is assumed."""
+
+    initials: ClassVar[tuple[Any, ...]]
+    """Initial values to assume, the likeliest first."""
+
+    def __init__(self, initial: Any = UNSET) -> None:
+        """Without `initial`, the likeliest one."""
+        self._initial = self.initials[0] if initial is UNSET else initial
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
+        """See `HistoryModel`."""
+        refuse_settings(self.name, settings)
+        history = ops if isinstance(ops, History) else History(ops)
+
+        def under(initial: Any) -> OneCheck:
+            return by_key(self.name, history, settings, type(self)(initial).understand)
+
+        if settings.initial is not UNSET:
+            self._require_initial(settings.initial)
+            return under(settings.initial)
+        initials = self._assumed(history)
+        first = under(initials[0])
+        return AssumedCheck(initials, under, first) if initials[0] == 0 else first
+
+    def _require_initial(self, value: Any) -> None:
+        """Raise `UsageError` for what no such register can hold."""
+        if not is_scalar(value):
+            apart = "; a map is for [key value] tuples" if isinstance(value, Mapping) else ""
+            raise UsageError(
+                f"--initial is {value!r}; the model {self.name} holds one value: a number, a "
+                f"string, true, false or nil{apart}"
+            )
+
+    @abc.abstractmethod
+    def _assumed(self, history: History) -> tuple[Any, ...]:
+        """The initial values that could make a difference for this history, the likeliest first."""
+
+
+class CasRegister(_Register):
+    """One register as Jepsen and Knossos test it."""
+
+    name = "cas-register"
+    doc = "one register with reads, writes and compare-and-set; fail: did not happen"
+    initials: ClassVar[tuple[Any, ...]] = (0, None)
+
+    def __init__(self, initial: Any = UNSET, *, ours: bool = False) -> None:
+        """With `ours`, values are those of our own vocabulary."""
+        super().__init__(initial)
+        self._ours = ours
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
+        """See `HistoryModel`; a map of initial values says one for each key of many registers."""
+        history = ops if isinstance(ops, History) else History(ops)
+        initial = settings.initial
+        if not isinstance(initial, Mapping) or not _has_keys(history, settings):
+            return super().prepare(history, settings)
+        refuse_settings(self.name, settings)
+        for value in initial.values():
+            self._require_initial(value)
+
+        def of_key(key: Hashable) -> Callable[[History], OneCheck]:
+            return type(self)(named(initial, key, None)).understand
+
+        keyed = msgspec.structs.replace(settings, independent=True)
+        return by_key(self.name, history, keyed, self.understand, of_key)
+
+    def _assumed(self, history: History) -> tuple[Any, ...]:
+        if _is_ours(history.pairs) or any(
+            isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[1], dict)
+            for value in _values(history.pairs)
+        ):
+            return (None,)
+        # Nil can only explain more where an answer is nil, or was compared with it.
+        nil = any(map(_speaks_of_nil, history.pairs))
+        return self.initials if nil else self.initials[:1]
+
+    def understand(self, history: History) -> LinearizabilityCheck:
+        """See `LinearizabilityModel`."""
+        model = type(self)(self._initial, ours=_is_ours(history.pairs))
+        return super(CasRegister, model).understand(history)
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Register:
+        del operations
+        return Register(exact(self._initial))
+
+    def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
+        if not self._matches_anything(None):
+            return None
+
+        def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:
+            assert pair.completion is not None, "it is ok"
+            return [(None, pair.invoke.f == "read", pair.completion.value)]
+
+        return _read_counts(pairs, read, nil_at_first=self._initial is None)
+
+    def _asked(self, pair: Pair) -> Op:
+        """The op that says what was asked for."""
+        return request_of(pair)
+
+    def _unknown(self, pair: Pair) -> bool:
+        """Whether nobody knows if the operation took effect."""
+        return pair.type is OpType.INFO
+
+    def _did_nothing(self, pair: Pair) -> bool:
+        # A failure that is a time-out may have happened.
+        return failed(pair) and not self._unknown(pair)
+
+    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
+        """Whether a failed operation tells something about the register."""
+        done = pair.completion
+        if not self._ours or done is None or not isinstance(given, Cas):
+            return False
+        return isinstance(done.value, dict) and done.value.get("result") == "mismatch"
+
+    def _matches_anything(self, value: Any) -> bool:
+        """Whether an answered read of `value` is a wildcard."""
+        return value is None and not self._ours
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call, done = pair.invoke, pair.completion
+        if done is not None and done.type is not OpType.INFO and done.f != call.f:
+            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
+        given = _register_input(self._asked(pair), self.name)
+        if done is None or self._unknown(pair):
+            return None if isinstance(given, Read) else operation_of(pair, given)
+        if failed(pair):
+            return operation_of(pair, given, False) if self._observed(pair, given) else None
+        if not isinstance(given, Read):
+            return operation_of(pair, given, True if isinstance(given, Cas) else None)
+        value = _read_value(done, self.name)
+        return None if self._matches_anything(value) else operation_of(pair, given, value)
+
+
+class EtcdCasRegister(CasRegister):
+    """One register as in Porcupine's etcd logs, nil at first; a failed cas is an observation."""
+
+    name = "etcd-cas-register"
+    doc = "one register of etcd's logs; nil at first; a failed compare-and-set is an observation"
+
+    initials = (None,)
+
+    def _assumed(self, history: History) -> tuple[Any, ...]:
+        del history
+        return self.initials
+
+    def _asked(self, pair: Pair) -> Op:
+        # Porcupine looks at no completion's value but a read's.
+        return pair.invoke if pair.invoke.value is not None else request_of(pair)
+
+    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
+        return super()._observed(pair, given) if self._ours else isinstance(given, Cas)
+
+    def _unknown(self, pair: Pair) -> bool:
+        # A failure that is a time-out observed nothing.
+        done = pair.completion
+        lost = done is not None and done.type is OpType.FAIL and done.error is not None
+        return lost or super()._unknown(pair)
+
+    def _matches_anything(self, value: Any) -> bool:
+        del value
+        return False
+
+
+class PlainRegister(CasRegister):
+    """One register, as in the supplied tables."""
+
+    name = "register"
+    doc = "one register with reads and writes; fail: did not happen"
+
+
+def _has_keys(history: History, settings: ModelSettings) -> bool:
+    """Whether values are `[key value]`, or may be."""
+    if settings.independent is None:
+        return shape_of(history.pairs) is not Shape.NO
+    return settings.independent
+
+
+def _speaks_of_nil(pair: Pair) -> bool:
+    """Whether the operation answered nil or compared with it, perhaps in a tuple with its key."""
+    if pair.completion is None or pair.type is OpType.FAIL:
+        return False
+    value = request_of(pair).value
+    for part in (value, value[1] if isinstance(value, (list, tuple)) and len(value) == 2 else 0):
+        if pair.invoke.f == "read" and part is None:
+            return True
+        if pair.invoke.f == "cas" and isinstance(part, (list, tuple)) and None in part:
+            return True
+    return False
+
+
+class MultiRegisterModel(_Register):
+    """Registers that are read and written in transactions."""
+
+    name = "multi-register"
+    doc = "registers read and written in atomic transactions; fail: did not happen"
+    initials = (0, None)
+
+    def _assumed(self, history: History) -> tuple[Any, ...]:
+        # Nil explains nothing else but reads of nil, in values with or without keys.
+        done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
+        nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
+        return self.initials if nil else self.initials[:1]
+
+    def _require_initial(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            super()._require_initial(value)
+        elif not all(map(is_scalar, value.values())):
+            raise UsageError(
+                f"--initial is {value!r}; the model {self.name} holds one value for each key: a "
+                "number, a string, true, false or nil"
+            )
+
+    def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
+        keys = {key for operation in operations for _, key, _ in operation.input.micro}
+        initial = self._initial
+        if isinstance(initial, Mapping):
+            return MultiRegister({key: exact(named(initial, key, None)) for key in keys})
+        return MultiRegister(dict.fromkeys(keys, exact(initial)))
+
+    def _reads(self, pairs: Sequence[Pair]) -> Reads:
+        def read(pair: Pair) -> list[tuple[Hashable, bool, Any]]:
+            assert pair.completion is not None, "it is ok"
+            micro = self._txn(pair.completion).micro
+            return [(key, f == "read", value) for f, key, value in micro]
+
+        return _read_counts(pairs, read, nil_at_first=self._initial is None)
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        done = pair.completion
+        if failed(pair):
+            return None
+        if done is None or done.type is OpType.INFO:
+            return operation_of(pair, self._txn(pair.invoke))
+        txn = self._txn(done)
+        return operation_of(pair, txn, txn)
+
+    def _txn(self, op: Op) -> Txn:
+        micro = []
+        if op.f != "txn" or not isinstance(op.value, (list, tuple)):
+            raise bad_op(op, self.name, "txn with a list of [read k v] and [write k v]")
+        for item in op.value:
+            match item:
+                case ["read" | "r" as f, key, value] | ["write" | "w" as f, key, value] if (
+                    is_scalar(key) and is_scalar(value)
+                ):
+                    micro.append(
+                        ("read" if f in {"read", "r"} else "write", exact(key), exact(value))
+                    )
+                case _:
+                    raise bad_op(op, self.name, "micro-operations [read k v] and [write k v]")
+        return Txn(tuple(micro))

@@ -1,0 +1,117 @@
+"""Rows that are inserted, upserted, updated, deleted and looked at, each row by itself.
+
+A row is absent (`None`) or has cells: (column, value) in the order of columns, without those that
+are null. What one operation did to one row are its steps, in order; most have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
+
+Cells = tuple[tuple[str, Any], ...]
+Row = Cells | None
+
+
+class RowStep(NamedTuple):
+    """`kind` is insert, upsert, update or delete."""
+
+    kind: str
+    cells: tuple[tuple[str, Any], ...] = ()  # null as well: it takes what was there away
+
+
+class RowInput(NamedTuple):
+    """What was done to the row `place`, which is a table and a key; without steps, it was read."""
+
+    place: tuple[str, str]
+    steps: tuple[RowStep, ...] = ()
+
+
+class Seen(NamedTuple):
+    """What a read saw."""
+
+    row: Row
+
+
+RowOutput = Seen | tuple[str, ...]
+"""Of each step "ok", "already-present" or "not-found"; of a read, what it saw."""
+
+
+def _after(row: Row, step: RowStep) -> tuple[str, Row]:
+    """What becomes of a step, and the row after it."""
+    if step.kind == "insert" and row is not None:
+        return "already-present", row
+    if step.kind in {"update", "delete"} and row is None:
+        return "not-found", row
+    if step.kind == "delete":
+        return "ok", None
+    cells = {**dict(row or ()), **dict(step.cells)}
+    return "ok", tuple(sorted((c, value) for c, value in cells.items() if value is not None))
+
+
+class Rows(Model[Row, RowInput, RowOutput]):
+    """All rows are absent at first. The state is that of one row: rows are parts."""
+
+    def init(self) -> Row:
+        """Absent."""
+        return None
+
+    def step(
+        self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
+    ) -> tuple[bool, Row]:
+        """Take all steps; each must come to what was answered."""
+        if not input_.steps:
+            return output is UNKNOWN or output == Seen(state), state
+        row, results = state, []
+        for step in input_.steps:
+            result, row = _after(row, step)
+            results.append(result)
+        if output is UNKNOWN:
+            return True, row
+        legal = tuple(results) == output
+        return legal, row if legal else state
+
+    def read_only(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
+        """Reads, and writes of which every step was refused."""
+        if not input_.steps:
+            return True
+        return output is not UNKNOWN and "ok" not in output
+
+    def observes(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
+        """All but upserts."""
+        del output
+        return not input_.steps or any(step.kind != "upsert" for step in input_.steps)
+
+    def footprint(self, input_: RowInput, /) -> frozenset[str]:
+        """The row."""
+        return frozenset((repr(input_.place),))
+
+    def partition(
+        self, operations: Sequence[Operation[RowInput, RowOutput]], /
+    ) -> Sequence[Sequence[Operation[RowInput, RowOutput]]]:
+        """One part a row."""
+        parts: dict[tuple[str, str], list[Operation[RowInput, RowOutput]]] = {}
+        for operation in operations:
+            parts.setdefault(operation.input.place, []).append(operation)
+        return [parts[place] for place in sorted(parts)]
+
+    def describe_operation(self, input_: RowInput, output: RowOutput | Unknown, /) -> str:
+        """For people."""
+        place = f"{input_.place[1]!r} of {input_.place[0]!r}"
+        if not input_.steps:
+            told = "" if not isinstance(output, Seen) else f": {self.describe_state(output.row)}"
+            return f"read {place}{told}"
+        steps = ", ".join(f"{kind} {_words(cells)}".strip() for kind, cells in input_.steps)
+        if output is UNKNOWN or isinstance(output, Seen):
+            return f"{steps} {place} (unknown)"
+        return f"{steps} {place}: {', '.join(output)}"
+
+    def describe_state(self, state: Row, /) -> str:
+        """For people."""
+        return "the row is absent" if state is None else f"the row has {_words(state) or 'no cell'}"
+
+
+def _words(cells: Cells) -> str:
+    return ", ".join(f"{column} = {value!r}" for column, value in cells)

@@ -1,0 +1,1 @@
+"""What all checkers of runs share: permits, disturbances, named invariants."""

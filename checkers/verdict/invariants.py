@@ -1,0 +1,148 @@
+"""The named invariants I1 to I9 of a replicated catalog with rows, in one table.
+
+Checks are small and many; an invariant is what people ask for. So a violation names its invariant
+and then the check, and results say how often each invariant was looked at (`counted`): what was
+looked at nowhere is never called held. I4 is judged by `linearizable-catalog`, too, I8 by the
+checkers of rows, and I9 by `crash`; the certificate of a run adds up what all of them looked at.
+
+A mutated history for each, which nothing but its invariant complains about, is in
+`tests/checkers/test_named_invariants.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+KEY: Final = "invariants"
+"""Among the details of a result: name -> how often it was looked at."""
+
+
+class Invariant(NamedTuple):
+    """`says` is the promise; `sources` are what it is held against; `checks` are ours."""
+
+    id: str
+    title: str
+    says: str
+    sources: str
+    checks: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As violations and results call it."""
+        return f"{self.id} {self.title}"
+
+
+INVARIANTS: Final = (
+    Invariant(
+        "I1",
+        "election-safety",
+        "at most one node leads a group in a term",
+        "what nodes announce, of the masters and of each tablet; roles and leaders in the dumps",
+        ("one-leader", "elections"),
+    ),
+    Invariant(
+        "I2",
+        "log-matching",
+        "at every applied index all replicas of a group hold the same entries and state",
+        "checkpoints along the run; logs, digests and rows of the dumps where they overlap",
+        ("logs-agree", "replica-logs-agree", "checkpoints", "rows-agree"),
+    ),
+    Invariant(
+        "I3",
+        "leader-completeness",
+        "what was acknowledged is there on every later ready leader",
+        "answers against the final rows; revisions and terms of answers",
+        ("acknowledged", "revisions", "terms"),
+    ),
+    Invariant(
+        "I4",
+        "ddl-linearizable",
+        "answers are those of one catalog, refusals too; what is done stays done",
+        "all answers; in weaker profiles as far as their permits leave it",
+        (
+            "answers",
+            "applied-versions",
+            "alter-done",
+            "done",
+            "done-early",
+            "applied-early",
+            "refusals",
+            "named-tablets",
+        ),
+    ),
+    Invariant(
+        "I5",
+        "names-and-ids",
+        "names are unique, ids never reused, states go forward only, numbers never fall",
+        "answers; rows of all masters, which are states of one log at several indices",
+        (
+            "unique-names",
+            "unique-ids",
+            "name-map",
+            "maps-equal-rows",
+            "ids-not-reused",
+            "created-once",
+            "column-ids",
+            "table-states",
+            "tablet-states",
+            "forward",
+        ),
+    ),
+    Invariant(
+        "I6",
+        "coverage",
+        "tablets of a table cover each partition exactly once",
+        "rows; answers with locations",
+        ("coverage", "located", "located-tablets", "located-rows"),
+    ),
+    Invariant(
+        "I7",
+        "convergence",
+        "once all is healed and at rest nothing is under way, and all nodes hold what the catalog "
+        "says",
+        "rows against the replicas of all tablet servers; members of the masters",
+        (
+            "settled",
+            "orphans",
+            "replicas",
+            "schema-versions",
+            "replica-columns",
+            "done-at-rest",
+            "members",
+        ),
+    ),
+    Invariant(
+        "I8",
+        "rows",
+        "acknowledged rows are there, no others, each write once, and replicas hold the same",
+        "checksums of replicas at equal indices; scans",
+        ("replica-checksums", "rows"),
+    ),
+    Invariant(
+        "I9",
+        "exits",
+        "no process ends but by the nemesis or as its profile permits",
+        "exits that the harness saw",
+        ("exits",),
+    ),
+)
+
+CATALOG: Final = tuple(one for one in INVARIANTS if one.id != "I9")
+"""Those that `catalog-invariants` looks at."""
+_OF_CHECK: Final[Mapping[str, Invariant]] = {
+    check: invariant for invariant in INVARIANTS for check in invariant.checks
+}
+
+
+def invariant_of(check: str) -> Invariant:
+    """The invariant that a check belongs to; raises `KeyError` for none, so that none is left."""
+    return _OF_CHECK[check]
+
+
+def counted(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
+    """How often each invariant was looked at, from the counts of checks; 0 says nowhere."""
+    return {
+        invariant.name: sum(looked.get(check, 0) for check in invariant.checks)
+        for invariant in among
+    }

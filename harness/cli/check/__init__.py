@@ -1,0 +1,1 @@
+"""`harness check`, `import` and `export`: histories, judged and converted."""

@@ -1,0 +1,40 @@
+"""`harness export RUN`: a stored history as Jepsen EDN."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.cli.parser import Parser
+from harness.errors import InfrastructureError
+from harness.formats.edn.jepsen import write_edn
+from harness.store import load_run
+from harness.support.atomic_file import replacing
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the history to a file or stdout."""
+    parser = Parser(
+        prog="harness export",
+        description="Write a run's history as Jepsen EDN, one op a line.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
+    parsed = parser.parse_args(list(arguments))
+    if parsed.output is None and sys.stdout is None:  # closed by whoever started us
+        raise InfrastructureError("cannot write to stdout: it is closed; name a file with --output")
+    history = load_run(parsed.run).history
+    try:
+        if parsed.output is None:
+            write_edn(history, sys.stdout)
+            sys.stdout.flush()
+        else:
+            with replacing(parsed.output) as file:
+                write_edn(history, file)
+    except BrokenPipeError:
+        raise  # whoever reads it has enough: `main` knows what that means
+    except OSError as error:
+        where = parsed.output or "to stdout"
+        raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error
+    return 0

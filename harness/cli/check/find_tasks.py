@@ -1,0 +1,128 @@
+"""The histories that `harness check` finds at the paths that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.errors import EXIT_USAGE, UsageError
+from harness.formats import SUFFIXES, is_history_file
+
+FILES_MAX: Final = 1_000_000
+PATH_CHARS_MAX: Final = 200
+_OF_JEPSEN: Final = frozenset(
+    {"history.txt", "jepsen.log", "results.edn", "test.fressian", "test.jepsen"}
+)
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One history: a run's folder, or a file."""
+
+    path: Path
+    is_run: bool
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A history without a verdict; `exit_code` is that of a usage error or of a crash."""
+
+    reason: str
+    exit_code: int
+
+
+class LeftAside(msgspec.Struct, frozen=True):
+    """Files in folders that are taken for no histories: how many, and the first."""
+
+    files: int = 0
+    first: Path | None = None
+
+
+def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
+    """The histories at `paths`, in order, what in folders was left aside, and what is closed to us.
+
+    A folder with a `case.json` is one run, and one of Jepsen's store one history; others are
+    searched for files that are histories by suffix and content. Inside folders, links are not
+    followed and hidden names are skipped.
+    Raises `UsageError` for paths that hold no history.
+    """
+    tasks: list[Task] = []
+    failures: list[Failed] = []
+    aside = LeftAside()
+    for path in paths:
+        before = len(tasks) + len(failures)
+        for found in _search(path):
+            if isinstance(found, Task):
+                tasks.append(found)
+            elif isinstance(found, Failed):
+                failures.append(found)
+            else:
+                aside = LeftAside(aside.files + 1, aside.first or found)
+            if len(tasks) + len(failures) > FILES_MAX:
+                raise UsageError(
+                    f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
+                )
+        if len(tasks) + len(failures) == before:
+            raise UsageError(
+                f"{str(path)!r} is not a run folder (it holds no case.json), and there is no "
+                f"history in it; a history has ops and the suffix {', '.join(sorted(SUFFIXES))}, "
+                "or is named itself"
+            )
+    return tasks, aside, failures
+
+
+def _search(path: Path) -> Iterator[Task | Path | Failed]:
+    """What is at `path` or below it, sorted; what may not be looked into is one failure."""
+    try:
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.exists():
+            yield _file_task(path)
+        else:
+            raise UsageError(f"{str(path)!r} does not exist")
+    except OSError as error:
+        place = str(error.filename or path)
+        shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
+        yield Failed(f"cannot read {shown!r}: {error.strerror}", EXIT_USAGE)
+
+
+def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
+    """The tasks below `folder`, and the files that are left aside.
+
+    Hidden names are skipped: there a store keeps what is no history, such as the journal of a soak
+    and the results of reports.
+    """
+    if (folder / "case.json").exists():
+        yield Task(folder, is_run=True)
+        return
+    entries = [e for e in sorted(folder.iterdir()) if not e.name.startswith(".")]
+    recorded = _jepsen_history({entry.name for entry in entries})
+    for entry in entries:
+        if entry.is_symlink():
+            continue
+        if recorded is not None:
+            yield _file_task(entry) if entry.name == recorded else entry
+        elif entry.is_dir():
+            yield from _search(entry)
+        elif entry.is_file():
+            is_history = entry.name != "results.edn" and is_history_file(entry)
+            yield _file_task(entry) if is_history else entry
+
+
+def _jepsen_history(names: AbstractSet[str]) -> str | None:
+    """The one file to judge in a test's folder of Jepsen's store, if these are the names in one.
+
+    The others hold the same history, parts of it, Jepsen's results, pictures, and logs of nodes.
+    """
+    for name in ("history.edn", "history.txt", "jepsen.log"):
+        if name in names:
+            return name if names & (_OF_JEPSEN - {name}) else None
+    return None
+
+
+def _file_task(path: Path) -> Task:
+    if path.name == "history.parquet" and (path.parent / "case.json").exists():
+        return Task(path.parent, is_run=True)
+    return Task(path, is_run=False)

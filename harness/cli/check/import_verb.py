@@ -1,0 +1,200 @@
+"""`harness import FILE`: a history that others recorded becomes a run, which `check` can judge.
+
+Values stay as they are, and the model that the operations suggest, or that is given, is recorded:
+`harness check` of the run says what it says of the file. A history over independent keys is
+recorded as one, so that a report judges each key by itself. What `harness export` wrote of a run of
+ours is judged by the checkers of its workload instead. What these cannot read is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import platform
+from argparse import BooleanOptionalAction
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness import __version__
+from harness.case import NS_PER_S, Case
+from harness.cli.check.tasks import located_in
+from harness.cli.check.verb import require_kind
+from harness.cli.output import note, say
+from harness.cli.parser import Parser, add_store
+from harness.errors import HistoryError, UsageError, counted
+from harness.formats import model_for, open_history
+from harness.independent import Shape, shape_of, split
+from harness.ops import HARNESS, History, ModelSettings, Verdict, digest_of
+from harness.plugins import HistoryModel
+from harness.registry import load_plugin
+from harness.store import RunFolder, RunRecord, check_place, new_run_id
+from harness.store.parquet import ops_of_table, read_sealed
+from harness.verdict.imported import IMPORTED, imported_case
+from harness.verdict.judge import checkers_of
+
+TRIAL_S: Final = 0.1
+"""How long a checker may look at what it may not be able to read."""
+
+
+def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
+    """The record of a run that happened elsewhere, and that nobody has judged yet."""
+    return RunRecord(
+        run=folder.run_id,
+        environment=IMPORTED,
+        started=dt.datetime.now(tz=dt.UTC).isoformat(),
+        wall_s=history[-1].time / NS_PER_S if history else 0.0,
+        verdict=Verdict.UNKNOWN,
+        digest=history.digest(),
+        ops=len(history),
+        versions={"harness": __version__, "python": platform.python_version()},
+        warnings=(f"imported from {file.name}; `harness check` judges it",),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read the file whole, then seal the history in a run's folder, which is there at once."""
+    parser = Parser(
+        prog="harness import",
+        description="Turn a history that others recorded into a run that `harness check` and "
+        "`harness report` can judge.\n"
+        "Without --model, --elle and --workload its format and operations suggest the model.",
+    )
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a history.edn, or what check reads"
+    )
+    judges = parser.add_mutually_exclusive_group()
+    judges.add_argument("--model", metavar="M", help="the model that judges it")
+    judges.add_argument("--elle", metavar="KIND", help="list-append, rw-register, closed-predicate")
+    judges.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="it is an export of a run with this workload, whose checkers judge it (default of "
+        "exports: register)",
+    )
+    parser.add_argument(
+        "--independent",
+        action=BooleanOptionalAction,
+        help="values are [key value] of jepsen.independent, and a report judges each key by "
+        "itself, or they are not (default: as their shape shows)",
+    )
+    parser.add_argument("--name", default="imported", metavar="NAME", help="(default: imported)")
+    add_store(parser)
+    parsed = parser.parse_args(list(arguments))
+    file: Path = parsed.file
+    for kind in ("model", "elle"):
+        if getattr(parsed, kind) is not None:
+            require_kind(getattr(parsed, kind), kind)
+    if parsed.workload is not None:  # refuses one that nothing could judge
+        checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
+        if parsed.independent is not None:
+            raise UsageError(
+                "--independent is for the models of --model and --elle; checkers of a --workload "
+                "judge whole runs"
+            )
+    source = open_history(file)
+    history = History(source, foreign=True)
+    if not history:
+        raise HistoryError(
+            f"{str(file)!r} holds no operation; a history has operations: name the file "
+            "that they are in"
+        )
+    if history.reused:
+        raise HistoryError(
+            f"{file}: a process is used again after its operation ended in info, which a "
+            f"stored run cannot hold; judge the file itself: harness check {file}"
+        )
+    model = parsed.model or parsed.elle
+    try:
+        if model is None and (
+            parsed.workload is not None or any(op.process == HARNESS for op in history)
+        ):
+            case = _case_of_export(history, parsed.workload or "register")
+        else:
+            case = _case(file, history, model, parsed.independent, source.format)
+        say(str(_stored(file, history, case, parsed.store, parsed.name)))
+    except HistoryError as error:
+        raise located_in(file, source, error) from error
+    return 0
+
+
+def _case_of_export(history: History, workload: str) -> Case:
+    """The case of a run of ours; raises what its checkers raise of its words."""
+    case = Case(seed=0, target=IMPORTED, workload=workload, faults=())
+    for checker in checkers_of(case):
+        try:
+            checker.check(history, case, time_limit_s=TRIAL_S)
+        except HistoryError as error:
+            raise HistoryError(
+                f"{error}; the checkers of the workload {case.workload!r} read only exports of "
+                "its runs: name another --workload, or the --model that judges it"
+            ) from error
+    return case
+
+
+def _case(
+    file: Path, history: History, model: str | None, independent: bool | None, format_: str
+) -> Case:
+    """The case that says what judges the history; raises what the model raises of its words."""
+    keys = 0
+    try:
+        name = model or model_for(format_, history, independent)
+        judge: HistoryModel = load_plugin("models", name)
+        if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
+            # Pairs are values of their own for some models, which is only a mistake if asked for.
+            with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
+                keys = _understood_by_key(history, judge)
+        if not keys:
+            judge.prepare(history, ModelSettings(independent=independent))
+            return imported_case(name, independent=independent)
+    except HistoryError:
+        raise  # it names the op
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+    why = "" if independent else "; if its values are no [key value] tuples, say --no-independent"
+    note(f"harness: {counted(keys, 'independent key')}, each judged by itself as {name}{why}")
+    return imported_case(name, independent=True)
+
+
+def _understood_by_key(history: History, judge: HistoryModel) -> int:
+    """How many keys there are; raises `HistoryError` where one cannot be judged by itself."""
+    for pair in history.pairs:
+        if pair.invoke.value is None:
+            raise HistoryError(
+                f"op {pair.invoke.index} is {pair.invoke.f!r} without a key, which a stored run "
+                "over independent keys cannot hold; judge the file itself: harness check "
+                "--independent"
+            )
+    parts = split(history)
+    if not parts:
+        raise HistoryError("no client did anything, so there are no independent keys")
+    settings = ModelSettings(independent=False)
+    for part in parts.values():
+        judge.prepare(part, settings)
+    return len(parts)
+
+
+def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
+    """Where the run is now. Of one that no store can hold, nothing is left, folders neither."""
+    check_place(store, name)
+    missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
+    folder = RunFolder(store, name, new_run_id(0), staged=True)
+    try:
+        folder.write_case(case)
+        folder.seal(history)
+        record = _record(file, folder, history)
+        folder.finish(record)
+        _require_readable(folder.path / "history.parquet", record.digest)
+        return folder.publish(latest=True)
+    except BaseException:
+        folder.discard()
+        with contextlib.suppress(OSError):  # another process may use them by now
+            for each in missing:
+                each.rmdir()
+        raise
+
+
+def _require_readable(path: Path, digest: str) -> None:
+    """Read a sealed history again; raises `HistoryError` where another one comes out."""
+    if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
+        raise HistoryError("the history reads otherwise once it is stored")

@@ -1,0 +1,107 @@
+"""The options `--check-time-limit`, `--max-steps` and `--memory`, one rule wherever a verb judges.
+
+Time is handed to each checker. The other two concern searches alone, also those in processes that
+the verb starts, so they are put into the environment, where `checkers.linearizability` looks. A
+verb whose checks have budgets of their own (`report`) goes without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from harness.cli.parser import Parser
+from harness.errors import UsageError
+from harness.verdict.judge import CHECK_TIME_LIMIT_S
+
+FLAG: Final = "--check-time-limit"
+MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
+MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
+SECONDS_MAX: Final = 1e9
+"""Some thirty years. What computes with a limit must neither overflow nor meet an infinity."""
+WHOLE_MAX: Final = 10**15
+_HELP: Final = (
+    "each checker may take this long, in seconds; it is the checker that looks at the clock: "
+    "Ctrl-C ends one that never does"
+)
+
+
+def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
+    """Give `parser` the options, those of `searches` if wanted; `text` is the help of the first."""
+    parser.add_argument(
+        FLAG,
+        type=_seconds,
+        default=CHECK_TIME_LIMIT_S,
+        metavar="S",
+        help=f"{text} (default: %(default)s)",
+    )
+    if searches:
+        _add_search_limits(parser)
+
+
+def _add_search_limits(parser: Parser) -> None:
+    for flag, variable, metavar, what in (
+        (
+            "--max-steps",
+            MAX_STEPS_VARIABLE,
+            "N",
+            (
+                "a search for a linearization may take this many steps, so that its verdict is "
+                "the same on every machine (default: as many as the time allows)"
+            ),
+        ),
+        (
+            "--memory",
+            MEMORY_VARIABLE,
+            "MIB",
+            "a search for a linearization may make the process grow by this much (default: 2048)",
+        ),
+    ):
+        parser.add_argument(
+            flag,
+            type=_whole(flag),
+            action=_Exported,
+            const=variable,
+            metavar=metavar,
+            help=what,
+        )
+
+
+class _Exported(argparse.Action):
+    """Put the value into the environment variable `const`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """As argparse asks for."""
+        del parser, option_string
+        os.environ[str(self.const)] = str(values)
+        setattr(namespace, self.dest, values)
+
+
+def _whole(flag: str) -> Callable[[str], int]:
+    """The type of a whole number, the value of `flag`."""
+
+    def number_of(text: str) -> int:
+        number = int(text) if text.isdecimal() else 0
+        if not 0 < number <= WHOLE_MAX:
+            raise UsageError(f"{flag} is {text}; it must be a whole number from 1 to {WHOLE_MAX}")
+        return number
+
+    return number_of
+
+
+def _seconds(text: str) -> float:
+    """The limit; a text that is no number is a `ValueError`, which argparse tells the user."""
+    seconds = float(text)
+    if not 0 < seconds <= SECONDS_MAX:  # NaN is not either
+        raise UsageError(
+            f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
+        )
+    return seconds

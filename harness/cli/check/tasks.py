@@ -1,0 +1,292 @@
+"""What `harness check` does with one history: read it, judge it, draw it.
+
+Each history stands for itself: one that cannot be read, or whose check breaks down, costs its own
+verdict (`Failed` says why) and never another's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.cli.check.counterexample_page import render_page
+from harness.cli.check.find_tasks import Failed, Task
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_USAGE,
+    HarnessError,
+    HistoryError,
+    UsageError,
+    located,
+)
+from harness.formats import Source, model_for, open_history
+from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
+from harness.plugins import HistoryModel, PreparedCheck
+from harness.registry import load_plugin
+from harness.store import StoredRun, load_run
+from harness.verdict.counterexample import counterexample_of
+from harness.verdict.imported import IMPORTED, independence_of, model_of
+from harness.verdict.judge import checker_name, checkers_of, judge, result_of_check
+
+PAGE_NAME: Final = "counterexample.html"
+_OP: Final = re.compile(r"op (\d+)\b")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; `model` is `None` where each history is to suggest its own."""
+
+    model: str | None = None
+    settings: ModelSettings = ModelSettings()
+    time_limit_s: float
+    html: Path | None = None
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A history that was read and understood. One of `run` and `check` is there, or both."""
+
+    history: History
+    model: str
+    format: str
+    run: StoredRun | None = None
+    check: Any = None  # a PreparedCheck
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one history; `report` is what `--json` prints."""
+
+    verdict: Verdict
+    report: dict[str, Any]
+    results: tuple[CheckResult, ...]
+    page: str | None = None
+    warning: str | None = None
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def _prepare(task: Task, request: CheckRequest) -> Prepared:
+    """Read a history and understand all of it; raises `HistoryError` and `UsageError`."""
+    if task.is_run:
+        return _prepare_run(task, request)
+    source = open_history(task.path)
+    history = History(source, foreign=True)
+    if not history:
+        raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
+    try:
+        name = request.model or model_for(source.format, history, request.settings.independent)
+        model: HistoryModel = load_plugin("models", name)
+        check = model.prepare(history, request.settings)
+    except HistoryError as error:
+        raise located_in(task.path, source, error) from error
+    except UsageError as error:
+        raise UsageError(f"{task.path}: {error}") from error
+    return Prepared(history, name, source.format, check=check)
+
+
+def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
+    run = load_run(task.path)
+    name = request.model or model_of(run.case)
+    if name is None:
+        if request.settings != ModelSettings():
+            raise UsageError(
+                f"{task.path} is a run, which its own checkers judge; settings of models need "
+                "--model or --elle"
+            )
+        names = ",".join(map(checker_name, checkers_of(run.case)))
+        return Prepared(run.history, names, "run", run=run)
+    model: HistoryModel = load_plugin("models", name)
+    settings = request.settings
+    if settings.independent is None:
+        settings = msgspec.structs.replace(settings, independent=independence_of(run.case))
+    try:
+        check = model.prepare(run.history, settings)
+    except HistoryError as error:
+        raise HistoryError(f"{task.path}: {error}") from error
+    return Prepared(run.history, name, "run", run=run, check=check)
+
+
+def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
+    """The error with line and column, where it names an op and the format has lines."""
+    match = _OP.match(str(error))
+    if match is None:
+        text = str(error)
+        return error if str(path) in text else HistoryError(f"{path}: {text}")
+    position = source.position(int(match[1]))
+    if position is None:
+        return HistoryError(f"{path}: {error}")
+    return located(path, *position, str(error))
+
+
+# --- judging ---------------------------------------------------------------------------------
+
+
+def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
+    """Judge one history, and draw it where it is invalid and there is a place for the page."""
+    try:
+        return _judge_task(task, request)
+    except UsageError as error:
+        return Failed(str(error), EXIT_USAGE)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the others still want their verdict
+        own = "" if isinstance(error, HarnessError) else f"\n{traceback.format_exc(limit=-3)}"
+        return Failed(f"{task.path}: {type(error).__name__}: {error}{own}", EXIT_CRASH)
+
+
+def _judge_task(task: Task, request: CheckRequest) -> Outcome:
+    prepared = _prepare(task, request)
+    begin = time.perf_counter()
+    counterexample: Counterexample | None = None
+    if prepared.check is None:
+        assert prepared.run is not None, "a run or a check was prepared"
+        run = prepared.run
+        judgement = judge(
+            run.history, run.case, checkers_of(run.case), time_limit_s=request.time_limit_s
+        )
+        results, verdict = judgement.results, judgement.verdict
+    else:
+        draw = task.is_run or request.html is not None
+        result, counterexample = _checked(prepared, request.time_limit_s, draw=draw)
+        results, verdict = (result,), result.verdict
+    report = _report(task, prepared, verdict, results, time.perf_counter() - begin)
+    page: str | None = None
+    warning: str | None = None
+    if verdict is Verdict.INVALID:
+        invalid = [result for result in results if result.verdict is Verdict.INVALID]
+        page, warning = _draw(task, request, prepared, invalid, counterexample)
+        if page is not None:
+            report["html"] = page
+    reused = prepared.history.reused
+    if reused:
+        told = _reuse(task.path, reused)
+        warning = told if warning is None else f"{told}; {warning}"
+    return Outcome(verdict=verdict, report=report, results=results, page=page, warning=warning)
+
+
+def _reuse(path: Path, times: int) -> str:
+    """What is said of a history whose processes go on after `info`, as our own never do."""
+    return (
+        f"{path}: a process was used again after an operation of it ended in info "
+        f"({times} time{'s' * (times != 1)}); such operations may take effect at any later time"
+    )
+
+
+def _checked(
+    prepared: Prepared, time_limit_s: float, *, draw: bool
+) -> tuple[CheckResult, Counterexample | None]:
+    """The model's judgement, with what it drew."""
+    check: PreparedCheck = prepared.check
+    drawn: list[Counterexample | None] = []
+
+    def judged() -> CheckResult:
+        result, counterexample = check.check(time_limit_s=time_limit_s, draw=draw)
+        drawn.append(counterexample)
+        return result
+
+    return result_of_check(prepared.model, judged), drawn[0] if drawn else None
+
+
+def _report(
+    task: Task,
+    prepared: Prepared,
+    verdict: Verdict,
+    results: tuple[CheckResult, ...],
+    seconds: float,
+) -> dict[str, Any]:
+    told = [result for result in results if result.verdict is verdict]
+    check: PreparedCheck | None = prepared.check
+    report: dict[str, Any] = {
+        "path": str(task.path),
+        "model": prepared.model,
+        "verdict": verdict.value,
+        "operations": len(prepared.history.pairs) if check is None else check.operations,
+        "configurations": sum(_configurations(result) for result in results),
+        "seconds": round(seconds, 6),
+        "reason": "; ".join(result.reason for result in told),
+        "anomalies": _listed(results, "anomalies"),
+        "not": _listed(results, "not"),
+        "notes": _listed(results, "notes"),
+        "format": prepared.format,
+        "certificate": _certificate(told),
+    }
+    if prepared.run is not None:
+        run = prepared.run
+        report |= {
+            "schema_version": 1,
+            "run": str(run.folder),
+            "ops": len(run.history),
+            "history_sha256": run.history.digest(),
+            "note": run.note,
+            "recorded_verdict": _recorded_verdict(run),
+            "checkers": [msgspec.to_builtins(result) for result in results],
+        }
+    return report
+
+
+def _recorded_verdict(run: StoredRun) -> str | None:
+    """What the run itself said; an import said nothing, though its record has to hold a verdict."""
+    if run.record is None or run.case.target == IMPORTED:
+        return None
+    return run.record.verdict.value
+
+
+def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
+    """What the results list under `name` in their details, which are free."""
+    found = [result.details.get(name) for result in results]
+    return [item for listed in found if isinstance(listed, (list, tuple)) for item in listed]
+
+
+def _configurations(result: CheckResult) -> int:
+    count = result.details.get("configurations", 0)
+    return count if isinstance(count, int) else 0
+
+
+def _certificate(told: list[CheckResult]) -> dict[str, Any] | None:
+    """The proof of the verdict, of the first checker that has one."""
+    for result in told:
+        proof = result.details.get("proof")
+        if isinstance(proof, dict):
+            return proof
+    return None
+
+
+# --- drawing ---------------------------------------------------------------------------------
+
+
+def _draw(
+    task: Task,
+    request: CheckRequest,
+    prepared: Prepared,
+    invalid: list[CheckResult],
+    counterexample: Counterexample | None,
+) -> tuple[str | None, str | None]:
+    """Write the page; its path, or a warning. A page that cannot be written spoils no verdict."""
+    if request.html is not None:
+        place = request.html / page_name(task.path)
+    elif task.is_run:
+        place = task.path / PAGE_NAME
+    else:
+        return None, None
+    try:
+        drawn = counterexample or counterexample_of(invalid)
+        text = render_page(
+            prepared.history, invalid, drawn, path=str(task.path), model=prepared.model
+        )
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return None, f"the picture cannot be written to {place}: {error.strerror}"
+    except Exception as error:  # noqa: BLE001 - a drawing of a model of any kind
+        return None, f"the picture of {task.path} cannot be drawn: {error!r}"
+    return str(place), None
+
+
+def page_name(path: Path) -> str:
+    """A file name of its own for the page about `path`."""
+    digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{_UNSAFE.sub('_', str(path)).strip('._')[-100:]}-{digest}.html"

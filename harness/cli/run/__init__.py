@@ -1,0 +1,1 @@
+"""`harness run` and `harness check-determinism`: one case, from options to verdict."""

@@ -1,0 +1,58 @@
+"""What a finished run leaves besides its verdict: every chosen reporter writes its artefact.
+
+Reporters come after `run.json`: a run is whole without them, and a failing one is a note. One whose
+class says `default = False` (an artefact many times as large as the run) is made when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cli.output import note
+from harness.errors import UsageError, choices_near
+from harness.plugins import Reporter
+from harness.registry import load_plugin, plugin_names
+
+REPORTERS_DEFAULT: Final = "default"
+REPORTERS_ALL: Final = "all"
+REPORTERS_NONE: Final = "none"
+
+
+def chosen_reporters(text: str) -> list[str]:
+    """The names that `--reporters` asks for; raises `UsageError` for one that is not installed."""
+    known = plugin_names("reporters")
+    if text == REPORTERS_DEFAULT:
+        return [name for name in known if _made_by_default(name)]
+    if text in {REPORTERS_ALL, REPORTERS_NONE}:
+        return known if text == REPORTERS_ALL else []
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--reporters names {name!r}; "
+                f"{choices_near(name, [*known, REPORTERS_DEFAULT, REPORTERS_ALL, REPORTERS_NONE])}"
+            )
+    return list(dict.fromkeys(names))
+
+
+def _made_by_default(name: str) -> bool:
+    """Whether to make it unasked; one that does not load is tried, so that a note says why."""
+    try:
+        reporter: object = load_plugin("reporters", name)
+    except UsageError:
+        return True
+    return getattr(reporter, "default", True) is not False
+
+
+def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """The path of each artefact that could be made; says on stderr which could not, and why."""
+    made: dict[str, str] = {}
+    for name in names:
+        try:
+            reporter: Reporter = load_plugin("reporters", name)
+            made[name] = str(reporter.write(folder))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an artefact that fails changes no verdict
+            note(f"harness: the reporter {name!r} failed: {error}; the run itself is complete")
+    return made

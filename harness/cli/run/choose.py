@@ -1,0 +1,44 @@
+"""Choosing an environment: `--env auto` takes Docker where it works, else local processes."""
+
+from __future__ import annotations
+
+from harness.cli.output import note
+from harness.errors import InfrastructureError, UsageError, choices_near
+from harness.plugins import Environment
+from harness.registry import load_plugin, plugin_names
+
+AUTO = "auto"
+
+
+def choose_environment(name: str) -> Environment:
+    """The environment called `name`, usable here and now.
+
+    Makes what is missing and can be made (the node image). For `auto` says on stderr which it took
+    and why. Raises `UsageError` with the fix when the one
+    that was asked for cannot be used.
+    """
+    if name != AUTO:
+        if name not in plugin_names("environments"):
+            known = [AUTO, *plugin_names("environments")]
+            raise UsageError(f"--env is {name!r}; {choices_near(name, known)}")
+        environment: Environment = load_plugin("environments", name)
+        environment.prepare(note)
+        reason = environment.unavailable()
+        if reason is not None:
+            raise UsageError(f"--env {name} cannot be used here: {reason}")
+        return environment
+    docker: Environment = load_plugin("environments", "docker")
+    try:
+        docker.prepare(note)
+        reason = docker.unavailable()
+    except InfrastructureError as error:
+        reason = str(error)
+    if reason is None:
+        note("environment docker: an engine answers and the node image is there")
+        return docker
+    note(f"environment process, not docker: {reason}")
+    process: Environment = load_plugin("environments", "process")
+    missing = process.unavailable()
+    if missing is not None:
+        raise UsageError(f"neither docker ({reason}) nor process ({missing}) can be used here")
+    return process

@@ -1,0 +1,1 @@
+"""`harness soak`: its options, progress and output."""

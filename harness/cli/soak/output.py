@@ -1,0 +1,352 @@
+"""What a soak says at its end: text, JSON, JUnit, and what GitHub Actions shows.
+
+Everything is read from the journal, result by result, so that a soak that was killed ten times
+says what one in a single piece does. Lists are cut, and say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from harness import __version__
+from harness.cli.output import note
+from harness.cli.project import replay_words
+from harness.cli.run.artefacts import make_artefacts
+from harness.cli.soak.options import SIM, words_of_case
+from harness.cli.soak.progress import duration_text
+from harness.cli.styles import HEADLINE_STYLES, VERDICT_STYLES, joined, styled
+from harness.errors import EXIT_VALID, InfrastructureError, clipped, counted
+from harness.ops import Verdict
+from harness.soak.campaign import Campaign
+from harness.soak.github import error_annotations, step_summary
+from harness.soak.junit import write_junit
+from harness.soak.memory import memory_bytes_max
+from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
+from harness.support.atomic_file import replacing
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+GROUPS_SHOWN_MAX: Final = 10
+GROUPS_SHOWN_VERBOSE: Final = 50
+REASON_CHARACTERS_MAX: Final = 88
+RESULTS_MAX: Final = 10_000
+SCHEMA_VERSION: Final = 2
+INTERRUPTED: Final = "interrupted; what is done is kept, and the same command continues from there"
+COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
+_OWN_FILES: Final = {"case.json", "history.parquet", "logs", "results.json", "run.json"}
+_MIB: Final = 1024 * 1024
+
+
+class Replays:
+    """The one command that runs one seed of this soak again, on any machine if it can."""
+
+    def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
+        self._words = ["harness", "run", "--env", parsed.env]
+        self._by_file = parsed.case is not None
+        self._kept = words_of_case(arguments)
+        self._kept += [word for word in replay_words() if word not in self._kept]
+        if (
+            parsed.nemesis is None and not parsed.fault
+        ):  # what is the default of a soak is not that of a run
+            self._kept += ["--nemesis", parsed.nemesis_default]
+
+    def command(self, campaign: Campaign, result: SeedResult) -> str:
+        """A shell command: by the case's flags and the seed, or by the file it came from."""
+        if self._by_file:
+            file, fetched = campaign.case_file(result), ""
+            if campaign.sink is not None and result.run is not None and not file.exists():
+                fetch = campaign.sink.fetch_words(result.run, str(campaign.spec.store))
+                fetched = f"{shlex.join(fetch)} && "
+            return fetched + shlex.join([*self._words, "--case", str(file)])
+        return shlex.join([*self._words, *self._kept, "--seed", str(result.seed)])
+
+
+class SinkArtefacts:
+    """What reporters make of failing runs on their way into a lake: of the first that come."""
+
+    def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
+        self._campaign = campaign
+        self._names: list[str] = parsed.reporter_names
+        self._left: int = parsed.artefacts if campaign.sink is not None else 0
+
+    def make(self, result: SeedResult) -> None:
+        """Have them look at a run that has just failed, while its folder is here."""
+        spec = self._campaign.spec
+        folder = result.folder(spec.store, spec.name)
+        if self._left and result.failed and result.stop is None and folder is not None:
+            self._left -= 1
+            if folder.is_dir() and result.verdict != CRASH:
+                make_artefacts(folder, self._names)
+
+
+@dataclass(kw_only=True)
+class SoakOutput:
+    """All outputs of one soak; how long it took and how it ended comes from outside."""
+
+    campaign: Campaign
+    parsed: argparse.Namespace
+    replays: Replays
+    wall_s: float
+    exit_code: int
+    interrupted: bool
+    # Asked before any reporter loads what it needs.
+    memory_bytes: int = field(default_factory=memory_bytes_max)
+
+    def _replay(self, result: SeedResult) -> str:
+        return self.replays.command(self.campaign, result)
+
+    def _folder(self, result: SeedResult) -> str:
+        return self.campaign.place_of(result)
+
+    def _failing(self) -> Iterator[SeedResult]:
+        return (result for result in self.campaign.results() if result.failed)
+
+    def _groups(self) -> list[FailureGroup]:
+        return failure_groups(self.campaign.results())
+
+    def make_artefacts(self) -> None:
+        """Have the reporters look at the first failing runs that they did not look at yet.
+
+        Not of an interrupted soak: who interrupts it wants an end, and will go on.
+        """
+        names: list[str] = [] if self.interrupted else self.parsed.reporter_names
+        if self.campaign.sink is not None:
+            return  # they were made before the run went there
+        kept = (result for result in self._failing() if result.run is not None)
+        for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
+            folder = Path(self._folder(result))
+            if {path.name for path in folder.iterdir()} <= _OWN_FILES:
+                make_artefacts(folder, names)
+
+    def write_files(self) -> None:
+        """Write what files were asked for; one that cannot be written keeps no other back.
+
+        Raises `InfrastructureError` at the end if any could not.
+        """
+        errors: list[str] = []
+        for write in (self._write_junit, self._write_json, self._write_github):
+            try:
+                write()
+            except InfrastructureError as error:
+                errors.append(str(error))
+        if errors:
+            raise InfrastructureError("; ".join(errors))
+
+    def _write_junit(self) -> None:
+        if self.parsed.junit is None:
+            return
+        campaign, spec = self.campaign, self.campaign.spec
+        properties = {
+            "seeds": f"{spec.first}..{spec.last}",
+            "version": __version__,
+            "code": campaign.id.code,
+            "environment": spec.environment,
+            "store": str(spec.folder),
+            "interrupted": str(self.interrupted).lower(),
+        }
+        if spec.label is not None:
+            properties["label"] = spec.label
+        commit = next((os.environ[name] for name in COMMIT_VARIABLES if os.environ.get(name)), None)
+        if commit is not None:
+            properties["commit"] = commit
+        write_junit(
+            self.parsed.junit,
+            campaign.results,
+            suite=f"soak.{spec.name}",
+            properties=properties,
+            replay=self._replay,
+            folder=self._folder,
+            unfinished=campaign.stopped or (INTERRUPTED if self.interrupted else None),
+        )
+
+    def _write_json(self) -> None:
+        path = self.parsed.summary_json
+        if path is None:
+            return
+        try:
+            with replacing(path) as file:
+                file.write(self.json() + "\n")
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot write the summary {path}: {error.strerror}; choose another --summary-json"
+            ) from error
+
+    def _write_github(self) -> None:
+        name = self.parsed.github_summary
+        if name is None:
+            return
+        spec, tally = self.campaign.spec, self.campaign.tally
+        title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
+        groups = self._groups()
+        text = step_summary(title, self._head(), tally, groups, self._replay)
+        try:
+            with Path(name).open("a", encoding="utf-8") as file:  # other parts of the step append
+                file.write(text)
+        except OSError as error:
+            raise InfrastructureError(
+                f"cannot write the step summary {name}: {error.strerror}"
+            ) from error
+        for line in error_annotations(groups, self._replay):
+            note(line)
+
+    def json(self) -> str:
+        """The one JSON object of `--json`."""
+        campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
+        content: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "soak": str(campaign.id),
+            "environment": spec.environment,
+            "label": spec.label,
+            "store": str(spec.folder),
+            "lake": None if campaign.sink is None else campaign.sink.uri,
+            "wanted": spec.seeds,
+            "seeds": tally.seeds,
+            "done_before": campaign.done_before,
+            "verdicts": tally.verdicts,
+            "permitted": {
+                name: {"seeds": seeds, "times": times}
+                for name, (seeds, times) in sorted(tally.permitted.items())
+            },
+            "exit_code": self.exit_code,
+            "interrupted": self.interrupted,
+            "stopped": campaign.stopped,
+            "wall_s": self.wall_s,
+            "cpu_s": tally.cpu_s,
+            "simulated_s": tally.simulated_s,
+            "ops": tally.ops,
+            "leader_changes": tally.leader_changes,
+            "worker_memory_bytes_max": tally.memory_bytes_max,
+            "driver_memory_bytes_max": self.memory_bytes,
+            "passing_runs_kept": tally.valid_kept,
+            "passing_run_bytes": self._bytes_a_passing_run(),
+            "store_bytes": tally.valid_bytes + tally.failing_bytes,
+            "signatures": [
+                {
+                    "signature": group.signature,
+                    "verdict": group.verdict,
+                    "count": group.count,
+                    "seeds": group.seeds,
+                    "reason": group.first.reason,
+                    "replay": self._replay(group.first),
+                    "run": self._folder(group.first) or None,
+                }
+                for group in self._groups()
+            ],
+            "results_left_out": max(0, tally.seeds - RESULTS_MAX),
+            "results": [self._entry(result) for result in self._chosen()],
+        }
+        return msgspec.json.encode(content).decode()
+
+    def _entry(self, result: SeedResult) -> dict[str, Any]:
+        entry: dict[str, Any] = msgspec.to_builtins(result)
+        entry["run"] = self._folder(result) or None
+        entry["replay"] = self._replay(result)
+        return entry
+
+    def _chosen(self) -> list[SeedResult]:
+        """All results, or as many as go into one object: failing ones before passing ones."""
+        tally = self.campaign.tally
+        if tally.seeds <= RESULTS_MAX:
+            return list(self.campaign.results())
+        failing = list(itertools.islice(self._failing(), RESULTS_MAX))
+        passing = (result for result in self.campaign.results() if not result.failed)
+        return failing + list(itertools.islice(passing, RESULTS_MAX - len(failing)))
+
+    def _bytes_a_passing_run(self) -> float | None:
+        tally = self.campaign.tally
+        return tally.valid_bytes / tally.valid_kept if tally.valid_kept else None
+
+    def _head(self) -> list[str]:
+        """The lines about all seeds together."""
+        campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
+        counts = ", ".join(f"{count} {name}" for name, count in tally.shown.items())
+        before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""
+        lines = [f"{tally.seeds} of {counted(spec.seeds, 'seed')}{before}: {counts}"]
+        here = duration_text(self.wall_s)
+        simulated = spec.environment == SIM
+        took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
+        lines.append(
+            f"{took}, {tally.cpu_s:.1f} CPU s: {counted(tally.ops, 'history line')}, "
+            f"{counted(tally.leader_changes, 'leader change')}"
+        )
+        kept = self._bytes_a_passing_run()
+        passing = "" if kept is None else f" ({kept / 1024:.0f} KiB per passing run)"
+        total = (tally.valid_bytes + tally.failing_bytes) / _MIB
+        if campaign.sink is None:
+            lines.append(f"store: {spec.folder}, {total:.1f} MiB{passing}")
+        else:
+            lines.append(f"lake: {campaign.sink.uri}")
+        worker = f"{tally.memory_bytes_max / _MIB:.0f} MiB per worker, " if simulated else ""
+        lines.append(f"peak memory: {worker}{self.memory_bytes / _MIB:.0f} MiB driver")
+        if self.interrupted:
+            lines.append(INTERRUPTED)
+        elif campaign.stopped is not None:
+            lines.append(f"stopped: {campaign.stopped}")
+        elif campaign.enough and tally.seeds < spec.seeds:
+            lines.append(f"stopped after {counted(tally.failed, 'failing seed')}")
+        return lines
+
+    def _permitted(self) -> list[str]:
+        """What the profile permits and how often it happened, the most frequent first."""
+        found = sorted(self.campaign.tally.permitted.items(), key=lambda one: (-one[1][0], one[0]))
+        if not found:
+            return []
+        rows = [f"  {name:24} {seeds:6} {times:6}" for name, (seeds, times) in found]
+        head = f"permitted by the profile {self.campaign.spec.case.profile!r}:"
+        return [head, f"  {'':24} {'seeds':>6} {'times':>6}", *rows]
+
+    def text(self) -> list[RenderableType]:
+        """What people read; the last line is the verdict and where to go from there."""
+        groups = self._groups()
+        most = GROUPS_SHOWN_VERBOSE if self.parsed.verbose else GROUPS_SHOWN_MAX
+        parts: list[RenderableType] = []
+        for group in groups[:most]:
+            first = group.first
+            reason = first.reason.splitlines()[0] if first.reason else "no reason given"
+            style = VERDICT_STYLES[group.verdict]
+            about = f": {group.signature} ({group.seeds_text})"
+            parts.append(joined(styled(group.verdict, style), about))
+            shown = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
+            parts.append(f"  seed {first.seed}: {shown}")
+            parts.append(f"  {self._replay(first)}")
+            if self.parsed.verbose and (place := self._folder(first)):
+                parts.append(f"  {place}")
+        if len(groups) > most:
+            more = counted(len(groups) - most, "more signature")
+            parts.append(f"... and {more}; --json lists them")
+        parts += [*self._permitted(), *([""] if parts else []), *self._head()]
+        return [*parts, "", self._verdict(groups)]
+
+    def _verdict(self, groups: list[FailureGroup]) -> RenderableType:
+        tally, seeds = self.campaign.tally, self.campaign.spec.seeds
+        worst = [group for group in groups if group.verdict == groups[0].verdict]
+        if worst:
+            words = worst[0].verdict
+            first = min((group.first for group in worst), key=lambda result: result.seed)
+            about = (
+                f"{sum(group.count for group in worst)} of {counted(tally.seeds, 'seed')}, "
+                f"{counted(len(worst), 'signature')}, first: seed {first.seed}"
+            )
+            where = f"; replay: {self._replay(first)}"
+        else:
+            passed = self.exit_code == EXIT_VALID
+            permitted = tally.verdicts[Verdict.PERMITTED.value]
+            good = Verdict.PERMITTED if permitted else Verdict.VALID
+            words = (good if passed else Verdict.UNKNOWN).value
+            about = f"{tally.seeds} of {counted(seeds, 'seed')}: "
+            about += "every promise checked was kept" if tally.seeds else "nothing was checked"
+            about += "" if passed or not tally.seeds else ", but not all seeds ran"
+            if permitted:
+                about += f", except for what the profile permits ({counted(permitted, 'seed')})"
+            where = "" if passed else "; the same command continues"
+        return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), where)

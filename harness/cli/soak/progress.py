@@ -1,0 +1,139 @@
+"""Progress of a soak: a bar and what is running on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TextIO
+
+from harness.cli.output import note
+from harness.cli.run.progress import Progress
+from harness.cli.status_line import StatusLine, fitting
+from harness.cli.styles import VERDICT_STYLES, bar, joined, styled
+from harness.errors import clipped
+from harness.soak.result import PASSING, SeedJob, SeedResult, Tally
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PIPE_INTERVAL_S: Final = 5.0
+FAILURES_SHOWN_MAX: Final = 20
+FAILURE_CHARACTERS_MAX: Final = 160
+RATE_MIN: Final = 0.2  # seeds a second; what is slower is told in seconds per seed
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: `45 s`, `12 min`, `3 h 05 min`."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+class SoakProgress:
+    """Shows results as they come. `finish` ends the line; a stream that is gone is no error."""
+
+    def __init__(
+        self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
+    ) -> None:
+        """Follow `tally`, of which some may be done already; `total` is the number of seeds.
+
+        A soak that `may_stop` after some failures may not run all of them.
+        """
+        self._may_stop = may_stop
+        self._tally = tally
+        self._total = total
+        self._stream = stream
+        self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S, draw=self._drawn)
+        self._begin_s = time.monotonic()
+        self._before = tally.seeds
+        self._failures_shown = 0
+        self._running: dict[int, float] = {}  # since when, by seed
+        self._run: Progress | None = None  # of a real environment
+
+    def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
+        """The jobs, each of which is running once a worker took it."""
+        if self._status.terminal:
+            self._status.show("")
+        for job in jobs:
+            self._running[job.case.seed] = time.monotonic()
+            yield job
+
+    def listen(self, seed: int) -> Progress:
+        """Progress of one run in a real environment, in place of that of the soak."""
+        self.finish()
+        note(f"seed {seed}:")
+        self._run = Progress(self._stream)
+        return self._run
+
+    def take(self, result: SeedResult) -> None:
+        """Show that a seed has failed, if few did so far."""
+        self._running.pop(result.seed, None)
+        if self._run is not None:
+            self._run.finish()
+        if not result.failed:
+            return
+        self._failures_shown += 1
+        if self._failures_shown <= FAILURES_SHOWN_MAX:
+            reason = result.reason.splitlines()[0] if result.reason else "no reason given"
+            text = f"seed {result.seed}: {result.verdict}: {reason}"
+            most = self._status.width if self._status.terminal else FAILURE_CHARACTERS_MAX
+            self._status.line(clipped(text, most), VERDICT_STYLES[result.verdict])
+        elif self._failures_shown == FAILURES_SHOWN_MAX + 1:
+            self._status.line("more seeds fail; the summary lists them")
+
+    def show(self) -> None:
+        """Say where it stands, if it is time to.
+
+        Not before the results that arrived together are all taken: a rate and a time to go of the
+        first of them would be far off.
+        """
+        if self._tally.seeds > self._before and self._status.due_s() is not None:
+            self._status.show(self.line(time.monotonic() - self._begin_s))
+
+    def line(self, elapsed_s: float) -> str:
+        """Where it stands, `elapsed_s` after the start of this session."""
+        failures = ", ".join(
+            f"{count} {name}"
+            for name, count in self._tally.verdicts.items()
+            if count and name not in PASSING
+        )
+        text = f"{self._tally.seeds}/{self._total} seeds, {failures or 'all valid'}"
+        return ", ".join([text, *self._pace(elapsed_s)])
+
+    def _pace(self, elapsed_s: float) -> list[str]:
+        done = self._tally.seeds
+        here = done - self._before
+        if not here:
+            return []
+        rate = here / max(elapsed_s, 1e-9)
+        pace = [f"{rate:.1f} seeds/s" if rate >= RATE_MIN else f"{1 / rate:.0f} s per seed"]
+        if done < self._total:
+            about = "at most" if self._may_stop else "about"
+            pace.append(f"{about} {duration_text((self._total - done) / rate)} to go")
+        return pace
+
+    def _drawn(self) -> RenderableType:
+        """A bar with the counts of each verdict, and which seeds are running for how long."""
+        from rich.console import Group
+
+        now_s = time.monotonic()
+        counts = [
+            joined("  ", styled(f"{count} {name}", VERDICT_STYLES[name]))
+            for name, count in self._tally.shown.items()
+            if count
+        ]
+        pace = f"  {', '.join(self._pace(now_s - self._begin_s))}"
+        done = self._tally.seeds
+        text = joined(f"{done}/{self._total} seeds", *counts, pace)
+        seeds = [f"seed {seed} ({now_s - at:.0f} s)" for seed, at in list(self._running.items())]
+        running = styled(fitting(["running:", *seeds], self._status.width))
+        return Group(bar(done, self._total, text), running)
+
+    def finish(self) -> None:
+        """End the rewritten line."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+        self._status.finish()

@@ -1,0 +1,202 @@
+"""`harness soak`: many seeds of one case, in parallel in the simulation, one by one elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.cli.output import note, say
+from harness.cli.run.case_options import case_from
+from harness.cli.run.choose import choose_environment
+from harness.cli.run.verb import default_name
+from harness.cli.soak.options import SIM, check_writable, parse_seeds, parse_soak
+from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
+from harness.cli.soak.progress import SoakProgress
+from harness.errors import (
+    EXIT_CRASH,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    InfrastructureError,
+    counted,
+)
+from harness.plan.planning import plan_case
+from harness.plan.random_case import NONE, undrawn
+from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
+from harness.registry import load_plugin
+from harness.soak.campaign import Campaign, SoakSpec
+from harness.soak.pool import soak
+from harness.soak.real import soak_one_by_one
+from harness.soak.result import SeedResult
+from harness.support.interrupts import sigterm_interrupts
+
+__all__ = ["main", "parse_seeds"]
+
+TakeResult = Callable[[SeedResult], bool]
+SPARK: Final = "spark"
+LAKE: Final = "lake"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all seeds that are not done yet; the exit code is that of the worst verdict."""
+    parsed = parse_soak(arguments)
+    environment = choose_environment(parsed.env)
+    parsed.env = environment.name
+    sink = None if parsed.lake is None else functools.partial(_open_lake, parsed.lake)
+    campaign = Campaign(_spec(parsed, environment), fresh=parsed.fresh, sink=sink)
+    try:
+        check_writable(parsed)
+        for text in campaign.notes:
+            note(f"soak: {text}")
+        return _run(campaign, environment, parsed, Replays(arguments, parsed))
+    finally:
+        campaign.close()
+
+
+def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
+    sink: SoakSink = load_plugin("soak_sinks", LAKE)
+    return sink.open(uri, name=name, prefix=prefix)
+
+
+def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
+    """What is asked for, with every default filled in; refuses bad cases before anything starts."""
+    asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
+    planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
+    case = msgspec.structs.replace(undrawn(planned), faults=None)
+    if planned.drawn:  # this seed's sizes may suit the workload; others may draw those asked for
+        plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
+    return SoakSpec(
+        case=case,
+        environment=environment.name,
+        label=parsed.label,
+        first=parsed.first,
+        last=parsed.last,
+        store=parsed.store,
+        name=parsed.name or default_name(asked),
+        keep=parsed.keep,
+        stop_after=parsed.stop_after,
+    )
+
+
+def _run(
+    campaign: Campaign, environment: Environment, parsed: argparse.Namespace, replays: Replays
+) -> int:
+    quiet = parsed.quiet or parsed.json
+    progress = (
+        None
+        if quiet
+        else SoakProgress(campaign.tally, campaign.spec.seeds, may_stop=parsed.stop_after > 0)
+    )
+    begin_s = time.monotonic()
+    interrupted = False
+
+    artefacts = SinkArtefacts(campaign, parsed)
+
+    def take(result: SeedResult) -> bool:
+        artefacts.make(result)
+        go_on = campaign.take(result, sunk=parsed.spark_master is not None)
+        if progress is not None and result.stop is None:
+            progress.take(result)
+            if parsed.spark_master is None:
+                progress.show()
+        return go_on
+
+    try:
+        if not campaign.enough and parsed.spark_master is not None:
+            _on_spark(campaign, parsed, take, progress)
+        elif not campaign.enough:
+            interrupted = _work(campaign, environment, parsed, take, progress)
+        left = campaign.spec.seeds - campaign.tally.seeds
+        if left and not (interrupted or campaign.enough or campaign.stopped is not None):
+            campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
+    except KeyboardInterrupt:
+        interrupted = True
+    except InfrastructureError as error:  # what is recorded is still worth its summary
+        campaign.stopped = str(error)
+    finally:
+        if progress is not None:
+            progress.finish()
+    try:
+        campaign.flush()
+    except KeyboardInterrupt:
+        interrupted = True
+    except InfrastructureError as error:
+        campaign.stopped = str(error)
+    code = _exit_code(campaign, interrupted=interrupted)
+    output = SoakOutput(
+        campaign=campaign,
+        parsed=parsed,
+        replays=replays,
+        wall_s=time.monotonic() - begin_s,
+        exit_code=code,
+        interrupted=interrupted,
+    )
+    if campaign.stopped is not None:
+        note(f"harness: {campaign.stopped}")
+    output.make_artefacts()
+    say(*([output.json()] if parsed.json else output.text()))
+    try:
+        output.write_files()
+    except InfrastructureError as error:  # a file that failed shows in the exit code as well
+        note(f"harness: {error}")
+        return code if code == EXIT_INVALID else EXIT_CRASH
+    return code
+
+
+def _on_spark(
+    campaign: Campaign, parsed: argparse.Namespace, take: TakeResult, progress: SoakProgress | None
+) -> None:
+    """Run what is pending on Spark. Progress is shown between waves: results come in together."""
+    job = campaign.job(campaign.spec.first)
+    if campaign.sink is not None:  # the runs are there before we hear of them
+        names = tuple(parsed.reporter_names)
+        job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
+
+    def pending() -> Iterator[int]:
+        for seed in campaign.pending():
+            if progress is not None:
+                progress.show()
+            yield seed
+        if progress is not None:
+            progress.show()
+
+    executor: SoakExecutor = load_plugin("soak_executors", SPARK)
+    executor.run(
+        msgspec.json.encode(job),
+        pending(),
+        url=parsed.spark_master,
+        take=lambda data: take(msgspec.json.decode(data, type=SeedResult)),
+    )
+
+
+def _work(
+    campaign: Campaign,
+    environment: Environment,
+    parsed: argparse.Namespace,
+    take: TakeResult,
+    progress: SoakProgress | None,
+) -> bool:
+    """Run what is pending here; whether the user cut it short (or an exception says so)."""
+    jobs = (campaign.job(seed) for seed in campaign.pending())
+    if environment.name != SIM:
+        listen = None if progress is None else progress.listen
+        return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
+    watched = jobs if progress is None else progress.watched(jobs)
+    with sigterm_interrupts():  # which CI systems send first
+        soak(watched, jobs=parsed.jobs, on_result=take)
+    return False
+
+
+def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
+    """Any invalid dominates; what was not finished is never called valid."""
+    code = campaign.tally.exit_code
+    if code == EXIT_INVALID:
+        return code
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_CRASH if campaign.stopped is not None else code

@@ -1,0 +1,52 @@
+"""`harness heal`: undo what `harness break` broke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from harness.cli.output import say
+from harness.cli.parser import Parser
+from harness.cli.up.text import healed_text
+from harness.errors import UsageError
+from harness.up.cluster import Healed
+from harness.up.control_socket import Heal
+from harness.up.lifecycle import question
+from harness.up.records import find_place, is_fault_id
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Undo it, and say what it did."""
+    parser = Parser(
+        prog="harness heal",
+        description="Undo a fault that `harness break` injected, and say what it did meanwhile.",
+    )
+    parser.add_argument(
+        "what",
+        nargs="*",
+        metavar="[NAME] [ID]",
+        help="a cluster, and a fault that is on (default: the only ones there are)",
+    )
+    parser.add_argument(
+        "--all",
+        dest="everything",
+        action="store_true",
+        help="undo all faults, and start every node that is down, whatever ended it",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
+    parsed = parser.parse_args(list(arguments))
+    ids = [word for word in parsed.what if is_fault_id(word)]
+    names = [word for word in parsed.what if not is_fault_id(word)]
+    if len(ids) > 1 or len(names) > 1 or (ids and parsed.everything):
+        raise UsageError(
+            f"{' '.join(parsed.what)!r}: name one cluster at most, and one fault or --all"
+        )
+    place = find_place(names[0] if names else None)
+    asked = Heal(id=ids[0] if ids else None, everything=parsed.everything)
+    healed = msgspec.convert(question(place, asked), list[Healed])
+    if parsed.json:
+        say(msgspec.json.encode({"healed": healed}).decode())
+    else:
+        say("\n".join(healed_text(each) for each in healed) or "no fault was on")
+    return 0

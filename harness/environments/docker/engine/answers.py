@@ -1,0 +1,59 @@
+"""What an engine answers, as values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from harness.cluster import Usage
+
+_STYLE: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
+"""A control sequence of a terminal (ECMA-48, 5.4): colours, movements."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Found(NamedTuple):
+    """A container, volume or network that carries our labels."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+    state: str = ""  # of a container: "running", "paused", "exited", ...
+    addresses: Mapping[str, str] = MappingProxyType({})  # of a container, by its networks
+    ports: Mapping[int, int] = MappingProxyType({})  # of a container: declared -> published
+
+
+def container_of(row: Mapping[str, Any]) -> Found:
+    """A container, by its row in the engine's list."""
+    networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
+    bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
+    return Found(
+        row["Id"],
+        (row.get("Names") or ["?"])[0].lstrip("/"),
+        row.get("Labels") or {},
+        row.get("State") or "",
+        {name: str(each.get("IPAddress") or "") for name, each in networks.items()},
+        {int(port["PrivatePort"]): int(port["PublicPort"]) for port in bound},
+    )
+
+
+def usage_of(stats: Mapping[str, Any]) -> Usage:
+    """What the engine's statistics of a container say, of control groups of version 1 or 2.
+
+    No bytes written are as good as none counted: those to a file system in memory are not.
+    """
+    held = (stats.get("memory_stats") or {}).get("stats") or {}
+    anonymous = held.get("anon", held.get("rss"))
+    requests = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
+    written = sum(each["value"] for each in requests if each["op"].lower() == "write")
+    return Usage(
+        memory_bytes=None if anonymous is None else int(anonymous), written_bytes=written or None
+    )
+
+
+def plain(text: str) -> str:
+    """What a build step printed, without colours; other control characters are shown escaped."""
+    text = _STYLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

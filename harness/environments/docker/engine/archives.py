@@ -1,0 +1,58 @@
+"""Tar archives: copied into containers or out of them, or sent as the context of a build."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+
+def tar_files(
+    files: Mapping[str, bytes], *, mode: int = 0o644, executable: frozenset[str] = frozenset()
+) -> bytes:
+    """An archive of these files, owned by root, for `Engine.put_archive`; always the same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, data in sorted(files.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), mode | (0o111 if name in executable else 0)
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def tar_folder(name: str, mode: int) -> bytes:
+    """An archive with one empty folder."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.mode = tarfile.DIRTYPE, mode
+        tar.addfile(info)
+    return buffer.getvalue()
+
+
+def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
+    """Write an archive with what is below a folder, under `top`; all of it is this user's."""
+
+    def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.uid = info.gid = owner
+        info.uname = info.gname = ""
+        return info
+
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, f"{top}/{path.name}", filter=owned)
+
+
+def unpack(archive: IO[bytes], to: Path) -> None:
+    """Unpack what is below the one folder at the top of an archive into a new folder.
+
+    Files are their reader's afterwards, and none lies elsewhere (the filter `data`, PEP 706).
+    """
+    to.mkdir()
+    with tarfile.open(fileobj=archive) as tar:
+        for member in tar:
+            _, _, inside = member.name.partition("/")
+            if inside:
+                tar.extract(member.replace(name=inside, deep=False), to, filter="data")

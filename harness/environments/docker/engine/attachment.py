@@ -1,0 +1,82 @@
+"""The output of a container, or of a command in one, as lines, while it runs."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.environments.host.lines import LINE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from docker.types import CancellableStream
+
+_TAIL_BYTES_MAX: Final = 500
+
+
+class Exchange:
+    """Both directions of a command that an engine executes, as `Attachment` reads them."""
+
+    def __init__(self, stream: Any) -> None:  # the SDK's, of a kind that depends on the transport
+        self._stream = stream
+        self._response = getattr(stream, "_response", contextlib.nullcontext())
+        # A reader's view of a plain socket, and others as they are.
+        self._connection = getattr(stream, "_sock", stream)
+
+    def say(self, data: bytes) -> None:
+        """Write to the command's input."""
+        self._connection.sendall(data)
+
+    def __iter__(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        from docker.utils.socket import demux_adaptor, frames_iter
+
+        frames = frames_iter(self._stream, tty=False)  # type: ignore[no-untyped-call]
+        return (demux_adaptor(*frame) for frame in frames)
+
+    def close(self) -> None:
+        """End the command's input, and the connection, also under its reader."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+class Attachment:
+    """The output of a container while it runs; close it, whether it was read or not."""
+
+    def __init__(
+        self,
+        stream: CancellableStream[tuple[bytes | None, bytes | None]] | Exchange,
+        translated: Callable[[], contextlib.AbstractContextManager[None]],
+        tail: collections.deque[str],
+    ) -> None:
+        self._stream = stream
+        self._translated = translated
+        self._tail = tail
+
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines without their ends, until the container stops.
+
+        The two outputs are put together a line at a time, so neither tears the other's lines.
+        """
+        pending = [b"", b""]
+        with self._translated():
+            for parts in self._stream:
+                for index, part in enumerate(parts):
+                    *lines, pending[index] = (pending[index] + (part or b"")).split(b"\n")
+                    if len(pending[index]) > LINE_BYTES_MAX:
+                        lines.append(pending[index])
+                        pending[index] = b""
+                    for line in lines:
+                        self._tail.append(line[:_TAIL_BYTES_MAX].decode("utf-8", "replace"))
+                        yield line
+        yield from (rest for rest in pending if rest)
+
+    def close(self) -> None:
+        """Give the connection back; safe to call twice."""
+        with contextlib.suppress(OSError):  # the engine has hung up already
+            self._stream.close()
+        # The SDK closes the socket but not the file over it, which keeps it open.
+        response: Any = vars(self._stream)["_response"]
+        response.close()

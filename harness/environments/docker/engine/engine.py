@@ -1,0 +1,638 @@
+"""The one place that speaks to a Docker engine: the SDK behind a thin typed face.
+
+Imported lazily (the SDK is an extra), every call has a timeout, and everything the SDK can raise
+leaves here as `InfrastructureError` with the action, the container and the last lines it wrote.
+An engine that nobody reaches for a moment is asked again: calls marked `_repeated` are idempotent,
+so they may have been carried out before the connection broke, and are done again all the same.
+Calls block; callers run them in threads. Containers write to us only (log driver `none`): the
+attached stream is opened before the start, so that no line is lost and none is stored twice.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+
+from harness.cluster import Usage
+from harness.environments import procfs
+from harness.environments.docker.engine.answers import Found, container_of, plain, usage_of
+from harness.environments.docker.engine.archives import pack, unpack
+from harness.environments.docker.engine.attachment import Attachment, Exchange
+from harness.environments.host.lines import LINE_BYTES_MAX
+from harness.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+CALL_TIMEOUT_S: Final = 60
+REPEAT_S: Final = 10.0
+"""How long an engine that does not answer is asked again."""
+_REPEAT_WAIT_S_MIN: Final = 0.05
+_REPEAT_WAIT_S_MAX: Final = 1.0
+_GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an engine that does not
+_PING_TIMEOUT_S: Final = 5
+_FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
+_BUILD_TIMEOUT_S: Final = 900
+_CPU_PERIOD_US: Final = 100_000
+_END: Final = "\x04"
+_WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
+"""Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
+_CONNECTIONS_MAX: Final = 64
+_TAIL_LINES_MAX: Final = 20
+_IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EngineUnreachableError(InfrastructureError):
+    """The connection failed or broke: what was asked may have been done, or not."""
+
+
+def _repeated(
+    call: Callable[Concatenate[Engine, P], T],
+) -> Callable[Concatenate[Engine, P], T]:
+    """Have an idempotent call made again for a while where the engine is not reached."""
+
+    @functools.wraps(call)
+    def repeat(engine: Engine, /, *arguments: P.args, **named: P.kwargs) -> T:
+        import tenacity
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(EngineUnreachableError),
+            stop=tenacity.stop_after_delay(REPEAT_S),
+            wait=tenacity.wait_exponential(multiplier=_REPEAT_WAIT_S_MIN, max=_REPEAT_WAIT_S_MAX),
+            reraise=True,
+        )(call, engine, *arguments, **named)
+
+    return repeat
+
+
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to create. `network` is the name of a network, or `container:<name>` without an address.
+
+    Without a command it runs the image's own, by the image's own entry point.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    labels: dict[str, str]
+    network: str
+    address: str | None = None
+    hostname: str | None = None
+    hosts: dict[str, str] = msgspec.field(default_factory=dict)
+    listens: bool = False  # its standard input is there for `Engine.say`, over all of its starts
+    published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    user: str | None = None
+    stop_signal: str | None = None  # without one it is the image's
+    capabilities: tuple[str, ...] = ()  # all others are dropped
+    no_new_privileges: bool = True
+    read_only: bool = False
+    memory_bytes_max: int
+    processes_max: int
+    cpus: float | None = None
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)  # name -> where it is mounted
+
+
+class ContainerState(NamedTuple):
+    """What the engine says about a container."""
+
+    running: bool
+    paused: bool
+    exit_code: int
+    ports: dict[int, int]  # declared port -> port on 127.0.0.1
+    oom_killed: bool = False  # the kernel ended a process in it for want of memory
+    pid: int | None = None  # its first process, if that is one of this machine
+
+
+class ExecResult(NamedTuple):
+    """How a command in a container ended; `output` is both of its streams."""
+
+    code: int
+    output: str
+
+
+class _Unless(contextlib.AbstractContextManager[None, bool]):
+    """Passes over what the engine answers with such a status: it is gone, or not in that state."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        import docker.errors
+
+        return isinstance(error, docker.errors.APIError) and error.status_code in self._statuses
+
+
+class Engine:
+    """A connection to the engine that `DOCKER_HOST` and its fellows name."""
+
+    def __init__(self) -> None:
+        try:
+            import docker
+        except ImportError as error:
+            raise InfrastructureError(
+                f"the Docker SDK cannot be imported ({error}); "
+                "install it: pip install 'catalog-harness[docker]'"
+            ) from error
+        self._tails: dict[str, collections.deque[str]] = {}
+        with self._translated("reach the engine"):
+            client = docker.DockerClient.from_env(
+                timeout=CALL_TIMEOUT_S, max_pool_size=_CONNECTIONS_MAX
+            )
+        self._api: APIClient = client.api
+
+    @contextlib.contextmanager
+    def _translated(self, action: str, container: str | None = None) -> Iterator[None]:
+        """Turn every exception of the SDK into ours, with the container's last words."""
+        import docker.errors
+        import requests
+        import urllib3
+
+        foreign = (
+            docker.errors.DockerException,
+            requests.RequestException,
+            urllib3.exceptions.HTTPError,
+            OSError,
+        )
+        try:
+            yield
+        except foreign as error:
+            where = f" {container}" if container else ""
+            tail = self.tail(container) if container else []
+            said = "; it said last:\n  " + "\n  ".join(tail) if tail else ""
+            text = f"docker: cannot {action}{where}: {error}"
+            status = getattr(error, "status_code", None)
+            if isinstance(error, docker.errors.APIError) and status not in _GATEWAY_STATUSES:
+                raise InfrastructureError(text + said) from error
+            fix = "; once the engine is back, `harness clean` removes what it still runs"
+            raise EngineUnreachableError(text + fix + said) from error
+
+    @contextlib.contextmanager
+    def _patient(self, timeout_s: int) -> Iterator[None]:
+        """Wait so long for each word of the engine meanwhile."""
+        before_s, self._api.timeout = self._api.timeout, timeout_s
+        try:
+            yield
+        finally:
+            self._api.timeout = before_s
+
+    @classmethod
+    @contextlib.contextmanager
+    def connected(cls) -> Iterator[Engine]:
+        """One that answers; raises `InfrastructureError` when none does within a few seconds."""
+        engine = cls()
+        try:
+            with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
+                engine._api.ping()
+            yield engine
+        finally:
+            engine.close()
+
+    def tail(self, container: str) -> list[str]:
+        """The last lines that an attached container wrote."""
+        return list(self._tails.get(container, ()))
+
+    # --- the engine itself -------------------------------------------------------------------
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the engine is reached by a socket of this machine."""
+        return str(self._api.base_url).startswith(("http+docker://localhost", "http+unix://"))
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._api.close()
+
+    # --- images ------------------------------------------------------------------------------
+
+    @_repeated
+    def image_id(self, tag: str) -> str | None:
+        """The id of an image, `None` if there is none of that name."""
+        with self._translated(f"inspect the image {tag}"), _Unless(404):
+            return str(self._api.inspect_image(tag)["Id"])  # type: ignore[no-untyped-call]
+        return None
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        """Give an image another name; whatever had it before has it no more."""
+        with self._translated(f"tag {image}"):
+            self._api.tag(image, repository, tag)
+
+    def pull(self, image: str, *, timeout_s: int) -> None:
+        """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
+        from docker.utils import parse_repository_tag
+
+        with self._translated(f"pull {image}"), self._patient(timeout_s):
+            repository, tag = parse_repository_tag(image)
+            self._checked(self._api.pull(repository, tag=tag or "latest", stream=True, decode=True))
+
+    def import_image(self, archive: IO[bytes], repository: str, tag: str) -> None:
+        """Make an image of a root file system."""
+        with self._translated(f"import {repository}:{tag}"), self._patient(_BUILD_TIMEOUT_S):
+            self._api.import_image_from_data(archive, repository=repository, tag=tag)
+
+    def build(
+        self,
+        context: IO[bytes],
+        tag: str,
+        *,
+        network: str,
+        arguments: dict[str, str],
+        labels: dict[str, str],
+        progress: Callable[[str], None],
+    ) -> None:
+        """Build an image from an archive that has a Dockerfile."""
+        with self._translated(f"build {tag}"):
+            stream = self._api.build(
+                fileobj=context,
+                custom_context=True,
+                tag=tag,
+                network_mode=network,
+                buildargs=arguments,
+                labels=labels,
+                rm=True,
+                forcerm=True,
+                decode=True,
+                timeout=_BUILD_TIMEOUT_S,
+            )
+            self._checked(stream, progress)
+
+    @staticmethod
+    def _checked(
+        stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
+    ) -> None:
+        """Read a progress stream to its end; errors come as lines in it, not as a status.
+
+        What a step prints to its standard error comes in pieces of any size, each in colour.
+        """
+        said: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        rest = ""
+        for item in stream:
+            *lines, rest = (rest + plain(str(item.get("stream", "")))).split("\n")
+            if rest and ("error" in item or len(rest) > LINE_BYTES_MAX):
+                lines, rest = [*lines, rest], ""
+            for line in filter(None, map(str.strip, lines)):
+                said.append(line)
+                if progress is not None:
+                    progress(line)
+            if "error" in item:
+                last = "; it said last:\n  " + "\n  ".join(said) if said else ""
+                raise InfrastructureError(f"docker: {plain(str(item['error']))}{last}")
+
+    # --- networks ----------------------------------------------------------------------------
+
+    def create_network(
+        self, name: str, *, subnet: str, gateway: str, labels: dict[str, str]
+    ) -> bool:
+        """Create a bridge; false when the subnet overlaps one that is in use."""
+        import docker.errors
+        from docker.types import IPAMConfig, IPAMPool
+
+        pool = IPAMPool(subnet=subnet, gateway=gateway)
+        with self._translated(f"create the network {name}"):
+            try:
+                self._api.create_network(
+                    name,
+                    driver="bridge",
+                    ipam=IPAMConfig(pool_configs=[pool]),
+                    check_duplicate=True,
+                    labels=labels,
+                )
+            except docker.errors.APIError as error:
+                if "overlap" in str(error.explanation):
+                    return False
+                raise
+        return True
+
+    @_repeated
+    def remove_network(self, network: str) -> bool:
+        """Remove a network; false when it is gone already."""
+        with self._translated(f"remove the network {network}"), _Unless(404):
+            self._api.remove_network(network)
+            return True
+        return False
+
+    @_repeated
+    def networks(self, *labels: str) -> list[Found]:
+        """Networks with all of these labels, each given as `name` or `name=value`."""
+        with self._translated("list networks"):
+            rows = self._api.networks(filters={"label": list(labels)})
+        return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
+
+    # --- volumes -----------------------------------------------------------------------------
+
+    @_repeated
+    def create_volume(self, name: str, labels: dict[str, str], *, in_memory: bool = False) -> None:
+        """Create a volume; one that is there already stays as it is.
+
+        One in memory is as the engine makes `/dev/shm`, and empty when no container runs that has
+        it.
+        """
+        with self._translated(f"create the volume {name}"):
+            options = _IN_MEMORY if in_memory else {}
+            self._api.create_volume(name, driver="local", driver_opts=options, labels=labels)
+
+    @_repeated
+    def remove_volume(self, name: str) -> bool:
+        """Remove a volume that no container uses; false when it is gone already."""
+        with self._translated(f"remove the volume {name}"), _Unless(404):
+            self._api.remove_volume(name)
+            return True
+        return False
+
+    @_repeated
+    def volumes(self, *labels: str) -> list[Found]:
+        """Volumes with all of these labels, each given as `name` or `name=value`."""
+        with self._translated("list volumes"):
+            rows: list[dict[str, Any]] = (
+                self._api.volumes(filters={"label": list(labels)}).get("Volumes") or []
+            )
+        try:
+            return [Found(row["Name"], row["Name"], row.get("Labels") or {}) for row in rows]
+        except (KeyError, TypeError) as error:
+            raise InfrastructureError(
+                f"docker: volumes come without names: {rows!r:.200}"
+            ) from error
+
+    # --- containers --------------------------------------------------------------------------
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Create a container without starting it."""
+        from docker.types import LogConfig
+
+        with self._translated("create the container", spec.name):
+            host = self._api.create_host_config(
+                network_mode=spec.network,
+                cap_drop=["ALL"],
+                cap_add=list(spec.capabilities),
+                security_opt=["no-new-privileges"] if spec.no_new_privileges else [],
+                read_only=spec.read_only,
+                mem_limit=spec.memory_bytes_max,
+                memswap_limit=spec.memory_bytes_max,
+                pids_limit=spec.processes_max,
+                cpu_period=None if spec.cpus is None else _CPU_PERIOD_US,
+                cpu_quota=None if spec.cpus is None else round(spec.cpus * _CPU_PERIOD_US),
+                binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
+                log_config=LogConfig(type="none"),
+                extra_hosts=spec.hosts or None,
+                # Process 1 would ignore SIGTERM unless its program handles it; init passes it on.
+                init=True,
+                port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
+            )
+            networking = None
+            if spec.address is not None:
+                endpoint = self._api.create_endpoint_config(ipv4_address=spec.address)
+                networking = self._api.create_networking_config({spec.network: endpoint})  # type: ignore[arg-type]
+            self._api.create_container(
+                spec.image,
+                list(spec.command) or None,
+                name=spec.name,
+                hostname=spec.hostname,
+                user=spec.user,
+                stop_signal=spec.stop_signal,
+                environment=spec.environment,
+                stdin_open=spec.listens,
+                labels=spec.labels,
+                ports=[(port, "tcp") for port in spec.published],
+                host_config=host,
+                networking_config=networking,
+                # Not detached, a container would have its input closed with the first attachment.
+                detach=True,
+                # The image's own entry point would swallow the command of a foreign image.
+                entrypoint=[] if spec.command else None,
+            )
+
+    @_repeated
+    def start(self, container: str) -> None:
+        """Start a container that is down."""
+        with self._translated("start", container):
+            self._api.start(container)
+
+    @_repeated
+    def stop(self, container: str, *, grace_s: int) -> None:
+        """Its stop signal, then SIGKILL after `grace_s`."""
+        with self._translated("stop", container):
+            self._api.stop(container, timeout=grace_s)
+
+    @_repeated
+    def kill(self, container: str) -> bool:
+        """SIGKILL; false when the container is not running."""
+        with self._translated("kill", container), _Unless(404, 409):  # gone, or not running
+            self._api.kill(container)
+            return True
+        return False
+
+    def pause(self, container: str) -> bool:
+        """Freeze; false when the container is not running or paused already."""
+        return self._freezer("pause", container)
+
+    def unpause(self, container: str) -> bool:
+        """Thaw; false when the container is not paused."""
+        return self._freezer("unpause", container)
+
+    @_repeated
+    def _freezer(self, verb: str, container: str) -> bool:
+        import docker.errors
+
+        call = self._api.pause if verb == "pause" else self._api.unpause
+        for tries_left in reversed(range(_FREEZER_TRIES)):
+            with self._translated(verb, container):
+                try:
+                    call(container)
+                except docker.errors.APIError:
+                    # An engine says 500 for a container in the wrong state; look for ourselves.
+                    state = self.state(container)
+                    if state is None or not state.running or state.paused == (verb == "pause"):
+                        return False
+                    if not tries_left:
+                        raise
+                else:
+                    break
+        return True
+
+    @_repeated
+    def say(self, container: str, line: bytes) -> None:
+        """Write a line to the standard input of a container that runs and `listens`.
+
+        That may happen twice, or too late: who reads it must not mind.
+        """
+        with self._translated("speak to", container):
+            stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
+            # The SDK gives a reader's view of a plain socket, and others as they are. It keeps the
+            # answer beside it, which holds the connection.
+            connection = getattr(stream, "_sock", stream)
+            response = getattr(stream, "_response", None)
+            try:
+                connection.sendall(line)
+            finally:
+                for each in (response, connection):
+                    if each is not None:
+                        each.close()
+
+    @_repeated
+    def state(self, container: str) -> ContainerState | None:
+        """What a container does now; `None` when there is none of that name."""
+        with self._translated("inspect", container), _Unless(404):
+            found = self._api.inspect_container(container)
+            bound = found["NetworkSettings"]["Ports"] or {}
+            ports = {
+                int(port.partition("/")[0]): int(binding["HostPort"])
+                for port, bindings in bound.items()
+                for binding in bindings or ()
+                if binding["HostIp"] == "127.0.0.1"
+            }
+            state = found["State"]
+            return ContainerState(
+                state["Running"],
+                state["Paused"],
+                state["ExitCode"],
+                ports,
+                bool(state.get("OOMKilled")),
+                state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
+            )
+        return None
+
+    def stopped(self, container: str) -> int | None:
+        """The pid, on the engine's host, of a process in a container that is stopped, if any is."""
+        with self._translated("list the processes of", container), _Unless(404, 409):
+            rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
+            return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
+        return None
+
+    @_repeated
+    def limit_processor(self, container: str, share: float | None) -> None:
+        """Give it so much of one processor (above 1: of several); `None` is all it wants.
+
+        It holds over restarts, and from now on if it runs.
+        """
+        quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
+        with self._translated("limit the processor of", container):
+            said = self._api.update_container(
+                container, cpu_period=_CPU_PERIOD_US, cpu_quota=quota_us
+            )
+        if warnings := said.get("Warnings"):
+            raise InfrastructureError(
+                f"docker: the processor of {container} is not limited: {'; '.join(warnings)}"
+            )
+
+    @_repeated
+    def usage(self, container: str) -> Usage:
+        """What its processes hold, but for files that the kernel caches, and wrote to devices."""
+        found: dict[str, Any] = {}
+        with self._translated("measure", container), _Unless(404):
+            found = self._api.stats(container, stream=False, one_shot=True)
+        return usage_of(found)
+
+    def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
+        """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""
+        # A timeout looks like any lost connection. The state tells, once somebody answers.
+        with (
+            contextlib.suppress(EngineUnreachableError),
+            self._translated("wait for", container),
+            _Unless(404),
+        ):
+            self._api.wait(container, timeout=timeout_s)
+        return self.state(container)
+
+    @_repeated
+    def attach(self, container: str) -> Attachment:
+        """Attach to both outputs of a container, which need not run yet; made at once."""
+        with self._translated("attach to", container):
+            stream = self._api.attach(
+                container, stdout=True, stderr=True, stream=True, logs=False, demux=True
+            )
+        tail = self._tails.setdefault(container, collections.deque(maxlen=_TAIL_LINES_MAX))
+        return Attachment(stream, lambda: self._translated("read the output of", container), tail)
+
+    @_repeated
+    def exec(
+        self,
+        container: str,
+        command: Sequence[str],
+        *,
+        user: str = "0",
+        environment: dict[str, str] | None = None,
+    ) -> ExecResult:
+        """Run an idempotent command in a container that runs and has a shell, as `user`.
+
+        It must say the same when it runs again: a busy engine loses the end of what a command
+        says, or all of it, and then tells of its success (moby/moby#27289, docker/docker-py#2042).
+        """
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(
+                container, [*_WHOLE, *command], user=user, environment=environment
+            )
+            said = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
+        output, end, code = said.rpartition(_END)
+        if not end or not code.isdigit():
+            raise EngineUnreachableError(
+                f"docker: the end of what {command[0]!r} said in {container} did not come: {said!r}"
+            )
+        return ExecResult(int(code), output)
+
+    @_repeated
+    def watch(self, container: str, command: Sequence[str]) -> Attachment:
+        """Run a command as root for as long as its output is read; it says nothing before it has
+        read a byte.
+
+        What it said at once would be lost where the engine's answer comes in one piece with it.
+        """
+        with self._translated(f"run {command[0]!r} in", container):
+            made = self._api.exec_create(container, list(command), user="0", stdin=True)
+            exchange = Exchange(self._api.exec_start(made["Id"], socket=True))
+            exchange.say(b"\n")
+        read = functools.partial(self._translated, "read what was watched in", container)
+        return Attachment(exchange, read, collections.deque(maxlen=_TAIL_LINES_MAX))
+
+    @_repeated
+    def put_archive(self, container: str, folder: str, archive: bytes) -> None:
+        """Unpack a tar archive in a container, whether it runs or not."""
+        with self._translated(f"copy files to {folder} of", container):
+            self._api.put_archive(container, folder, archive)
+
+    @_repeated
+    def copy_in(self, folder: Path, container: str, to: str, owner: int) -> None:
+        """Copy what is in a folder of ours to one of a container, for this user there."""
+        with (
+            self._translated(f"copy to {to} of", container),
+            tempfile.TemporaryFile() as spool,
+        ):
+            pack(folder, to.strip("/"), owner, spool)
+            spool.seek(0)
+            self._api.put_archive(container, "/", spool)
+
+    def copy_out(self, container: str, folder: str, to: Path) -> None:
+        """Copy what is in a folder of a container to a new one of ours."""
+        with self._translated(f"copy {folder} of", container), tempfile.TemporaryFile() as spool:
+            for piece in self._api.get_archive(container, folder)[0]:
+                spool.write(piece)
+            spool.seek(0)
+            unpack(spool, to)
+
+    @_repeated
+    def remove(self, container: str) -> bool:
+        """Kill and remove a container with its volumes; false when it is gone already."""
+        # 409: another remover is at it; it is as good as gone.
+        with self._translated("remove", container), _Unless(404, 409):
+            self._api.remove_container(container, force=True, v=True)
+            return True
+        return False
+
+    @_repeated
+    def containers(self, *labels: str) -> list[Found]:
+        """Containers in any state with all of these labels, each `name` or `name=value`."""
+        with self._translated("list containers"):
+            rows = self._api.containers(all=True, filters={"label": list(labels)})
+        return [container_of(row) for row in rows]

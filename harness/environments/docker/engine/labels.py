@@ -1,0 +1,49 @@
+"""Names and labels of everything we create in an engine, so that it can be found again.
+
+Containers, volumes and networks carry the run and the process that controls it
+(`harness.environments.controller`).
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from typing import Final
+
+RUN_LABEL: Final = "harness.run"
+CONTROLLER_LABEL: Final = "harness.controller"
+NODE_LABEL: Final = "harness.node"
+IMAGE_LABEL: Final = "harness.image"
+
+_SLUG_CHARACTERS_MAX: Final = 60
+
+
+class Part(enum.Enum):
+    """What is made for a node, by how its name ends; no node's name ends as a container's."""
+
+    NODE = ""
+    KEEPER = ".net"  # the container that keeps its network namespace
+    SETUP = ".setup"  # the container that runs a command of its set-up
+    PROXY = ".proxy"  # the container with the Toxiproxy of its namespace
+    DATA = ".data"  # the volume with its data folder
+    CLOCK = ".shm"  # the volume with its shared memory, where its clock may be made wrong
+
+
+def _slug(run_id: str) -> str:
+    """`run_id` in the characters that engines allow; a hash keeps changed ones distinct."""
+    slug = re.sub(r"[^a-zA-Z0-9_.-]", "-", run_id)
+    if slug == run_id and len(slug) <= _SLUG_CHARACTERS_MAX:
+        return slug
+    digest = hashlib.blake2b(run_id.encode(), digest_size=5).hexdigest()
+    return f"{slug[: _SLUG_CHARACTERS_MAX - 11]}-{digest}"
+
+
+def network_name(run_id: str) -> str:
+    """The run's private network."""
+    return f"harness-{_slug(run_id)}"
+
+
+def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
+    """The container that runs the node's program, or what is made beside it."""
+    return f"{network_name(run_id)}-{node}{part.value}"

@@ -1,0 +1,137 @@
+"""A base image's root file system from Debian packages, for machines that reach no registry.
+
+debootstrap installs a minimal Debian with Python and the packet filter; see debootstrap(8). It runs
+in a mount namespace of its own, so that whatever ends it, nothing stays mounted. The result is kept
+as one tar file under the user's cache: the second build takes seconds. Removing that file makes the
+next build fetch fresh packages.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.environments.docker.image.aptsources import Mirror, choose_mirror, read_sources
+from harness.errors import InfrastructureError
+from harness.support.cache_dir import cache_folder
+
+SUITE: Final = "bookworm"  # its python3 is 3.11, which the wheels are chosen for
+PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
+_EXCLUDED: Final = (
+    *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),
+    *("./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/i18n/*"),
+)
+_RELEASE_TIMEOUT_S: Final = 15
+_RELEASE_BYTES_MAX: Final = 4096  # Origin is among the first lines
+_DEBOOTSTRAP_TIMEOUT_S: Final = 1200
+_LOG_LINES_MAX: Final = 15
+
+
+def _proxies() -> dict[str, str]:
+    """The proxy that apt is told to use; the environment's own settings win."""
+    found: dict[str, str] = {}
+    for scheme in ("http", "https"):
+        variable = f"{scheme}_proxy"
+        if os.environ.get(variable) or os.environ.get(variable.upper()):
+            continue
+        command = ["apt-config", "shell", "PROXY", f"Acquire::{scheme}::Proxy"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        value = answer.stdout.strip().partition("=")[2].strip("'")
+        if value and value != "DIRECT":
+            found[variable] = value
+    return found
+
+
+def _origin(uri: str, suite: str) -> str | None:
+    """What the mirror says about itself in the suite's release file."""
+    for name in ("InRelease", "Release"):
+        try:
+            request = f"{uri.rstrip('/')}/dists/{suite}/{name}"
+            with urllib.request.urlopen(request, timeout=_RELEASE_TIMEOUT_S) as answer:  # noqa: S310 - schemes are checked
+                head: str = answer.read(_RELEASE_BYTES_MAX).decode("utf-8", "replace")
+        except (urllib.error.URLError, OSError):
+            continue
+        for line in head.splitlines():
+            if line.startswith("Origin:"):
+                return line.partition(":")[2].strip()
+    return None
+
+
+def _require_tools() -> None:
+    missing = [tool for tool in ("debootstrap", "tar", "unshare") if shutil.which(tool) is None]
+    if missing:
+        raise InfrastructureError(
+            f"no registry answers, and to build from Debian packages {', '.join(missing)} is "
+            "missing; install it: apt-get install --yes debootstrap tar util-linux"
+        )
+    if os.geteuid() != 0:
+        raise InfrastructureError(
+            "no registry answers, and building from Debian packages needs root (debootstrap makes "
+            "a root file system); run: sudo harness image build"
+        )
+
+
+def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
+    """A tar file of a minimal Debian with these packages; from the cache where it is there.
+
+    Raises `InfrastructureError` with the repair when it cannot be made.
+    """
+    target = cache_folder() / f"debian-{SUITE}-{platform.machine()}-{'-'.join(packages)}.tar"
+    if target.exists():
+        progress(f"using Debian packages from {target}; remove it to fetch fresh ones")
+        return target
+    _require_tools()
+    for variable, value in _proxies().items():
+        os.environ[variable] = value  # for the release file and for debootstrap's wget
+    mirror = choose_mirror(read_sources(), SUITE, _origin)
+    progress(f"installing Debian {SUITE} from {mirror.uri}; this takes about a minute")
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="debootstrap-") as scratch:
+        root = Path(scratch) / "root"
+        _debootstrap(mirror, root, packages)
+        archive = Path(scratch) / "root.tar"
+        excludes = [f"--exclude={pattern}" for pattern in _EXCLUDED]
+        command = ["tar", "-C", str(root), "--numeric-owner", *excludes, "-cf", str(archive), "."]
+        _run(command, timeout_s=300)
+        archive.replace(target)
+    return target
+
+
+def _debootstrap(mirror: Mirror, root: Path, packages: Sequence[str]) -> None:
+    keyring = [f"--keyring={mirror.keyring}"] if mirror.keyring else []
+    command = [
+        *("unshare", "--mount", "--propagation", "private"),
+        *("debootstrap", "--variant=minbase", f"--include={','.join(packages)}"),
+        *(*keyring, mirror.suite, str(root), mirror.uri),
+    ]
+    _run(command, timeout_s=_DEBOOTSTRAP_TIMEOUT_S)
+
+
+def _run(command: list[str], *, timeout_s: float) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InfrastructureError(
+            f"{command[0]} did not finish within {timeout_s:.0f} s: {' '.join(command)}"
+        ) from error
+    if done.returncode != 0:
+        last = "\n  ".join(done.stdout.splitlines()[-_LOG_LINES_MAX:])
+        raise InfrastructureError(
+            f"`{' '.join(command)}` failed with code {done.returncode}; it said last:\n  {last}"
+        )

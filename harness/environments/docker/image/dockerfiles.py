@@ -1,0 +1,132 @@
+"""Images that targets bring as a folder with a Dockerfile, built where they are missing.
+
+The Dockerfile begins with `ARG BASE` and `FROM ${BASE}`, so it needs no registry: BASE is the
+harness's node image. The tag holds a digest of that and of everything in the folder, which is the
+context: a changed folder is another image, and an old one is never used by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.cluster import NodeSpec
+from harness.environments.docker.engine.archives import tar_files
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.image.image import build_on, image_tag
+from harness.environments.host.placeholders import is_shared, package_folder
+from harness.errors import InfrastructureError, UsageError
+from harness.nodes.deployment import forms_of
+
+_CONTEXT_BYTES_MAX: Final = 256 * 1024 * 1024
+_PULL_TIMEOUT_S: Final = 60
+_PACKAGE: Final = re.compile(r"\{package:([^{}]+)\}")
+_PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
+
+
+def _folder(dockerfile: str) -> Path:
+    """The folder that a declaration names; raises `UsageError` where no Dockerfile is in it."""
+    folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
+    if is_shared(folder):
+        raise UsageError(
+            f"the dockerfile {dockerfile!r} of a node is {folder}, where everything is installed; "
+            "a Dockerfile is installed only within a package: put it into one as package data, "
+            "and write {package:P}/P"
+        )
+    if not (folder / "Dockerfile").is_file():
+        raise UsageError(
+            f"the dockerfile {dockerfile!r} of a node is to be a folder with a file named "
+            f"Dockerfile; there is none in {folder}"
+        )
+    return folder.resolve()
+
+
+class _Context(NamedTuple):
+    """All files of a folder by their paths, and those that are executable."""
+
+    folder: Path
+    files: dict[str, bytes]
+    executable: frozenset[str]
+
+    @property
+    def tag(self) -> str:
+        """The name of the image that it makes now."""
+        digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
+        for name, data in self.files.items():
+            digest.update(f"\0{name}\0{name in self.executable}\0{len(data)}\0".encode())
+            digest.update(data)
+        slug = re.sub(r"[^a-z0-9]+", "-", self.folder.name.lower()).strip("-") or "node"
+        return f"harness-built-{slug}:{digest.hexdigest()}"
+
+
+def _context(dockerfile: str) -> _Context:
+    folder = _folder(dockerfile)
+    files: dict[str, bytes] = {}
+    size = 0
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or any(part.endswith(_PASSED_OVER) for part in Path(name).parts):
+            continue
+        size += path.stat().st_size
+        if size > _CONTEXT_BYTES_MAX:
+            raise UsageError(
+                f"the folder {folder}, of which an image is to be built, has more than "
+                f"{_CONTEXT_BYTES_MAX} bytes; give the Dockerfile a folder of its own"
+            )
+        files[name] = path.read_bytes()
+    executable = frozenset(name for name in files if os.access(folder / name, os.X_OK))
+    return _Context(folder, files, executable)
+
+
+def built_tag(dockerfile: str) -> str:
+    """The name of the image that this folder makes now; raises `UsageError` for what is none."""
+    return _context(dockerfile).tag
+
+
+def image_of(spec: NodeSpec) -> str | None:
+    """The image that this form of a node brings; `None` for the harness's own."""
+    return spec.image if spec.dockerfile is None else built_tag(spec.dockerfile)
+
+
+def provide_images(
+    engine: Engine, nodes: Iterable[NodeSpec], progress: Callable[[str], None]
+) -> None:
+    """Build or pull what these nodes run in and the engine does not have.
+
+    Raises `UsageError` for a folder that makes no image, `InfrastructureError` with the fix for one
+    that cannot be had.
+    """
+    forms = [form for spec in nodes for form in forms_of(spec).values()]
+    for dockerfile in dict.fromkeys(form.dockerfile for form in forms):
+        if dockerfile is not None:
+            _build(engine, dockerfile, progress)
+    for image, node in {form.image: form.name for form in forms}.items():
+        if image is None or engine.image_id(image) is not None:
+            continue
+        progress(f"pulling {image}")
+        try:
+            engine.pull(image, timeout_s=_PULL_TIMEOUT_S)
+        except InfrastructureError as error:
+            raise InfrastructureError(
+                f"the image {image!r} of node {node!r} is not here and cannot be pulled: {error}; "
+                "build or load it, or declare a `dockerfile`"
+            ) from error
+
+
+def _build(engine: Engine, dockerfile: str, progress: Callable[[str], None]) -> None:
+    context = _context(dockerfile)
+    tag = context.tag
+    if engine.image_id(tag) is not None:
+        return
+    progress(f"building {tag} of {context.folder}")
+    archive = tar_files(context.files, executable=context.executable)
+    try:
+        build_on(engine, image_tag(), archive, tag, progress)
+    except InfrastructureError as error:
+        raise InfrastructureError(
+            f"the image of {context.folder} cannot be built: {error}"
+        ) from error

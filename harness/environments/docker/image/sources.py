@@ -1,0 +1,121 @@
+"""The code that nodes need, as one archive to copy into containers, and the placeholders it fills.
+
+Copied when a container is created, our own packages and a third party's alike: an image never goes
+stale, nothing of the host is mounted, and it works with a remote engine. An entry brings the
+top-level package it lives in; what that package imports from other distributions must be in the
+node's image or be declared with `{package:P}`, which brings what `host.placeholders` says.
+
+Compiled files go along where the driver runs the same Python as the image: six nodes compiling the
+same modules at once would be a good part of the time a cluster takes to come up.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from harness.cluster import NodeSpec
+from harness.environments.docker.image.image import PYTHON_VERSION
+from harness.environments.host.placeholders import (
+    brought_by,
+    files_of,
+    fill_in,
+    located,
+    packages_named,
+)
+from harness.errors import UsageError
+from harness.nodes.deployment import forms_of, words_of
+
+APP_FOLDER: Final = "/harness/app"
+DATA_FOLDER: Final = "/data"
+FILES_FOLDER: Final = "/harness/files"
+_ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
+_CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
+
+
+def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
+    """The files that these nodes need, by their paths in `APP_FOLDER`, sorted.
+
+    Raises `UsageError` for what is not there, and for two different files with the same path.
+    """
+    forms = [form for spec in specs for form in forms_of(spec).values()]
+    entries = {form.entry.partition(":")[0].partition(".")[0] for form in forms if form.entry}
+    words = [word for spec in specs for word in words_of(spec)]
+    brought = [package_files(package) for package in sorted(entries and {"harness", *entries})]
+    brought += [brought_by(path) for path in packages_named(words)]
+    found: dict[str, Path] = {}
+    for files in brought:
+        for name, path in files.items():
+            there = found.setdefault(name, path)
+            if there != path and there.read_bytes() != path.read_bytes():
+                raise UsageError(
+                    f"{there} and {path} come along with the packages that nodes name, and would "
+                    f"be one file {name} in their containers; put one of the two into a package"
+                )
+    return dict(sorted(found.items()))
+
+
+def package_files(package: str) -> dict[str, Path]:
+    """The files of a top-level package, or the one of a module, by their paths in `APP_FOLDER`."""
+    found: dict[str, Path] = {}
+    for place in located(package):
+        found |= files_of(place.parent, [place])
+    return found
+
+
+def _is_usable(name: str) -> bool:
+    """Whether a node can use this file: the source, or what its own Python made of it."""
+    if "__pycache__" not in name.split("/"):
+        return True
+    same_python = sys.implementation.cache_tag == _CACHE_SUFFIX.split(".")[1]
+    return same_python and name.endswith(_CACHE_SUFFIX)
+
+
+def archive_of(files: Mapping[str, Path]) -> bytes:
+    """A tar archive of these files, by their paths in `APP_FOLDER`, to be unpacked at `/`.
+
+    Raises `UsageError` when they are too large together.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, path in files.items():
+            if _is_usable(name):
+                _add(tar, f"{APP_FOLDER[1:]}/{name}", path)
+            if buffer.tell() > _ARCHIVE_BYTES_MAX:
+                raise UsageError(
+                    f"with {path} the code of the nodes is larger than {_ARCHIVE_BYTES_MAX} "
+                    "bytes; keep data out of the packages that nodes name, or give the nodes an "
+                    "image that has them"
+                )
+    return buffer.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
+    try:
+        data = path.read_bytes()
+        status = path.stat()
+    except FileNotFoundError:
+        return  # a cache file that its interpreter is just replacing
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
+    info.mtime = int(status.st_mtime)  # compiled files are matched with their source by it
+    tar.addfile(info, io.BytesIO(data))
+
+
+def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
+    """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
+
+    In a container the declared ports are the real ones, and peers have their node's name.
+    """
+    peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
+    values = {"host": "0.0.0.0", "data": DATA_FOLDER, "files": FILES_FOLDER}  # noqa: S104 - its own
+    values |= {f"host:{node}": node for node in ports_of}
+    values |= {f"port:{port}": str(port) for port in ports_of[spec.name]}
+    values |= {f"{kind}:{peer}": peer for kind in ("peer", "address") for peer in peers}
+    return fill_in(
+        word, spec, values, lambda package: "/".join([APP_FOLDER, *package.split(".")[:-1]])
+    )

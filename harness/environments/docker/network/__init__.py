@@ -1,0 +1,1 @@
+"""Faults of links between containers: packet rules, bad streams, and who else interferes."""

@@ -1,0 +1,213 @@
+"""The program that says what has changed in a node's network namespace, but for our own faults.
+
+It runs as text on a command line in the container that keeps the namespace (`outsiders`), so it
+imports the standard library only. The kernel notifies it of changes, and it sleeps in between. Each
+line that it prints is a JSON object: the state in the first one, then what is gone and what is new
+whenever that differs from the line before. Its state is a set of short texts: the links with their
+flags, the addresses, the routes, and the packet filter rules that are neither the harness's nor
+Docker's. It begins when its standard input says so, and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+_NETLINK_ROUTE, _NETLINK_NETFILTER = 0, 12
+# RTNLGRP_LINK, RTNLGRP_TC, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV4_ROUTE of linux/rtnetlink.h.
+_ROUTE_GROUPS = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 6
+_GROUP_NFTABLES = 1 << 6  # NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h
+_SUBSYSTEM_NFTABLES = 10 << 8
+_NEW_TABLE, _GET_TABLE = _SUBSYSTEM_NFTABLES, _SUBSYSTEM_NFTABLES | 1
+_DUMP = 0x301  # NLM_F_REQUEST and NLM_F_DUMP
+_DONE, _ERROR = 3, 2
+_TABLE_NAME = 1  # NFTA_TABLE_NAME
+_FAMILY_IPV4 = 2
+_READ_BYTES = 1 << 16
+_SETTLE_S = 0.05  # a change comes as several notices
+_COMMAND_S = 10.0
+_FAILURES_MAX = 5
+
+_IPTABLES = ("filter", "mangle", "nat", "raw", "security")
+_OURS = re.compile(
+    r'--comment "(\d+:)?harness:'  # the marks of `rules`, and what healed ones leave
+    r"| --mark 0x80000000/0x80000000 -j TEE "  # what copies packets (`rules`)
+    r"|^-A harness-probe |DOCKER_"
+)
+_LINK = re.compile(r"^\d+: ([^:@]+)(?:@\S+)?: <([^>]*)> mtu (\d+) qdisc (\S+)")
+
+
+def links_of(text: str) -> Iterator[str]:
+    """The links in what `ip -o link` prints, one text for each property that matters."""
+    for match in filter(None, map(_LINK.match, text.splitlines())):
+        name, flags, mtu, queue = match.groups()
+        yield from (
+            f"link {name} {flag}" for flag in ("UP", "LOWER_UP") if flag in flags.split(",")
+        )
+        yield f"link {name} mtu {mtu} qdisc {queue}"
+
+
+def addresses_of(text: str) -> Iterator[str]:
+    """The addresses in what `ip -o -4 address` prints."""
+    rows = (line.split() for line in text.splitlines())
+    return (f"address {row[3]} of {row[1]}" for row in rows if len(row) > 3)
+
+
+def routes_of(text: str) -> Iterator[str]:
+    """The routes in what `ip -4 route` prints."""
+    return (f"route {' '.join(line.split())}" for line in text.splitlines() if line.strip())
+
+
+def rules_of(text: str) -> Iterator[str]:
+    """The rules and policies in what `iptables-save` prints that are not ours."""
+    table = ""
+    for line in text.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif line.startswith("-A ") and not _OURS.search(line):
+            yield f"rule {table} {line}"
+        elif line.startswith(":") and " ACCEPT " not in line and " - " not in line:
+            chain, policy = line[1:].split()[:2]
+            yield f"policy {table} {chain} {policy}"
+        elif line.startswith("# Table") or "legacy tables" in line:
+            yield f"note {line.lstrip('# ')}"  # what iptables-save cannot show
+
+
+def tables_of(messages: bytes) -> Iterator[str]:
+    """The tables of nftables in what the kernel answers that are not those of iptables."""
+    for kind, body in _messages(messages):
+        if kind == _NEW_TABLE:
+            family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # behind the nfgenmsg
+            if family != _FAMILY_IPV4 or name not in _IPTABLES:
+                yield f"table {name} of family {family}"
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and body of each netlink message."""
+    at = 0
+    while at + 16 <= len(data):
+        size, kind = struct.unpack_from("=IH", data, at)
+        if size < 16:
+            return
+        yield kind, data[at + 16 : at + size]
+        at += (size + 3) & ~3
+
+
+def _attribute(body: bytes, wanted: int) -> str:
+    at = 0
+    while at + 4 <= len(body):
+        size, kind = struct.unpack_from("=HH", body, at)
+        if kind & 0x3FFF == wanted:
+            return body[at + 4 : at + size].rstrip(b"\0").decode("utf-8", "replace")
+        at += max(4, (size + 3) & ~3)
+    return ""
+
+
+def differences(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
+    """The removed and the added entries."""
+    old, new = set(before), set(now)
+    return {"gone": sorted(old - new), "new": sorted(new - old)}
+
+
+def _said_by(*command: str) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=_COMMAND_S, errors="replace"
+    )
+    return done.stdout + done.stderr
+
+
+def _all_tables() -> Iterator[str]:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
+        kernel.settimeout(_COMMAND_S)
+        kernel.send(struct.pack("=IHHIIBBH", 20, _GET_TABLE, _DUMP, 1, 0, 0, 0, 0))
+        data = b""
+        while not any(kind in {_DONE, _ERROR} for kind, _ in _messages(data)):
+            data = kernel.recv(_READ_BYTES)
+            yield from tables_of(data)
+
+
+def _interfaces() -> set[str]:
+    return {
+        *links_of(_said_by("ip", "-o", "link")),
+        *addresses_of(_said_by("ip", "-o", "-4", "address")),
+        *routes_of(_said_by("ip", "-4", "route")),
+        f"namespace {os.stat('/proc/self/ns/net').st_ino}",  # noqa: PTH116 - no pathlib here
+    }
+
+
+def _filters() -> set[str]:
+    return {*rules_of(_said_by("iptables-save")), *_all_tables()}
+
+
+def _notices(protocol: int, groups: int) -> socket.socket:
+    source = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+    source.bind((0, groups))
+    source.setblocking(False)
+    return source
+
+
+def _drain(source: socket.socket) -> None:
+    try:
+        while source.recv(_READ_BYTES):
+            pass
+    except BlockingIOError:
+        pass
+    except OSError:  # ENOBUFS: notices were lost, but there were some
+        pass
+
+
+def _say(**lists: list[str]) -> None:
+    sys.stdout.write(json.dumps(lists) + "\n")
+    sys.stdout.flush()
+
+
+def watch(first: list[str] | None) -> None:
+    """Print the state, or compare with the one that was printed `first`, until the input ends."""
+    looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
+    # A kernel without nftables has no rules at all, those of our cuts included.
+    with contextlib.suppress(OSError):
+        looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
+    sys.stdin.buffer.read(1)
+    seen: dict[socket.socket, set[str]] = {}
+    said: dict[str, list[str]] | None = None
+    stale, failures = list(looks), 0
+    while True:
+        for source in stale:
+            _drain(source)
+            try:
+                seen[source] = looks[source]()
+            except (OSError, subprocess.SubprocessError) as error:
+                failures += 1  # in a row: a busy kernel refuses now and then
+                if failures > _FAILURES_MAX:
+                    sys.stderr.write(f"{error}\n")
+                    return
+                time.sleep(1.0)
+                break
+        else:
+            failures = 0
+            now = sorted(set().union(*seen.values()))
+            if first is None:
+                first = now
+                _say(state=now)
+            differs = differences(first, now)
+            if differs != said:
+                said = differs
+                _say(**differs)
+            readable, _, _ = select.select([*looks, sys.stdin], [], [])
+            if sys.stdin in readable:
+                return
+            time.sleep(_SETTLE_S)
+            stale = [source for source in looks if source in readable]
+
+
+if __name__ == "__main__":
+    watch(json.loads(sys.argv[1]) if sys.argv[1:] else None)

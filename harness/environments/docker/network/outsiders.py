@@ -1,0 +1,270 @@
+"""What others do to the containers of a run and to the network namespaces of its nodes.
+
+A node depends on more than its own container: on the keeper of its network namespace, on the run's
+network, on the rules and routes in that namespace, on the Toxiproxy of its streams, and all clients
+with links of their own on the relay. The target cannot stop, remove, pause or change any of these,
+so when that happens it is a fact of the history (`harness.environments.host.watch`).
+
+One list of containers for each look has the states of all, their addresses and published ports. In
+each namespace a program sleeps until the kernel notifies it of a change (`netwatch`). Where the
+engine runs on this machine, /proc shows which processes in the containers are stopped; elsewhere
+the engine is asked now and then, which has its host run ps(1).
+
+A keeper or relay that ended takes with it what cannot be had again: the namespace, and the ports
+that the engine chose. The run ends with an error, also where it was started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from harness.cluster import NodeState
+from harness.environments import procfs
+from harness.environments.docker.deploy import Blueprint
+from harness.environments.docker.engine.answers import Found
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.labels import RUN_LABEL, Part, container_name, network_name
+from harness.environments.docker.network import netwatch
+from harness.environments.host.watch import Interference, interference
+from harness.errors import InfrastructureError
+
+_PROGRAM: Final = Path(netwatch.__file__).read_text(encoding="utf-8")
+_FIRST_S: Final = 20.0
+_JOIN_S: Final = 10.0
+_AGAIN_S: Final = 1.0
+_ATTEMPTS_MAX: Final = 20
+_CHANGES_SHOWN_MAX: Final = 3
+_CHARACTERS_MAX: Final = 120
+_NOT_YET: Final = "created"
+_LOOKS_PER_QUESTION: Final = 5  # to an engine elsewhere
+
+_log = logging.getLogger(__name__)
+
+
+class _Said(msgspec.Struct):
+    """A line of `netwatch`."""
+
+    state: list[str] | None = None
+    gone: list[str] = msgspec.field(default_factory=list)
+    new: list[str] = msgspec.field(default_factory=list)
+
+
+class NamespaceWatch:
+    """What has changed in one network namespace, read by a thread of its own."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+        self._first: list[str] | None = None
+        self._closing = threading.Event()
+        self.began = threading.Event()
+        self.changed: str | None = None  # what is not as it was at first
+        self.moved = False  # the container has another namespace than at first
+        self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        why = "it ended"
+        for _ in range(_ATTEMPTS_MAX):
+            command = ["python3", "-I", "-S", "-c", _PROGRAM]
+            if self._first is not None:
+                command.append(msgspec.json.encode(self._first).decode())
+            try:
+                attachment = self._engine.watch(self._container, command)
+                try:
+                    for line in attachment.lines():
+                        why = self._take(line) or why
+                finally:
+                    attachment.close()
+            except InfrastructureError as error:
+                why = str(error)
+            if self._closing.wait(_AGAIN_S):
+                return
+        if self._first is None:  # no change was ever seen there
+            _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
+        else:
+            self.changed = f"has a network namespace that cannot be watched any more ({why})"
+        self.began.set()
+
+    def _take(self, line: bytes) -> str | None:
+        """One line of the program; what it complained of, if that is none of its own."""
+        try:
+            said = msgspec.json.decode(line, type=_Said)
+        except msgspec.DecodeError:
+            return line.decode("utf-8", "replace")[:_CHARACTERS_MAX]
+        if said.state is not None:
+            self._first = said.state
+        self.moved = any(text.startswith("namespace ") for text in said.new)
+        changes = [f"{text!r:.{_CHARACTERS_MAX}} is gone" for text in said.gone]
+        changes += [f"{text!r:.{_CHARACTERS_MAX}} is new" for text in said.new]
+        more = len(changes) - _CHANGES_SHOWN_MAX
+        shown = changes[:_CHANGES_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
+        self.changed = f"had its network changed ({', '.join(shown)})" if shown else None
+        self.began.set()
+        return None
+
+    def close(self) -> None:
+        """Do not begin again once the container is gone."""
+        self._closing.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until its thread has ended; it does once it is closed and the container is gone."""
+        self._thread.join(timeout_s)
+
+
+class Watched(NamedTuple):
+    """A node as the harness has it, when no verb is at work on it."""
+
+    node: str
+    container: str
+    wanted: NodeState
+    pid: int | None  # its first process, where that is one of this machine
+
+
+class Look(NamedTuple):
+    """What one look saw, by node; "" is what all nodes share."""
+
+    nodes: Mapping[str, Interference | None]
+    helpers: Mapping[str, Interference]
+    ended: InfrastructureError | None  # what the run cannot go on without
+
+
+class _Helper(NamedTuple):
+    """A container that is to run as long as the run does, in a namespace of its own."""
+
+    node: str  # that depends on it
+    task: str  # "keeps the network namespace of m1"
+
+
+class Outsiders:
+    """Everything that a run watches but the exits of its nodes. Its calls block."""
+
+    def __init__(
+        self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
+    ) -> None:
+        """`relay`: the container that calls for clients, where there is one."""
+        self._engine = engine
+        self._label = f"{RUN_LABEL}={run_id}"
+        self._network = network_name(run_id)
+        self._helpers = {
+            place.keeper: _Helper(name, f"keeps the network namespace of {name}")
+            for name, place in blueprint.places.items()
+        }
+        if relay is not None:
+            self._helpers[relay] = _Helper("", "calls for clients")
+        self._proxies = {
+            container_name(run_id, name, Part.PROXY): name for name in blueprint.places
+        }
+        self._first: dict[str, Found] = {}
+        self._pids: dict[str, int | None] = {}  # of helpers, by the ids of their containers
+        self._watches: dict[str, NamespaceWatch] = {}
+        self._looks = 0
+        self._elsewhere: dict[str, int | None] = {}  # what an engine elsewhere said last
+
+    def begin(self) -> None:
+        """Have every namespace watched; returns once each is."""
+        self._first = {row.name: row for row in self._engine.containers(self._label)}
+        self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
+        for name, watch in self._watches.items():
+            if not watch.began.wait(_FIRST_S):
+                _log.warning("docker: the network namespace of %s is not watched yet", name)
+
+    def look(self, watched: Iterable[Watched]) -> Look:
+        """Look now; raises `InfrastructureError` where the engine does not answer."""
+        self._looks += 1
+        rows = {row.name: row for row in self._engine.containers(self._label)}
+        nodes = {
+            each.node: self._of_node(each, rows[each.container].state)
+            for each in watched
+            if each.container in rows
+        }
+        helpers: dict[str, Interference] = {}
+        ended: InfrastructureError | None = None
+        for name, helper in self._helpers.items():
+            what = self._end_of(name, rows.get(name))
+            if what is not None:
+                ended = InfrastructureError(
+                    f"docker: {name}, which {helper.task}, {what}, and not by the harness"
+                )
+            else:
+                what = self._trouble_of(rows[name])
+            if what is not None:
+                text = f"{name}, which {helper.task}, {what}, and not by the harness"
+                helpers.setdefault(helper.node, Interference(text))
+        for name, node in self._proxies.items():
+            if (row := rows.get(name)) is not None and row.state != _NOT_YET:
+                what = f"is {row.state}" if row.state != "running" else self._stopped_in(row)
+                if what is not None:
+                    text = f"{name}, the proxy of the streams of {node}, {what}"
+                    helpers.setdefault(node, Interference(f"{text}, and not by the harness"))
+        return Look(nodes, helpers, ended)
+
+    def _end_of(self, name: str, row: Found | None) -> str | None:
+        """What befell a helper that cannot be had again, as a clause."""
+        if row is None:
+            return "was removed"
+        if row.state not in {"running", "paused"}:
+            return f"was ended (it is {row.state})"
+        return "was started again" if self._watches[name].moved else None
+
+    def _trouble_of(self, row: Found) -> str | None:
+        """What is wrong with a helper that runs, or is paused, as a clause."""
+        if row.state == "paused":
+            return "was paused"
+        first = self._first.get(row.name, row)
+        if row.addresses != first.addresses:
+            if self._network in first.addresses.keys() - row.addresses.keys():
+                return "was disconnected from the network of the run"
+            return f"got other addresses ({row.addresses} for {first.addresses})"
+        if row.ports != first.ports:
+            return "got other published ports"
+        return self._watches[row.name].changed or self._stopped_in(row)
+
+    def _stopped_in(self, row: Found) -> str | None:
+        if row.id not in self._pids:
+            state = self._engine.state(row.name)
+            self._pids[row.id] = None if state is None else state.pid
+        stopped = self._stopped(row.name, self._pids[row.id])
+        return None if stopped is None else f"has a process (pid {stopped}) that was stopped"
+
+    def _stopped(self, container: str, pid: int | None) -> int | None:
+        """A process in a container that runs, whose first has this pid here, that was stopped."""
+        if pid is not None:
+            return _stopped(pid)
+        if self._looks % _LOOKS_PER_QUESTION == 1:
+            self._elsewhere[container] = self._engine.stopped(container)
+        return self._elsewhere.get(container)
+
+    def _of_node(self, watched: Watched, state: str) -> Interference | None:
+        """What others did to a node, by the state that the engine gives for its container."""
+        node, wanted = watched.node, watched.wanted
+        if wanted is NodeState.DOWN and state == "running":
+            return Interference(f"{node} was started, and not by the harness", "kill")
+        runs = wanted is NodeState.RUNNING and state == "running"
+        stopped = runs and self._stopped(watched.container, watched.pid) is not None
+        return interference(node, wanted=wanted, stopped=state == "paused" or stopped)
+
+    def close(self) -> None:
+        """The containers are about to go."""
+        for watch in self._watches.values():
+            watch.close()
+
+    def join(self) -> None:
+        """Wait for all threads; the containers are gone."""
+        for watch in self._watches.values():
+            watch.join(_JOIN_S)
+
+
+def _stopped(pid: int) -> int | None:
+    """The first process among this one and its descendants that a signal or a debugger stopped."""
+    for member in procfs.family(pid):
+        identity = procfs.identify(member)
+        if identity is not None and procfs.state(identity) in procfs.STOPPED:
+            return member
+    return None

@@ -1,0 +1,1 @@
+"""One node as a container: its keeper, volume, disk and clock."""

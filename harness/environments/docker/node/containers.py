@@ -1,0 +1,206 @@
+"""One node in the engine: its keeper, its volume and the container that runs it now.
+
+The data folder is a volume of the run, so it outlives the container, which is replaced when the
+node runs as another variant and when its disk is wiped. A set-up command runs in a container of its
+own, made as the node's is, on the same volume and in the same network namespace, and leaves nothing
+but what it wrote to the volume. Calls block; the cluster makes them in threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.cluster import BASE
+from harness.environments.docker.deploy import USER_ID, Blueprint
+from harness.environments.docker.engine.attachment import Attachment
+from harness.environments.docker.engine.engine import ContainerSpec, Engine
+from harness.environments.docker.image.sources import DATA_FOLDER
+from harness.environments.docker.node import clocks
+from harness.environments.host import probe
+from harness.environments.host.readiness import COMMAND_S, SETUP_S
+from harness.errors import InfrastructureError
+
+_LOOK_S: Final = 2
+_READ_S: Final = 10.0
+_TIMED: Final = (
+    "sh",
+    "-c",
+    f'if command -v timeout >/dev/null; then exec timeout {COMMAND_S:.0f} "$@"; fi; exec "$@"',
+    "timed",
+)
+_TIMED_OUT: Final = 124  # the exit code of timeout(1)
+_PROBE_USER: Final = f"{USER_ID}:{USER_ID}"
+
+
+class Failed(NamedTuple):
+    """A set-up command that did not exit with 0; no code means that it took too long."""
+
+    command: tuple[str, ...]
+    code: int | None
+    output: str
+
+
+class Containers:
+    """What a run makes in the engine for its nodes."""
+
+    def __init__(self, engine: Engine, blueprint: Blueprint) -> None:
+        self.engine = engine
+        self._blueprint = blueprint
+        self._probe = Path(probe.__file__).read_text(encoding="utf-8")
+        self.ending = False  # no set-up command is waited for any more
+        self._library: bytes | None = None
+
+    def keep(self, node: str) -> dict[int, int]:
+        """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
+        keeper, clock = self.keeper(node), self._blueprint.places[node].clock
+        if clock:
+            self.engine.create_volume(clock, self._blueprint.labels(node), in_memory=True)
+        self.engine.create(self._blueprint.keeper(node))
+        self.engine.start(keeper)
+        if clock:
+            clocks.prepare(self.engine, keeper)
+            self._library = self._library or clocks.library(self.engine, keeper)
+        state = self.engine.state(keeper)
+        return state.ports if state is not None and state.running else {}
+
+    def provide_proxy(self, node: str) -> None:
+        """Have a Toxiproxy run in the node's network namespace."""
+        spec = self._blueprint.proxy(node)
+        state = self.engine.state(spec.name)
+        if state is None:
+            self.engine.create(spec)
+            self.engine.put_archive(spec.name, "/", self._blueprint.proxy_code())
+        if state is None or not state.running:
+            self.engine.start(spec.name)
+
+    def keeper(self, node: str) -> str:
+        """The container that keeps the node's network namespace."""
+        return self._blueprint.places[node].keeper
+
+    def create(self, node: str, variant: str = BASE) -> None:
+        """Create the node's container with its code, on the data folder that there is."""
+        if node not in self._blueprint.disks:
+            volume = self._blueprint.places[node].volume
+            self.engine.create_volume(volume, self._blueprint.labels(node))
+        self._fill(node, self._blueprint.container(node, variant))
+
+    def restore(self, node: str) -> None:
+        """Have the node begin with the data that it is given, if any."""
+        kept = self._blueprint.kept_data(node)
+        if kept is not None:
+            container = self._blueprint.places[node].container
+            self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
+
+    def _fill(self, node: str, spec: ContainerSpec) -> None:
+        """Create a container with all that does not change from start to start."""
+        self.engine.create(spec)
+        self.engine.put_archive(spec.name, "/", self._blueprint.code)
+        if self._library is not None and self._blueprint.places[node].clock:
+            self.engine.put_archive(spec.name, "/", self._library)
+        folder = self._blueprint.data_folder(node)
+        if folder is not None:
+            self.engine.put_archive(spec.name, "/", folder)
+        files = self._blueprint.files(node)
+        if files is not None:
+            self.engine.put_archive(spec.name, "/", files)
+
+    def replace(self, node: str, variant: str) -> None:
+        """Have another container run the node, as this variant, on the same data folder."""
+        self.engine.remove(self._blueprint.places[node].container)
+        self.create(node, variant)
+
+    def wipe(self, node: str, variant: str) -> None:
+        """The same on an empty data folder; a disk of ours is empty already."""
+        place = self._blueprint.places[node]
+        self.engine.remove(place.container)
+        if node not in self._blueprint.disks:
+            self.engine.remove_volume(place.volume)
+        self.create(node, variant)
+
+    def begin(self, node: str, node_file: bytes) -> Attachment:
+        """Start the container; its output, opened before."""
+        container = self._blueprint.places[node].container
+        self.engine.put_archive(container, "/", node_file)
+        files = self._blueprint.files(node)
+        if files is not None:
+            self.engine.put_archive(container, "/", files)
+        attachment = self.engine.attach(container)
+        try:
+            self.engine.start(container)
+        except InfrastructureError:
+            attachment.close()
+            raise
+        return attachment
+
+    # --- set-up and readiness ----------------------------------------------------------------
+
+    def set_up(self, node: str, variant: str, take: Callable[[bytes], None]) -> Failed | None:
+        """Run the set-up commands in order, up to the first that fails; `take` gets each line."""
+        for words in self._blueprint.specs[node].setup:
+            spec = self._blueprint.setup(node, variant, words)
+            self.engine.remove(spec.name)
+            self._fill(node, spec)
+            try:
+                code, output = self._run(spec, take)
+            finally:
+                self.engine.remove(spec.name)
+            if code != 0:
+                return Failed(spec.command, code, output)
+        return None
+
+    def _run(self, spec: ContainerSpec, take: Callable[[bytes], None]) -> tuple[int | None, str]:
+        lines: list[bytes] = []
+        attachment = self.engine.attach(spec.name)
+
+        def read() -> None:
+            try:
+                for line in attachment.lines():
+                    lines.append(line)
+                    take(line)
+            except InfrastructureError as error:
+                lines.append(f"harness: the rest of its output is lost: {error}".encode())
+
+        reader = threading.Thread(target=read, name=f"setup-{spec.name}", daemon=True)
+        try:
+            self.engine.start(spec.name)
+            reader.start()
+            code = self._wait(spec.name)
+            reader.join(_READ_S)
+        finally:
+            attachment.close()
+        return code, b"\n".join(lines).decode("utf-8", "replace")
+
+    def _wait(self, container: str) -> int | None:
+        """Its exit code; `None` when it took too long, or nobody waits any more."""
+        deadline_s = time.monotonic() + SETUP_S
+        while time.monotonic() < deadline_s and not self.ending:
+            state = self.engine.wait(container, timeout_s=_LOOK_S)
+            if state is None:
+                raise InfrastructureError(f"docker: {container} is gone")
+            if not state.running:
+                return state.exit_code
+        self.engine.kill(container)
+        return None
+
+    def port(self, node: str, port: int, path: str) -> str | None:
+        """As `probe.missing`, asked in the node's network namespace.
+
+        The port that the engine publishes says nothing: its proxy accepts for a node that is down.
+        """
+        place = self._blueprint.places[node]
+        asked = [place.address, str(port), *([path] if path else [])]
+        command = ["python3", "-I", "-c", self._probe, *asked]
+        found = self.engine.exec(place.keeper, command, user=_PROBE_USER)
+        return None if found.code == 0 else found.output
+
+    def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
+        """Run a command in the node's container, as its user; exit code and output."""
+        command = [*_TIMED, *self._blueprint.filled(node, words)]
+        place = self._blueprint.places[node]
+        environment = clocks.NO_PRELOAD if place.clock else None
+        found = self.engine.exec(place.container, command, user="", environment=environment)
+        return None if found.code == _TIMED_OUT else found.code, found.output

@@ -1,0 +1,95 @@
+"""Disks of ours under containers: mounted on the engine's host, bound where a volume would be.
+
+An engine that is reached by a socket of this machine may still see other mounts than we do (one in
+a virtual machine, say); a node that has come up is therefore looked at, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.image import sources
+from harness.environments.fuse.available import why_missing
+from harness.environments.fuse.disk import FuseDisk
+from harness.environments.fuse.mounts import detach_below
+from harness.environments.host.control import gather_all
+from harness.environments.scratch import DISKS_PREFIX, remove_signed, sign
+from harness.environments.warden import RemoveFolder, Warden
+from harness.errors import InfrastructureError
+from harness.plugins import DeploymentPlan
+
+_KEY: Final = "disks"
+_MODE: Final = 0o1777  # whoever the node runs as
+
+
+def why_no_disks(engine: Engine) -> str | None:
+    """What a disk of ours lacks here."""
+    if not engine.is_local:
+        return "the engine runs on another machine, where nothing is mounted; use one of this"
+    return why_missing()
+
+
+class Disks:
+    """Those of one run, by node."""
+
+    def __init__(self, plan: DeploymentPlan, warden: Warden) -> None:
+        """There is none yet."""
+        self._plan = plan
+        self._warden = warden
+        self._folder: Path | None = None
+        self.mounted: dict[str, FuseDisk] = {}  # what has none has a volume
+
+    async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
+        """Those that nodes declare, where they can be had; raises `InfrastructureError`."""
+        names = [spec.name for spec in self._plan.nodes if spec.faulty_disk]
+        if not names or why_no_disks(engine) is not None:
+            return
+        prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
+        self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
+        sign(folder, self._plan.run_id)
+        # Guarded before the mounts, so it is undone after them.
+        self._warden.guard(_KEY, RemoveFolder(str(folder)))
+        for name in names:
+            disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
+            await disk.mounted(
+                run_id=self._plan.run_id, seed=self._plan.seed, on_failure=on_failure
+            )
+            (folder / name).chmod(_MODE)
+            await disk.make_durable()
+
+    def paths(self) -> dict[str, str]:
+        """Where they are mounted here."""
+        return {name: str(disk.mount) for name, disk in self.mounted.items()}
+
+    async def mend(self) -> None:
+        """Make all good."""
+        await asyncio.gather(*(disk.mend() for disk in self.mounted.values()))
+
+    def check_seen(self, node: str, pid: int | None) -> None:
+        """Raise `InfrastructureError` where the node's first process has another disk."""
+        disk = self.mounted.get(node)
+        if disk is not None and pid and not disk.is_seen_by(pid, sources.DATA_FOLDER):
+            raise InfrastructureError(
+                f"docker: {node} does not see the disk that is mounted for it on {disk.mount}: the "
+                "engine has mounts of its own; run the harness where the engine runs"
+            )
+
+    async def let_go(self) -> None:
+        """Hold nobody up who is to be killed: the end is near, and what is broken stays so."""
+        for disk in self.mounted.values():
+            with contextlib.suppress(InfrastructureError):
+                await disk.mend()
+
+    async def close(self) -> None:
+        """Take all away."""
+        await gather_all(disk.close() for disk in self.mounted.values())
+        if self._folder is not None:
+            await asyncio.to_thread(detach_below, self._folder)
+            await asyncio.to_thread(remove_signed, self._folder)
+            self._warden.release(_KEY)

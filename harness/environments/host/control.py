@@ -1,0 +1,307 @@
+"""How the driver steers a node on `Env`: its machine's clock and disk, and where names lead. The
+words, and the driver's end.
+
+Commands go to the node's standard input, a JSON object a line; the answers come among its output
+(`harness.environments.host.lines`). A command holds all that is wrong with the machine, so it may
+be given twice, and only the last one counts. A node answers each, and 0 when it begins to listen
+and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
+again: what is wrong with a machine outlasts its nodes.
+
+The same way a node is told at which events to stand still, and when to go on (`host.logs`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from harness.cluster import (
+    DiskQuality,
+    NodeSpec,
+    NodeState,
+    check_clock,
+    env_nodes_only,
+)
+from harness.environments.faulty import ClockError
+from harness.environments.host.foreignclock import ForeignClock
+from harness.environments.host.lines import NodeLine
+from harness.errors import InfrastructureError, UsageError
+
+OBEYED: Final = "obeyed"
+STOPPED: Final = "stopped"
+_ANSWER_TIMEOUT_S: Final = 20.0
+"""A host that starves its nodes is no reason to give up a run."""
+_ATTEMPTS: Final = 2
+"""An answer may be lost where the output of a node breaks off: it is asked for again."""
+_START_TIMEOUT_S: Final = 60.0
+"""Of a node that was just started: how long an interpreter may take to come up."""
+
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a machine, at which kinds of events its node stands still, and the names
+    of nodes that lead to others.
+    """
+
+    clock: ClockError = ClockError()
+    disk: DiskQuality = DiskQuality()
+    stops_at: tuple[str, ...] = ()
+    aliases: dict[str, str] = {}
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A line for the incarnation `boot` of a node; others take no notice."""
+
+    number: int
+    boot: int
+    condition: Condition
+    goes_on: int = 0  # from its first stops, so many
+
+
+class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
+    """The data of an answer. `touched`: requests that felt the disk's trouble in this life."""
+
+    number: int
+    touched: int
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """A node stands still, for the `stop`th time in this life, at the event it told of last."""
+
+    stop: int
+
+
+class NodeControl:
+    """The driver's end for one node, over all of its incarnations."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        *,
+        turn: asyncio.Lock,
+        state: Callable[[], NodeState],
+        send: Callable[[bytes], Awaitable[None]],
+        springs_have_run: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`turn` is held by whoever changes `state`. `send` raises `InfrastructureError`.
+
+        `springs_have_run` waits for what the last event of a node has sprung.
+        """
+        self.spec = spec
+        self._turn = turn
+        self._state = state
+        self._send = send
+        self._springs_have_run = springs_have_run
+        self.foreign_clock: ForeignClock | None = None
+        self.condition = Condition()
+        self._boot = 0
+        self._number = 0  # of the last command
+        self._reached = -1  # the last that was obeyed; 0: it listens
+        self._behind = False  # a paused node does not know all yet
+        self._touched = 0
+        self._touched_in_life = 0
+        self._goes_on = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    # --- what becomes of the node -------------------------------------------------------------
+
+    def started(self, boot: int) -> None:
+        """A new life has begun, with `condition` in its `NodeFile`."""
+        self._boot = boot
+        self._reached = -1
+        self._touched_in_life = 0
+        self._goes_on = 0
+        self._behind = False
+
+    def let_go(self) -> None:
+        """The node is paused or down: it answers later or never, so nobody waits for it."""
+        waiting, self._waiting = self._waiting, []
+        for _, answered in waiting:
+            if not answered.done():
+                answered.set_result(None)
+
+    async def catch_up(self) -> None:
+        """Tell a node that goes on what it has missed. Nobody waits for its answer."""
+        if self._behind:
+            await self._send(self._command())
+            self._behind = False
+
+    def hear(self, line: NodeLine) -> None:
+        """Take an answer."""
+        try:
+            if line.event == STOPPED:
+                stop = msgspec.convert(line.data, Stopped).stop
+                self._begin(self._let_go_on(stop, self._boot))
+                return
+            obeyed = msgspec.convert(line.data, Obeyed)
+        except msgspec.ValidationError as error:  # its program wrote this, not its runner
+            _log.warning("%s answered %r: %s", self.spec.name, line.data, error)
+            return
+        self._touched += obeyed.touched - self._touched_in_life
+        self._touched_in_life = obeyed.touched
+        self._reached = max(self._reached, obeyed.number)
+        for number, answered in self._waiting:
+            if number <= self._reached and not answered.done():
+                answered.set_result(None)
+        self._waiting = [each for each in self._waiting if not each[1].done()]
+
+    # --- events -------------------------------------------------------------------------------
+
+    def stop_at(self, kinds: tuple[str, ...]) -> None:
+        """Have the node stand still at events of these kinds, until their springs have run."""
+        if self.spec.entry is not None and kinds != self.condition.stops_at:
+            self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
+            self._begin(self._pass_on())
+
+    async def _pass_on(self) -> None:
+        async with self._turn:
+            await self._tell()
+
+    async def _let_go_on(self, stop: int, boot: int) -> None:
+        await self._springs_have_run(self.spec.name)
+        if self._boot == boot:
+            self._goes_on = max(self._goes_on, stop)
+            await self._tell()  # whoever has the turn may wait for the node
+
+    async def _tell(self) -> None:
+        """Tell the node how things are; later, where it is paused, and never where it is down."""
+        if self._state() is NodeState.RUNNING:
+            await self._send(self._command())
+        elif self._state() is NodeState.PAUSED:
+            self._behind = True
+
+    def _begin(self, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(telling, name=f"tell-{self.spec.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # It goes on by itself, and strikes are late at worst.
+            _log.warning("%s was not told: %s", self.spec.name, error)
+
+    # --- the verbs ----------------------------------------------------------------------------
+
+    async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
+        """See `harness.cluster.Cluster.skew`; in force on return where the node is running."""
+        check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
+        if self.foreign_clock is not None:  # without the turn: a probe may hang, and kills go on
+            state = self._state()
+            return await self.foreign_clock.skew(state, offset_ns=offset_ns, drift_ppm=drift_ppm)
+        if self.spec.entry is None:
+            raise UsageError(
+                f"a clock fault cannot reach {self.spec.name}: a foreign program, which was "
+                "started without libfaketime, since no fault of its case is one of its clock"
+            )
+        since_ns = time.time_ns()
+        clock = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=since_ns)
+        await self._set(clock=clock)
+        return None
+
+    async def worsen_disk(self, quality: DiskQuality) -> int:
+        """See `harness.cluster.Cluster.worsen_disk`; in force on return where it is running.
+
+        What a node that was killed has felt since it was last heard of is not known, nor counted.
+        """
+        quality.check()
+        if self.spec.entry is None:
+            raise env_nodes_only("a disk fault", [self.spec.name])
+        await self._set(disk=quality)
+        touched, self._touched = self._touched, 0
+        return touched
+
+    async def lead(self, aliases: Mapping[str, str]) -> None:
+        """See `harness.cluster.Cluster.alias`; a foreign program is told nothing."""
+        if self.spec.entry is not None:
+            await self._set(aliases=dict(aliases))
+
+    async def mend(self) -> None:
+        """Make clock and disk good, where they are not."""
+        if self.foreign_clock is not None:
+            await self.foreign_clock.mend(self._state())
+        clock = self.condition.clock
+        if clock.offset_ns or clock.drift_ppm or self.condition.disk != DiskQuality():
+            await self._set(clock=ClockError(), disk=DiskQuality())
+
+    def _command(self) -> bytes:
+        self._number += 1
+        command = Command(
+            number=self._number,
+            boot=self._boot,
+            condition=self.condition,
+            goes_on=self._goes_on,
+        )
+        return msgspec.json.encode(command) + b"\n"
+
+    async def _set(self, **changes: Any) -> None:
+        async with self._turn:
+            self.condition = msgspec.structs.replace(self.condition, **changes)
+            await self._tell()
+            number, boot = self._number, self._boot
+        if not await self._obeyed(0, boot, _START_TIMEOUT_S):
+            raise InfrastructureError(
+                f"{self.spec.name} has not begun to listen to the harness "
+                f"{_START_TIMEOUT_S:.0f} s after its start"
+            )
+        for _ in range(_ATTEMPTS - 1):
+            if await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
+                return
+            async with self._turn:
+                if not self._lives(boot):
+                    return
+                await self._send(self._command())
+        if not await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
+            raise InfrastructureError(
+                f"{self.spec.name} runs, but has not done what it was told within "
+                f"{_ANSWER_TIMEOUT_S:.0f} s"
+            )
+
+    def _lives(self, boot: int) -> bool:
+        """Whether this life of the node goes on, at this moment."""
+        return self._boot == boot and self._state() is NodeState.RUNNING
+
+    async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:
+        """Wait until a command is obeyed, or nobody is there to do so; false when it takes longer.
+
+        A later command says all that an earlier one did.
+        """
+        if not self._lives(boot) or self._reached >= number:
+            return True
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, answered))
+        try:
+            async with asyncio.timeout(limit_s):
+                await answered
+        except TimeoutError:
+            return not self._lives(boot)
+        return True
+
+
+async def prove_clocks(
+    controls: Iterable[NodeControl], wait_ready: Callable[[str], Awaitable[object]]
+) -> None:
+    """See that faults of clocks reach the foreign programs that are started for them.
+
+    Raises the error of the first that they do not reach, once all have been looked into.
+    """
+    clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
+    await gather_all(clock.prove(wait_ready) for clock in clocks)
+
+
+async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """What they return; raises the first failure, but not before all have ended."""
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return cast("list[T]", answers)

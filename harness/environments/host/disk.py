@@ -1,0 +1,241 @@
+"""A node's disk: real files under one folder.
+
+Appends go to the page cache at once (a killed process loses none of them, a power cut might);
+`sync` is fsync in a worker thread, so that a slow disk delays the caller and not the node's loop.
+Creating or renaming a file is durable only once its folder is synced as well: see fsync(2) and
+"All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from harness.environments.host.power import SUFFIX, SyncedLength, beside
+
+_SYNC_THREADS_MAX = 4
+_ASIDE_SUFFIX = ".harness-aside"  # a replacement that was not finished
+_OURS = (_ASIDE_SUFFIX, SUFFIX)  # never listed
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+class _Worker:
+    """A few threads that sync; a cancelled caller does not interrupt what has begun."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_SYNC_THREADS_MAX, thread_name_prefix="disk")
+
+    async def run(self, work: Callable[[], None], finished: Callable[[], None]) -> None:
+        """Do `work` in a thread; `finished` runs on the loop when the thread is through."""
+        inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        inner.add_done_callback(lambda _: finished())
+        await asyncio.shield(inner)
+
+    async def whole(self, work: Callable[[], None]) -> None:
+        """Do `work` in a thread; a caller who is cancelled is held up until it is done."""
+        inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        cancelled: asyncio.CancelledError | None = None
+        while not inner.done():
+            try:
+                await asyncio.wait({inner})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            inner.exception()  # looked at: the caller is not there for it
+            raise cancelled
+        inner.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+
+class RealFile:
+    """One append-only file."""
+
+    def __init__(
+        self, path: Path, worker: _Worker, unsynced_folders: list[Path], length: SyncedLength
+    ) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o644)
+        self._path = path
+        self._length = length
+        self._worker = worker
+        self._unsynced_folders = unsynced_folders
+        self._syncs = 0
+        self._closed = False
+
+    def _open_descriptor(self) -> int:
+        if self._closed:
+            raise ValueError(f"{self._path.name} is closed")
+        return self._descriptor
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`."""
+        descriptor = self._open_descriptor()
+        parts: list[bytes] = []
+        while size > 0:
+            part = os.pread(descriptor, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    async def append(self, data: bytes) -> int:
+        """Append; returns the offset where `data` starts. Raises `OSError` (no space, ...)."""
+        descriptor = self._open_descriptor()
+        offset = os.fstat(descriptor).st_size
+        _write_all(descriptor, data)
+        return offset
+
+    async def sync(self) -> None:
+        """fsync; the first one of a new file also makes its folders durable."""
+        descriptor = self._open_descriptor()
+        folders = list(self._unsynced_folders)
+
+        def work() -> None:
+            size = os.fstat(descriptor).st_size
+            os.fsync(descriptor)
+            for folder in folders:
+                _sync_folder(folder)
+            self._length.synced(size)
+
+        self._syncs += 1
+        await self._worker.run(work, self._sync_finished)
+        self._unsynced_folders = self._unsynced_folders[len(folders) :]
+
+    def _sync_finished(self) -> None:
+        self._syncs -= 1
+        self._close_if_idle()
+
+    async def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        os.ftruncate(self._open_descriptor(), size)
+        self._length.truncated(size)
+
+    def size(self) -> int:
+        """The visible size in bytes."""
+        return os.fstat(self._open_descriptor()).st_size
+
+    def close(self) -> None:
+        """Close; a sync under way finishes first, since its thread holds the descriptor."""
+        if not self._closed:
+            self._closed = True
+            self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self._closed and self._syncs == 0 and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The folder of one node."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._worker = _Worker()
+        self._lengths: dict[Path, SyncedLength] = {}
+
+    def _resolve(self, path: str) -> Path:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts or "\0" in path:
+            raise ValueError(f"the path {path!r} must be relative and stay inside the node's disk")
+        return self._root.joinpath(*parts)
+
+    def _make_folders(self, path: Path) -> list[Path]:
+        """Create the folders of `path`; returns those that must be synced to keep a new name."""
+        created = [path.parent]
+        folder = path.parent
+        while not folder.exists():
+            folder = folder.parent
+            created.append(folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return created
+
+    async def open(self, path: str) -> RealFile:
+        """Open for appending, creating the file where it is missing."""
+        real = self._resolve(path)
+        new = not real.exists()
+        unsynced = self._make_folders(real) if new else []
+        if new or real not in self._lengths:
+            self._lengths[real] = SyncedLength(real, new=new)
+        return RealFile(real, self._worker, unsynced, self._lengths[real])
+
+    def _forget_length(self, real: Path) -> None:
+        """Before and after `real` gets another content or goes, both durably.
+
+        Before, since a durable file with the word of another would lose what it must not; after,
+        since somebody may have opened the old one meanwhile.
+        """
+        length = self._lengths.pop(real, None)
+        if length is not None:
+            length.end()
+        beside(real).unlink(missing_ok=True)
+
+    async def read(self, path: str) -> bytes:
+        """The whole file. Raises `FileNotFoundError`."""
+        return self._resolve(path).read_bytes()
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Write aside, sync, rename, sync the folder."""
+        real = self._resolve(path)
+        folders = self._make_folders(real)
+        aside = real.with_name(real.name + _ASIDE_SUFFIX)
+
+        def work() -> None:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                _write_all(descriptor, data)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._forget_length(real)
+            aside.replace(real)
+            self._forget_length(real)
+            for folder in folders:
+                _sync_folder(folder)
+
+        await self._worker.whole(work)
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """Paths that start with `prefix`, sorted."""
+        paths = (
+            (Path(folder) / file).relative_to(self._root).as_posix()
+            for folder, _, files in os.walk(self._root)
+            for file in files
+            if not file.endswith(_OURS)
+        )
+        return sorted(path for path in paths if path.startswith(prefix))
+
+    async def remove(self, path: str) -> None:
+        """Remove the file durably; a missing one is no error."""
+        real = self._resolve(path)
+        if not real.exists():
+            return
+        self._forget_length(real)
+        real.unlink()
+        self._forget_length(real)
+        await self._worker.whole(lambda: _sync_folder(real.parent))
+
+    def close(self) -> None:
+        """End the worker threads once what they do is done."""
+        self._worker.close()

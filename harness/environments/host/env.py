@@ -1,0 +1,171 @@
+"""`Env` over the real world: asyncio on TCP, files in a folder, the machine's clocks.
+
+The same class serves a node (in its own process or container) and, with endpoints, the driver's
+clients. Processes are killed and paused from outside and links are broken between them. A node is
+given a clock and a disk that go wrong when they are told to (`harness.environments.faulty`), as a
+machine's own do, so a target cannot tell whether it is under test. The driver's are never wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from harness.case import stream
+from harness.cluster import CLIENT
+from harness.env import Address, Clock, Disk, PageHandler, PageResponse
+from harness.environments.faulty import DiskTrouble, FaultyDisk
+from harness.environments.host.disk import RealDisk
+from harness.environments.host.network import RealNetwork
+from harness.environments.host.pages import PageServer, get_page
+from harness.environments.pages import PageDoor
+
+MAX_ERROR_NS: Final = 10_000_000
+"""All nodes of a real run share one machine's clock; this is what a good NTP daemon would claim."""
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+OnPanic = Callable[[str, BaseException], None]
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def monotonic_ns(self) -> int:
+        """Ns of the clock that `asyncio` loops run on."""
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        """Ns since the epoch."""
+        return time.time_ns()
+
+    def max_error_ns(self) -> int:
+        """`MAX_ERROR_NS`."""
+        return MAX_ERROR_NS
+
+
+class RealEnv:
+    """One incarnation of a node.
+
+    `on_event` receives what the node traces; `on_panic` receives the name of a task and the error
+    that nobody in it handled, and must end the node.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        boot: int,
+        seed: int,
+        data: Path,
+        listen: Mapping[int, tuple[str, int]],
+        connect: Mapping[str, tuple[str, int]],
+        on_event: OnEvent,
+        on_panic: OnPanic,
+        clock: Clock | None = None,
+        trouble: DiskTrouble | None = None,
+        pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> None:
+        """Without `clock` it is the machine's own, and without `trouble` the disk is.
+
+        `pages`: where a browser finds the pages of nodes, by `node:port`.
+        """
+        self.name = name
+        self.boot = boot
+        self.clock: Clock = RealClock() if clock is None else clock
+        self.net = RealNetwork(name, listen, connect, lambda coro, n: self.spawn(coro, name=n))
+        self._folder = RealDisk(data)
+        self.disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
+        self.random = stream(seed, f"node/{name}/{boot}")
+        self._pages = pages
+        self._page_server: PageServer | None = None
+        self._on_event = on_event
+        self._on_panic = on_panic
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task; an error that it does not handle panics the node."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        # The loop itself holds tasks weakly; this set is what keeps them alive.
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_panic(task.get_name(), error)
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Trace `kind`."""
+        self._on_event(kind, data)
+
+    async def serve_pages(self, port: int, handler: PageHandler) -> None:
+        """Serve HTTP on the declared `port`."""
+        if str(Address(self.name, port)) not in self._pages:
+            raise ValueError(f"{self.name} may not show pages on {port}: see NodeSpec.pages")
+        host, real_port = self.net.bound(port)
+        server = PageServer(
+            PageDoor(handler, self.event), lambda coro: self.spawn(coro, name=f"page:{port}")
+        )
+        await server.start(host, real_port)
+        self._page_server = server
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port under which this node reaches `address`; raises `UsageError`."""
+        return self.net.endpoint(address)
+
+    def page_url(self, address: Address) -> str:
+        """Its address on this machine; where that is not known, the node's name."""
+        host, port = self._pages.get(str(address), address)
+        return f"http://{host}:{port}"
+
+    async def close(self) -> None:
+        """Cancel every spawned task, wait for them, drop the network, end the disk's threads."""
+        if self._page_server is not None:
+            self._page_server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self.net.close()
+        self._folder.close()
+
+
+class RealClientEnv(RealEnv):
+    """The harness's own door: a `RealEnv` without ports that fetches pages."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        data: Path,
+        connect: Mapping[str, Mapping[str, tuple[str, int]]],
+        on_event: OnEvent,
+        on_panic: OnPanic,
+    ) -> None:
+        """`connect`: where the nodes are, for each of the harness's own ends of links."""
+        super().__init__(
+            CLIENT,
+            boot=0,
+            seed=seed,
+            data=data,
+            listen={},
+            connect=connect[CLIENT],
+            on_event=on_event,
+            on_panic=on_panic,
+        )
+        self.net.by_caller = connect
+
+    async def get_page(
+        self, address: Address, target: str, *, accept: str = "text/html"
+    ) -> PageResponse:
+        """GET it over HTTP."""
+        return await get_page(self.endpoint(address), target, accept=accept)

@@ -1,0 +1,242 @@
+"""The clock of a foreign program: libfaketime is told, and what it does to the program is measured.
+
+Not every program asks libfaketime. Go's runtime asks the kernel itself, past the C library; what is
+linked statically or runs with privileges loads nothing; some never look at the wall clock. A fault
+there would be none, so before the run begins each node that may be hit is looked into:
+
+1. Every process of the node must have libfaketime in its memory, and none may be a Go program (its
+   executable holds Go's build information). That is how most of those that are out of reach are
+   found, with the reason. Running the executable by itself to see what it makes of a wrong clock
+   would say nothing: what a program prints is its own affair, and a node is more than one call.
+2. Where the node declares a `clock_probe`, a command that has the node say what time it is, its
+   clock is moved and the shift measured by it.
+3. Else the file with the setting must be read, by which a program gives itself away that asks for
+   the time: the kernel notes when a file was read first after it was written (`relatime`). This
+   says that somebody asked and what he was told, not what he did with it. Many ask only when they
+   are asked something themselves: so the node's readiness is asked for once more meanwhile.
+
+In the run each change is measured in the same way, and counts as far as it was felt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from harness.cluster import NodeSpec, NodeState, check_clock
+from harness.environments.faulty import ClockError
+from harness.environments.host.faketime import setting, shift_ns
+from harness.errors import UsageError
+
+_TRIAL_NS: Final = 2_000_000_000
+_TOLERANCE_NS: Final = 500_000_000
+"""Between the shift of the trial and what is measured: a busy host is late, not two seconds."""
+_TRIALS: Final = 3
+_BEGINS: Final = 4
+_BEGINS_S: Final = 0.1
+_ASKS_WITHIN_S: Final = 10.0
+_FELT_WITHIN_S: Final = 0.25
+"""Shorter than half a strobe of twice a second."""
+_LOOK_S: Final = 0.02
+_PROBE_S: Final = 2.0
+"""In the run a probe that hangs, since the node does, is soon given up."""
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+
+PROCESSES: Final = (
+    "sh",
+    "-c",
+    """
+look() {
+  grep -q libfaketime "/proc/$1/maps" 2>/dev/null && loaded=yes || loaded=no
+  grep -q -a 'Go buildinf:' "/proc/$1/exe" 2>/dev/null && go=yes || go=no
+  echo "process $1 $loaded $go $(readlink "/proc/$1/exe")"
+  for child in $(cat "/proc/$1"/task/*/children 2>/dev/null); do look "$child"; done
+}
+look "$1"
+""",
+    "look",
+)
+"""The command that prints what `why_deaf` reads, of a process and all that descend from it."""
+
+
+class Reach(Protocol):
+    """How the driver reaches a node's libfaketime. Raises `InfrastructureError`."""
+
+    async def write(self, line: str) -> None:
+        """Make this the setting, at once and as a whole."""
+        ...
+
+    async def was_read(self) -> bool:
+        """Whether somebody has read it since it was written."""
+        ...
+
+    async def processes(self) -> str:
+        """What `PROCESSES` prints of the node's own processes."""
+        ...
+
+    async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
+        """Run a command beside the node, without libfaketime; its exit code and output."""
+        ...
+
+
+class _Seen(NamedTuple):
+    """How far off the node's clock was found, and how far that may be from the truth."""
+
+    shift_ns: int
+    error_ns: int
+
+
+def why_deaf(printed: str) -> str | None:
+    """Why a node does not hear libfaketime, by what `PROCESSES` printed; `None` if it does."""
+    rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
+    # A process that is just ending has no executable any more.
+    alive = [row for row in rows if len(row) == 5]
+    if not alive:
+        return f"its processes cannot be looked at ({printed.strip()[:200] or 'no answer'})"
+    for _, _, loaded, go, executable in alive:
+        if go == "yes":
+            return (
+                f"{executable} is a Go program, and Go has a clock of its own: its runtime asks "
+                "the kernel for the time, not the C library, in whose place libfaketime answers"
+            )
+        if loaded == "no":
+            return (
+                f"{executable} has not loaded libfaketime: it is linked statically, runs with "
+                "privileges of its own, or with another C library than glibc"
+            )
+    return None
+
+
+class ForeignClock:
+    """The clock of one node, over all of its incarnations."""
+
+    def __init__(self, spec: NodeSpec, reach: Reach) -> None:
+        self._spec = spec
+        self._reach = reach
+        self._error = ClockError()
+        self._turn = asyncio.Lock()
+        self._unfelt_ns = 0  # a change that nobody had read when it was made
+        self._last: _Seen | None = None  # what the probe found after the last change
+
+    async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
+        """See that the node hears libfaketime, once it is ready; raises `UsageError` if not.
+
+        `wait_ready`: see `harness.cluster.Cluster`.
+        """
+        reason = why_deaf(await self._reach.processes())
+        for _ in range(_BEGINS):
+            if reason is None:
+                break
+            await asyncio.sleep(_BEGINS_S)  # one that has just begun has not loaded anything yet
+            reason = why_deaf(await self._reach.processes())
+        if reason is None:
+            by_probe = bool(self._spec.clock_probe)
+            reason = await (self._why_unmoved() if by_probe else self._why_unasked(wait_ready))
+        if reason is not None:
+            raise UsageError(
+                f"a clock fault cannot reach {self._spec.name}: {reason}; leave that fault out, or "
+                "aim it at other nodes (`clock node:NAME ...`)"
+            )
+
+    async def _why_unmoved(self) -> str | None:
+        said = "it said nothing"
+        for _ in range(_TRIALS):
+            await self._reach.write(setting(ClockError(offset_ns=_TRIAL_NS)))
+            try:
+                seen = await self._look()
+            finally:
+                await self._reach.write(setting(self._error))
+            if isinstance(seen, str):
+                said = seen
+                continue
+            if abs(seen.shift_ns - _TRIAL_NS) <= _TOLERANCE_NS + seen.error_ns:
+                return None
+            said = f"it was found to be {seen.shift_ns / _NS_PER_S:+.3f} s off"
+        trial_s = _TRIAL_NS / _NS_PER_S
+        return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {said}"
+
+    async def _why_unasked(self, wait_ready: Callable[[str], Awaitable[object]]) -> str | None:
+        await self._reach.write(setting(self._error))
+        await wait_ready(self._spec.name)
+        if await self._read_within(_ASKS_WITHIN_S):
+            return None
+        return (
+            f"it has not asked for the time within {_ASKS_WITHIN_S:.0f} s, so nobody can tell "
+            "whether it would notice; where it asks on request only, declare a `clock_probe`"
+        )
+
+    async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
+        """See `harness.cluster.Cluster.skew`; by how many ms the node felt its clock jump.
+
+        That includes a change before that was felt only later: by a node that was paused, say.
+        """
+        check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
+        async with self._turn:
+            return await self._skew(state, offset_ns, drift_ppm)
+
+    async def _skew(self, state: NodeState, offset_ns: int, drift_ppm: int) -> int:
+        running = state is NodeState.RUNNING
+        felt_ns = self._unfelt_ns if self._unfelt_ns and await self._reach.was_read() else 0
+        before = await self._before() if running and self._spec.clock_probe else None
+        now_ns = time.time_ns()
+        changed_ns = abs(offset_ns - shift_ns(self._error, now_ns))
+        self._error = ClockError(offset_ns=offset_ns, drift_ppm=drift_ppm, since_ns=now_ns)
+        await self._reach.write(setting(self._error))
+        self._unfelt_ns = 0
+        after = None if before is None else await self._look_soon()
+        self._last = after if isinstance(after, _Seen) else None
+        if before is not None and self._last is not None:
+            felt_ns += abs(self._last.shift_ns - before.shift_ns)
+        elif running and await self._read_within(_FELT_WITHIN_S):
+            felt_ns += changed_ns
+        else:
+            self._unfelt_ns = changed_ns
+        return felt_ns // _NS_PER_MS
+
+    async def _before(self) -> _Seen | None:
+        """How far off the clock is before a change; not asked again where it keeps its distance.
+
+        A strobe has no time for two probes a flash.
+        """
+        if self._last is not None and not self._error.drift_ppm:
+            return self._last
+        seen = await self._look_soon()
+        return seen if isinstance(seen, _Seen) else None
+
+    async def mend(self, state: NodeState) -> None:
+        """Make it right, where it is not."""
+        if self._error.offset_ns or self._error.drift_ppm:
+            await self.skew(state, offset_ns=0, drift_ppm=0)
+
+    async def _read_within(self, limit_s: float) -> bool:
+        deadline_s = time.monotonic() + limit_s
+        while not await self._reach.was_read():
+            if time.monotonic() > deadline_s:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
+
+    async def _look_soon(self) -> _Seen | str:
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                return await self._look()
+        except TimeoutError:
+            return "the command took too long"
+
+    async def _look(self) -> _Seen | str:
+        """What the node's `clock_probe` says of its clock now; or why it says nothing."""
+        asked_ns = time.time_ns()
+        code, output = await self._reach.ask(self._spec.clock_probe)
+        answered_ns = time.time_ns()
+        if code != 0:
+            how = "took too long" if code is None else f"exited with {code}"
+            return f"the command {how}: {output.strip()[-300:]!r}"
+        try:
+            said_ns = round(float(output) * _NS_PER_S)
+        except (ValueError, OverflowError):
+            return f"no time was told, but {output.strip()[-300:]!r}"
+        between_ns = (asked_ns + answered_ns) // 2
+        return _Seen(said_ns - between_ns, (answered_ns - asked_ns) // 2)

@@ -1,0 +1,277 @@
+"""Frames between named nodes over TCP.
+
+A frame is four bytes of length, big-endian, and that many bytes. A connection opens with a
+greeting: the connector sends `harness/1 <its name>`, the listener answers `harness/1 <its name>`.
+The greeting carries the peer's name, turns strangers away, and makes `connect` honest when a link
+proxy stands between: a proxy accepts before it has dialled, so only the answer proves that the
+node is there. A connection that ends before the answer was refused; no answer at all is what a cut
+or a paused node looks like, and lasts until the caller's own timeout.
+
+TCP_NODELAY is on: asyncio sets it on every TCP socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from harness.env import FRAME_BYTES_MAX, Address, Conn, Listener
+from harness.errors import UsageError
+from harness.nodes.caller import calling_end
+from harness.support.dialing import dial
+
+_HEADER = struct.Struct(">I")
+_GREETING = b"harness/1 "
+_GREETING_BYTES_MAX = 256
+_GREETING_TIMEOUT_S = 60.0
+_READ_BUFFER_BYTES = 256 * 1024
+_BACKLOG = 1024
+
+Spawn = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
+
+
+class RealConn:
+    """A connection of frames over one TCP stream."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        on_close: Callable[[RealConn], None],
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._on_close = on_close
+        # A stream raises the error of its connection where it is read or written, and holds it in
+        # a future as well, which complains of its own when the garbage collector happens to take
+        # it before the stream. So somebody always asks that future.
+        self._end = asyncio.get_running_loop().create_task(_end_of(writer))
+        self.peer = _address(writer)  # its node name once it has greeted
+        self._body_bytes: int | None = None
+        self._closed = False
+        self._ended = False
+
+    async def send(self, frame: bytes) -> None:
+        """Queue one frame; waits while the socket's buffer is above its high-water mark."""
+        self._check_sendable(frame)
+        self._writer.write(_HEADER.pack(len(frame)) + frame)
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise self._reset(error) from error
+
+    def try_send(self, frame: bytes) -> bool:
+        """Queue one frame, unless the socket's buffer is above its high-water mark."""
+        self._check_sendable(frame)
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]:
+            return False
+        self._writer.write(_HEADER.pack(len(frame)) + frame)
+        return True
+
+    def _check_sendable(self, frame: bytes) -> None:
+        if len(frame) > FRAME_BYTES_MAX:
+            raise ValueError(
+                f"a frame of {len(frame)} bytes; the limit is FRAME_BYTES_MAX = {FRAME_BYTES_MAX}"
+            )
+        if self._closed or self._writer.is_closing():
+            raise ConnectionResetError(f"the connection to {self.peer} is closed")
+
+    async def recv(self) -> bytes | None:
+        """The next frame; a cancelled call loses nothing, the next one continues."""
+        return await self._recv(FRAME_BYTES_MAX)
+
+    async def _recv(self, bytes_max: int) -> bytes | None:
+        if self._ended:
+            return None
+        if self._closed:
+            raise ConnectionResetError(f"the connection to {self.peer} is closed")
+        try:
+            if self._body_bytes is None:
+                # `readexactly` takes nothing until everything is there, so the header is the only
+                # progress that has to be remembered across a cancellation.
+                header = await self._reader.readexactly(_HEADER.size)
+                (self._body_bytes,) = _HEADER.unpack(header)
+            self._check_announced(self._body_bytes, bytes_max)
+            frame = await self._reader.readexactly(self._body_bytes)
+        except asyncio.IncompleteReadError as error:
+            if self._body_bytes is None and not error.partial and not self._closed:
+                # There are no half-open connections here: a peer that has closed reads no more.
+                self._ended = True
+                self.close()
+                return None
+            raise self._reset(error) from error
+        except OSError as error:
+            raise self._reset(error) from error
+        self._body_bytes = None
+        return frame
+
+    def _check_announced(self, size: int, bytes_max: int) -> None:
+        if size > bytes_max:
+            self.abort()
+            raise ConnectionResetError(
+                f"{self.peer} announced a frame of {size} bytes; the limit is {bytes_max}"
+            )
+
+    def close(self) -> None:
+        """End the connection in order: what was queued still goes out."""
+        self._closed = True
+        self._writer.close()
+        self._on_close(self)
+
+    def abort(self) -> None:
+        """Drop the connection at once, with everything still queued."""
+        self._closed = True
+        self._writer.transport.abort()
+        self._on_close(self)
+
+    async def greet(self, name: str) -> None:
+        """Say who we are. Raises `ConnectionResetError`."""
+        await self.send(_GREETING + name.encode())
+
+    async def wait_greeted(self) -> bool:
+        """Learn who the peer is; false when the peer speaks something else or leaves."""
+        greeting = await self._recv(_GREETING_BYTES_MAX)
+        if greeting is None or not greeting.startswith(_GREETING):
+            return False
+        self.peer = greeting.removeprefix(_GREETING).decode("utf-8", "replace")
+        return True
+
+    def _reset(self, error: Exception) -> ConnectionResetError:
+        """The connection is of no more use; the error to raise."""
+        self.abort()
+        return ConnectionResetError(f"the connection to {self.peer} broke: {error}")
+
+
+async def _end_of(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    host, port = (writer.get_extra_info("peername") or ("?", 0))[:2]
+    return f"{host}:{port}"
+
+
+class RealNetwork:
+    """The network of one node.
+
+    `listen` maps its declared ports to the host and TCP port to bind, `connect` maps `node:port`
+    to the host and TCP port under which this node reaches it (usually a link proxy).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listen: Mapping[int, tuple[str, int]],
+        connect: Mapping[str, tuple[str, int]],
+        spawn: Spawn,
+    ) -> None:
+        self._name = name
+        self._listen = listen
+        self._connect = connect
+        self.aliases: Mapping[str, str] = {}  # as the driver has them
+        # Where clients connect that have ends of links of their own (`harness.nodes.caller`).
+        self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
+        self._spawn = spawn
+        # Held until closed: a stream that its owner forgets would be closed by the garbage
+        # collector, at a moment that nobody chose.
+        self._conns: set[RealConn] = set()
+        self._servers: list[asyncio.Server] = []
+
+    def close(self) -> None:
+        """Drop every connection and stop listening, as the end of a process would."""
+        for server in self._servers:
+            server.close()
+        for conn in list(self._conns):
+            conn.abort()
+
+    def _conn(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RealConn:
+        conn = RealConn(reader, writer, on_close=self._conns.discard)
+        self._conns.add(conn)
+        return conn
+
+    def resolve(self, address: Address) -> Address:
+        """Where a name leads now."""
+        return Address(self.aliases.get(address.node, address.node), address.port)
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
+        connect = self.by_caller.get(calling_end(), self._connect)
+        try:
+            return connect[str(address)]
+        except KeyError:
+            known = ", ".join(sorted(connect)) or "none"
+            raise UsageError(
+                f"{self._name} knows no address {str(address)!r}; declared are: {known}"
+            ) from None
+
+    def bound(self, port: int) -> tuple[str, int]:
+        """Host and TCP port to bind for a declared one; raises `ValueError` for another."""
+        if port not in self._listen:
+            raise ValueError(
+                f"{self._name} may not listen on {port}: its NodeSpec declares the ports "
+                f"{sorted(self._listen)}"
+            )
+        return self._listen[port]
+
+    async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
+        """Accept on the declared `port`; raises `ValueError` for an undeclared one."""
+        host, real_port = self.bound(port)
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            conn = self._conn(reader, writer)
+            self._spawn(self._serve(conn, on_connect), f"accept:{port}:{conn.peer}")
+
+        server = await asyncio.start_server(
+            accepted, host, real_port, limit=_READ_BUFFER_BYTES, backlog=_BACKLOG
+        )
+        self._servers.append(server)
+        return server
+
+    async def _serve(self, conn: RealConn, on_connect: Callable[[Conn], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(_GREETING_TIMEOUT_S):
+                if not await conn.wait_greeted():
+                    conn.abort()
+                    return
+                await conn.greet(self._name)
+        except (ConnectionResetError, TimeoutError):
+            conn.abort()  # a stranger, or a connector that gave up while the link was cut
+            return
+        try:
+            await on_connect(conn)
+        except ConnectionError:
+            conn.close()  # a lost connection ends its handler, not the node
+
+    async def connect(self, address: Address) -> Conn:
+        """Connect and greet; waits as long as the caller lets it."""
+        try:
+            host, port = self.endpoint(address)
+        except UsageError as error:  # nodes may be told any address, and nobody is there
+            raise ConnectionRefusedError(str(error)) from error
+        try:
+            reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
+        except OSError as error:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
+        if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+            # The port has no listener, and the kernel gave it to this very connection as its own.
+            writer.transport.abort()
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): nothing listens there")
+        conn = self._conn(reader, writer)
+        greeted = False
+        try:
+            await conn.greet(self._name)
+            greeted = await conn.wait_greeted()
+        except ConnectionResetError as error:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
+        finally:
+            if not greeted:
+                conn.abort()
+        if not greeted:
+            raise ConnectionRefusedError(f"{address} ({host}:{port}) hung up before it answered")
+        return conn

@@ -1,0 +1,223 @@
+"""The runner of one node: `python -m harness.environments.host.node`.
+
+It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
+or from `HARNESS_NODE` itself where nobody counts its boots (`docker/compose.yaml`), and runs the
+entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, whatever fails on the way, and for
+nothing else (`host.exits` relies on it); SIGINT is ignored. What the host refuses before the entry
+runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task that
+fails, is a panic: its traceback goes out as the last line and the process ends at once with exit
+code 1, since a half-dead node that keeps answering would be worse than a dead one. What is wrong
+with its clock and its disk the driver says on standard input (`host.control`).
+
+Imports are kept light: six of these start together on two cores when a cluster comes up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from harness.case import stream
+from harness.env import NodeMain, load_entry
+from harness.environments.faulty import DiskTrouble, FaultyClock
+from harness.environments.host.control import Condition
+from harness.environments.host.env import RealClock, RealEnv
+from harness.environments.host.exits import EXIT_HOST
+from harness.environments.host.lines import EVENT_LEVEL, NodeLine, encode_line
+from harness.environments.host.loop import DriftingLoop
+from harness.environments.host.obedience import Obedience
+from harness.environments.host.power import PowerCut, cut_power
+from harness.errors import UsageError
+
+NODE_FILE_VARIABLE: Final = "HARNESS_NODE_FILE"
+NODE_VARIABLE: Final = "HARNESS_NODE"
+EXIT_PANIC: Final = 1
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a node is told.
+
+    `listen` is keyed by declared port, `connect` by `node:port`, and so is `pages`: where a browser
+    finds those of nodes.
+    """
+
+    name: str
+    boot: int
+    entry: str
+    config: dict[str, Any]
+    seed: int
+    data: str
+    listen: dict[str, tuple[str, int]]
+    connect: dict[str, tuple[str, int]]
+    pages: dict[str, tuple[str, int]] = {}
+    power_cut: PowerCut | None = None  # what happened to its disk since the last boot
+    condition: Condition = Condition()
+
+
+class _Output:
+    """Standard output, a line at a time."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._open = True
+        self.before_the_end: Callable[[], None] | None = None  # what is to be told first
+        self.asked_to_end = False  # by SIGTERM: whatever fails from then on may fail for that
+
+    def write(self, level: str, event: str, data: dict[str, Any]) -> None:
+        line = NodeLine(time.time_ns(), level, event, self._node, data)
+        view = memoryview(encode_line(line))
+        while view and self._open:
+            try:
+                view = view[os.write(sys.stdout.fileno(), view) :]
+            except BrokenPipeError:
+                # The driver is gone. The node serves on until its warden ends it.
+                self._open = False
+
+    def panic(self, where: str, error: BaseException | None) -> NoReturn:
+        """Say why and be gone, without letting any other task take another step."""
+        data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
+        if error is not None:
+            data["message"] += f": {error!r}"
+            data["traceback"] = "".join(traceback.format_exception(error))
+        if self.before_the_end is not None:
+            self.before_the_end()
+        self.write("critical", "log", data)
+        os._exit(0 if self.asked_to_end else EXIT_PANIC)
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self, output: _Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = {"logger": record.name, "message": record.getMessage()}
+        if record.exc_info is not None:
+            data["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        self._output.write(record.levelname.lower(), "log", data)
+
+
+async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyClock) -> None:
+    draws = stream(node.seed, f"disk-trouble/{node.name}/{node.boot}")
+    trouble = DiskTrouble(draws, f"{node.seed}/{node.name}")
+    obedience = Obedience(clock, trouble, boot=node.boot, write=output.write)
+    obedience.be(node.condition)
+    output.before_the_end = obedience.report
+    loop = asyncio.get_running_loop()
+
+    def on_event(kind: str, data: dict[str, Any]) -> None:
+        output.write(EVENT_LEVEL, kind, data)
+        obedience.stand_still(loop, kind)
+
+    env = RealEnv(
+        node.name,
+        boot=node.boot,
+        seed=node.seed,
+        data=Path(node.data),
+        listen={int(port): where for port, where in node.listen.items()},
+        connect=node.connect,
+        pages=node.pages,
+        on_event=on_event,
+        on_panic=lambda task, error: output.panic(f"task {task!r}", error),
+        clock=clock,
+        trouble=trouble,
+    )
+    env.net.aliases = obedience.aliases
+    if sys.stdin is not None:  # it may have been closed
+        obedience.listen(loop, sys.stdin.fileno())
+    loop.set_exception_handler(lambda _, context: _unhandled(output, context))
+    main_task = loop.create_task(entry(env, node.config), name="main")
+
+    def stop() -> None:
+        output.asked_to_end = True
+        main_task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        await main_task
+    except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
+        # A cancellation counts as a stop only when it is ours: the entry may have been cancelled
+        # by a mistake of its own.
+        if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
+            output.panic("main", error)
+    if output.asked_to_end:
+        with contextlib.suppress(TimeoutError):  # the process ends, and with it what hangs
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await env.close()
+        obedience.report()
+        return
+    output.panic("main: it returned, but a node runs until it is stopped", None)
+
+
+def _unhandled(output: _Output, context: dict[str, Any]) -> None:
+    """What asyncio itself could not deliver (a callback's error, say); logged, not fatal."""
+    error = context.get("exception")
+    data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
+    if isinstance(error, BaseException):
+        data["traceback"] = "".join(traceback.format_exception(error))
+    output.write("error", "log", data)
+
+
+def _read_file(path: str | None) -> NodeFile:
+    """That of the file; without one, of the variable, with a boot that no other start has.
+
+    What a node draws depends on its boot, and must not be drawn again when it starts again.
+    """
+    try:
+        if path is not None:
+            return msgspec.json.decode(Path(path).read_bytes(), type=NodeFile)
+        node = msgspec.json.decode(os.environ[NODE_VARIABLE], type=NodeFile)
+        return msgspec.structs.replace(node, boot=time.time_ns() // 1_000_000)
+    except msgspec.DecodeError as error:
+        source = NODE_VARIABLE if path is None else repr(path)
+        raise UsageError(f"the node file {source} cannot be used: {error}") from error
+
+
+def _lose_power(node: NodeFile, cut: PowerCut) -> None:
+    rng = stream(node.seed, f"power-cut/{node.name}/{node.boot}")
+    lost = cut_power(Path(node.data), rng, torn=cut.torn)
+    logging.getLogger("harness.disk").info("the power cut took %d bytes", lost)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one node until it is stopped; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m harness.environments.host.node")
+    parser.add_argument("--file", help=f"the node file; default: ${NODE_FILE_VARIABLE}")
+    path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
+    if path is None and NODE_VARIABLE not in os.environ:
+        parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops us
+    try:
+        node = _read_file(path)
+        output = _Output(node.name)
+        logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
+        if node.power_cut is not None:
+            _lose_power(node, node.power_cut)
+        entry = load_entry(node.entry, node.name)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"the host does not let the node start: {error}\n")
+        return EXIT_HOST
+    clock = FaultyClock(RealClock(), node.condition.clock)
+    with asyncio.Runner(loop_factory=lambda: DriftingLoop(clock)) as runner:
+        runner.run(_run(node, entry, output, clock))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""A node's end of the control channel (`host.control`): its standard input.
+
+Only a pipe or a socket is one: a node that somebody starts by hand at a terminal, or on nothing,
+is steered by nobody. Its end is no error: the driver has gone, and the node serves on until its
+warden ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import stat
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from harness.environments.faulty import DiskTrouble, FaultyClock
+from harness.environments.host.control import OBEYED, STOPPED, Command, Condition, Obeyed, Stopped
+from harness.environments.host.lines import CONTROL_LEVEL
+
+_READ_BYTES: Final = 65536
+_LINE_BYTES_MAX: Final = 65536
+_STOP_S_MAX: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Obedience:
+    """Makes a node's clock and disk as bad as the driver says, and names lead where it says."""
+
+    def __init__(
+        self,
+        clock: FaultyClock,
+        trouble: DiskTrouble,
+        *,
+        boot: int,
+        write: Callable[[str, str, dict[str, Any]], None],
+    ) -> None:
+        """`write` puts out a line: its level, its event and its data."""
+        self._clock = clock
+        self._trouble = trouble
+        self._boot = boot
+        self._write = write
+        self.aliases: dict[str, str] = {}
+        self._touched = 0
+        self._pending = b""
+        self._number = 0  # of the last command
+        self._descriptor: int | None = None  # while somebody may speak
+        self._stops_at: tuple[str, ...] = ()
+        self._stops = 0
+        self._goes_on = 0
+
+    def be(self, condition: Condition) -> None:
+        """Be in this condition from now on."""
+        self._clock.set(condition.clock)
+        self._touched += self._trouble.set(condition.disk)
+        self._stops_at = condition.stops_at
+        self.aliases.clear()
+        self.aliases.update(condition.aliases)
+
+    def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+        """Obey what has been said already, and from now on whatever is said."""
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        loop.add_reader(descriptor, self._read, loop, descriptor)
+        self._read(loop, descriptor)
+        self.report()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            _log.warning("the harness is not heard any more: %s", error)
+            data = b""
+        if not data:
+            self._descriptor = None
+            loop.remove_reader(descriptor)
+            return
+        self.take(data)
+
+    def take(self, data: bytes) -> None:
+        """Take what was said, in pieces of any size."""
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        if len(self._pending) > _LINE_BYTES_MAX:
+            lines.append(self._pending)
+            self._pending = b""
+        for line in lines:
+            try:
+                command = msgspec.json.decode(line, type=Command)
+            except msgspec.DecodeError as error:
+                _log.warning("the harness said %r: %s", line[:200], error)
+                continue
+            if command.boot != self._boot:
+                continue
+            if command.number > self._number:  # else it was overtaken
+                self._number = command.number
+                self.be(command.condition)
+                self._goes_on = command.goes_on
+            self._answer(command.number)
+
+    def stand_still(self, loop: asyncio.AbstractEventLoop, kind: str) -> None:
+        """An event of this kind was told: do nothing else until the driver lets us go on.
+
+        Here the loop is to wait: nothing of the node may take another step. What it is told
+        meanwhile it does.
+        """
+        if kind not in self._stops_at or self._descriptor is None:
+            return
+        self._stops += 1
+        self._write(CONTROL_LEVEL, STOPPED, msgspec.to_builtins(Stopped(stop=self._stops)))
+        end_s = time.monotonic() + _STOP_S_MAX
+        while self._goes_on < self._stops and self._descriptor is not None:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                _log.warning("went on from the event %s without having been told to", kind)
+                return
+            if select.select([self._descriptor], [], [], left_s)[0]:
+                self._read(loop, self._descriptor)
+
+    def report(self) -> None:
+        """Tell what was felt, without being asked: it listens, or it is about to end."""
+        self._touched += self._trouble.touched()
+        self._answer(0)
+
+    def _answer(self, number: int) -> None:
+        answer = Obeyed(number=number, touched=self._touched)
+        self._write(CONTROL_LEVEL, OBEYED, msgspec.to_builtins(answer))

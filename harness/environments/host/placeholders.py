@@ -1,0 +1,200 @@
+"""The placeholders of commands, files and environments; see `harness.cluster.NodeSpec`.
+
+What stands for each is every environment's own; where a package lies is asked only when one is
+named (`{package:P}`), and found without running any of its code.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, all_suffixes
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.cluster import NodeSpec
+from harness.errors import UsageError
+from harness.nodes.deployment import words_of
+
+FILES_MAX: Final = 10_000
+
+_KNOWN: Final = (
+    "{host} {host:NODE} {data} {files} {name} {port:N} {peer:NODE:N} {address:NODE:N} {package:P}"
+)
+_PACKAGE_PATH: Final = re.compile(r"\{package:([^{}]+)\}(?:/([\w.+-]+))?")
+_PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
+
+
+def placeholders(words: Iterable[str]) -> Iterator[re.Match[str]]:
+    """All of them: the kind, and what stands behind the first colon."""
+    return (match for word in words for match in _PLACEHOLDER.finditer(word))
+
+
+def fill_in(
+    word: str, spec: NodeSpec, values: Mapping[str, str], folder_of: Callable[[str], str]
+) -> str:
+    """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
+
+    `values` has what stands for `port:7051` and the like, and `folder_of` where a package lies.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] == "package" and match[2]:
+            return folder_of(match[2])
+        found = {"name": spec.name, **values}.get(match[0][1:-1])
+        if found is not None:
+            return found
+        own, peers = (
+            sorted(name.removeprefix(kind) for name in values if name.startswith(kind))
+            for kind in ("port:", "peer:")
+        )
+        raise UsageError(
+            f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "
+            f"{_KNOWN}, ports of its own are {own}, peers are {peers}"
+        )
+
+    return _PLACEHOLDER.sub(value, word)
+
+
+def check_packages(specs: Iterable[NodeSpec]) -> None:
+    """Raise `UsageError` for a `{package:P}` that cannot be filled in, or has not what is named."""
+    for spec in specs:
+        for path in packages_named(words_of(spec)):
+            brought_by(path)
+
+
+class PackagePath(NamedTuple):
+    """`{package:P}`, and the name of a file or folder there that stands behind it, if any does."""
+
+    package: str
+    name: str = ""
+
+
+def packages_named(words: Iterable[str]) -> list[PackagePath]:
+    """Every `{package:P}` in these words, once, sorted."""
+    found = {
+        PackagePath(match[1], match[2] or "")
+        for word in words
+        for match in _PACKAGE_PATH.finditer(word)
+    }
+    return sorted(found)
+
+
+def find_module(name: str) -> ModuleSpec | None:
+    """A top-level package or module as it is installed here."""
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+
+
+def located(package: str) -> list[Path]:
+    """The folders of a top-level package, or the file of a module, which is one path.
+
+    Raises `UsageError` where there is none of that name.
+    """
+    spec = find_module(package)
+    paths: list[Path] = []
+    if spec is not None and spec.submodule_search_locations:
+        paths = [path for path in map(Path, spec.submodule_search_locations) if path.is_dir()]
+    elif spec is not None and spec.has_location and spec.origin is not None:
+        paths = [path for path in [Path(spec.origin)] if path.is_file()]
+    if not paths:
+        raise UsageError(
+            f"no package or module {package!r}, which an entry or a {{package:P}} of a node names, "
+            "lies in a folder here; install the distribution that brings it into the harness's "
+            "environment"
+        )
+    return paths
+
+
+def package_folder(package: str) -> Path:
+    """The folder that holds `package`; raises `UsageError` where there is none of that name."""
+    top, *inner = package.split(".")
+    for path in located(top):
+        last = path.joinpath(*inner)
+        names = [last.parent / f"{last.name}{suffix}" for suffix in ("", *all_suffixes())]
+        if any(each.exists() for each in names):
+            return last.parent
+    raise UsageError(f"{{package:{package}}}: the package {top!r} has no {'.'.join(inner)!r}")
+
+
+def brought_by(path: PackagePath) -> dict[str, Path]:
+    """The files that come along with a `{package:P}`, by their paths in the folder of its top.
+
+    Those are the whole top-level package; of a module, what lies beside it; and what is named
+    behind it. Raises `UsageError` for what is not there, and for too many files.
+    """
+    folder = package_folder(path.package)
+    top, *inner = path.package.split(".")
+    places = located(top)
+    found: dict[str, Path] = {}
+    for place in places:
+        beside = [place] if place.is_dir() else _beside(place)
+        found |= files_of(place.parent, beside)
+    if path.name and not (folder / path.name).exists():
+        raise UsageError(
+            f"{{package:{path.package}}}/{path.name} is not there: {folder} has no {path.name!r}; "
+            "declare it as package data of its distribution, or correct the name"
+        )
+    if path.name and not inner:
+        found |= files_of(folder, [folder / path.name])
+    return found
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether distributions are installed side by side in a folder, or Python itself is."""
+    paths = sysconfig.get_paths()
+    ours = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return str(folder) in ours or any(folder.glob("*.dist-info"))
+
+
+def _beside(module: Path) -> list[Path]:
+    """The module, and what its distribution brings to the same folder.
+
+    In place, which is where nothing else is installed, that is all of the folder.
+    """
+    folder = module.parent
+    if not is_shared(folder):
+        return [folder]
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        files = [Path(str(file)) for file in distribution.files or ()]
+        if Path(module.name) in files:
+            own = [file for file in files if not file.parts[0].endswith((".dist-info", ".."))]
+            return [folder / file for file in own]
+    return [module]
+
+
+def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
+    """The files at and below these paths, by their paths in the folder, sorted.
+
+    Hidden ones, virtual environments and what builds leave are passed over. Raises `UsageError` for
+    more than `FILES_MAX`.
+    """
+    found: dict[str, Path] = {}
+    left = list(paths)
+    while left:
+        path = left.pop()
+        if path.is_dir():
+            if not (_leads_up(path) or (path / "pyvenv.cfg").exists()):
+                left += [each for each in path.iterdir() if not _is_passed_over(each.name)]
+        elif path.is_file():
+            found[path.relative_to(folder).as_posix()] = path
+        if len(found) > FILES_MAX:
+            raise UsageError(
+                f"more than {FILES_MAX} files lie in {folder}, and all of them would come along "
+                "with a `{package:P}`; put what a node needs into a package of its own"
+            )
+    return dict(sorted(found.items()))
+
+
+def _leads_up(folder: Path) -> bool:
+    """Whether this is a link to a folder that it lies in."""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+
+
+def _is_passed_over(name: str) -> bool:
+    return name.startswith(".") or name.endswith(".egg-info")

@@ -1,0 +1,30 @@
+"""Ask once whether a port accepts connections, and with a path whether a GET is answered with 200.
+
+Called in the driver for processes. Docker runs this very source beside the node, in its network
+namespace (`python3 -c`), so it needs the standard library alone.
+"""
+
+import socket
+import sys
+
+TIMEOUT_S = 5.0
+
+
+def missing(host: str, port: int, path: str = "") -> str | None:
+    """Why it is not ready; `None` if it is."""
+    try:
+        with socket.create_connection((host, port), TIMEOUT_S) as link:
+            if not path:
+                return None
+            link.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
+            with link.makefile("rb") as answer:
+                status = answer.readline(1000).decode("latin-1").strip()
+    except OSError as error:
+        return str(error)
+    return None if status.split()[1:2] == ["200"] else f"the answer was {status!r}"
+
+
+if __name__ == "__main__":
+    found = missing(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    sys.stdout.write(found or "")
+    sys.exit(found is not None)

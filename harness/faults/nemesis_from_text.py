@@ -1,0 +1,234 @@
+"""Nemeses made of faults in words: a schedule, a selector and a kind, and nothing else.
+
+What one hits is decided at the moment of the fault.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Fault
+from harness.cluster import CLIENT, Capability, Link, NodeSpec, is_client
+from harness.errors import UsageError, choices_near, listed
+from harness.faults.parser import Sentence, are_words, parse
+from harness.faults.schedules import Schedule, Trigger
+from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
+from harness.nodes.faults import Aim, Cut, Operate, Reset, Shape, Stream
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
+from harness.registry import load_plugin
+from harness.run.operations import ROLLING_RESTART
+
+CHOICE: Final = "choice"
+DRAW: Final = "draw"
+DRAW_MAX: Final = 2**31
+
+
+class AimedNemesis:
+    """Breaks what its sentences say; each fault is one of them, drawn where there are several."""
+
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        *sentences: str,
+        schedule: Schedule | None = None,
+        suits_all: bool = True,
+    ) -> None:
+        """`schedule` replaces what the sentences say of time. Raises `UsageError` (see `parse`)."""
+        self.api_version = NEMESIS_API_VERSION
+        self.name = name
+        self.doc = doc
+        self.suits_all = suits_all
+        self.sentences = tuple(parse(text) for text in sentences)
+        self._schedule = schedule or self.sentences[0].schedule
+        self._drawn = {CHOICE: len(self.sentences)} if len(self.sentences) > 1 else {}
+        if any(sentence.whom.draws for sentence in self.sentences):
+            self._drawn[DRAW] = DRAW_MAX
+        self.clients_min = max(sentence.clients_min for sentence in self.sentences)
+        self.requires: frozenset[Capability] = frozenset().union(
+            *(sentence.requires for sentence in self.sentences)
+        )
+
+    @classmethod
+    def of_text(cls, text: str) -> AimedNemesis:
+        """The nemesis that a fault in words is; its name is the text."""
+        return cls(text, "what its name says", text)
+
+    def plan(
+        self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
+    ) -> Sequence[Fault]:
+        """Its schedule; see `harness.faults.schedules`."""
+        return self._schedule.plan(
+            self.name,
+            rng,
+            self.draw_args,
+            horizon_ns=horizon_ns,
+            interval_ns=interval_ns,
+            duration_ns=duration_ns,
+        )
+
+    def draw_args(self, rng: random.Random) -> dict[str, Any]:
+        """Which sentence (`choice`), and the number that decides its draws (`draw`)."""
+        return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
+
+    def check_args(self, args: Mapping[str, Any]) -> None:
+        """Refuse what `draw_args` could never have drawn: a case may be written by hand."""
+        for name, value in args.items():
+            if name == KEEP_OTHERS and self.name == "partition-leader":
+                right, rule = type(value) is bool, "true or false"
+            elif name in self._drawn:
+                # Nodes that go one by one count on from what was drawn.
+                limit = self._drawn[name] + (self._schedule.nodes if name == DRAW else 0)
+                right = type(value) is int and 0 <= value < limit
+                rule = f"a whole number in 0 .. {limit - 1}"
+            else:
+                known = ", ".join(self._drawn) or "none"
+                raise UsageError(
+                    f"the nemesis {self.name!r} knows no argument {name!r}; it knows: {known}"
+                )
+            if not right:
+                raise UsageError(
+                    f"the argument {name!r} of the nemesis {self.name!r} is {value!r}; "
+                    f"it takes {rule}"
+                )
+
+    def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
+        """Raise `UsageError` where it names what this target has not: a node, a group, ..."""
+        for sentence in self.sentences:
+            try:
+                check_names(sentence.whom, specs, getattr(target, "groups", ()))
+                if isinstance(sentence.kind, Operate):
+                    _check_operation(sentence.kind, specs, target)
+            except UsageError as error:
+                raise UsageError(f"the fault {sentence.text!r}: {error}") from error
+
+    def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
+        """Those of these nodes to which it may do something that needs any of `what`."""
+        hit = [
+            name
+            for sentence in self.sentences
+            if not sentence.requires.isdisjoint(what) and isinstance(sentence.whom, Nodes)
+            for name in may_mean(sentence.whom, specs)
+        ]
+        return list(dict.fromkeys(hit))
+
+    def needs_leader_for(self, fault: Fault) -> bool | str:
+        """Whether this fault aims by who leads, so that it is worth waiting for; or in which group.
+
+        A group is named only if the fault names one.
+        """
+        whom = self._sentence(fault).whom
+        return whom.group or whom.needs_leader
+
+    def trigger_of(self, fault: Fault) -> Trigger | None:
+        """The event that this fault waits for, if it does."""
+        return self._sentence(fault).trigger
+
+    def aim(self, scene: Scene, fault: Fault) -> Aim:
+        """What the sentence of this fault means now."""
+        sentence = self._sentence(fault)
+        scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
+        whom = sentence.whom
+        if isinstance(whom, Nodes):
+            nodes = pick(whom, scene)
+            return Aim(what=sentence.kind, targets=nodes) if nodes else _missed(sentence, scene)
+        ends, others, links = cut_links(whom, scene)
+        if not links:
+            return _missed(sentence, scene)
+        note = _told(sentence, ends, others, links, scene)
+        nodes = tuple(end for end in ends if not is_client(end))
+        return Aim(what=sentence.kind, targets=nodes, links=tuple(links), note=note)
+
+    def _sentence(self, fault: Fault) -> Sentence:
+        if KEEP_OTHERS in fault.args:
+            return self.sentences[0 if fault.args[KEEP_OTHERS] else 1]
+        return self.sentences[int(fault.args.get(CHOICE, 0)) % len(self.sentences)]
+
+
+CLIENTS_LISTED_MAX: Final = 20
+KEEP_OTHERS: Final = "keep_others"
+"""How cases written before faults had words chose between the sentences of `partition-leader`."""
+
+
+def load_nemesis(name: str) -> Nemesis:
+    """An installed nemesis by its name, or the one that a fault in words is.
+
+    Raises `UsageError`, as `load_plugin` and `parse` do.
+    """
+    if are_words(name):
+        return AimedNemesis.of_text(name)
+    found: Nemesis = load_plugin("nemeses", name)
+    return found
+
+
+def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Target) -> None:
+    known = [ROLLING_RESTART, *getattr(target, "operations", ())]
+    if what.name not in known:
+        raise UsageError(
+            f"the target {target.name!r} has no operation {what.name!r}; "
+            f"{choices_near(what.name, known)}"
+        )
+    needed = getattr(target, "variant_of", {}).get(what.name)
+    if needed is not None and not any(needed in spec.variants for spec in specs.values()):
+        raise UsageError(
+            f"{what.name} has nodes run as {needed!r}, which none of this deployment can; the "
+            f"options of {target.name!r} say with which they can"
+        )
+    if what.variant and what.name != ROLLING_RESTART:
+        raise UsageError(f"only {ROLLING_RESTART} starts nodes as a variant; drop the setting")
+    names = sorted({name for spec in specs.values() for name in spec.variants})
+    if what.variant and what.variant not in names:
+        raise UsageError(
+            f"no node has a variant {what.variant!r}; there are: {', '.join(names) or 'none'}"
+        )
+
+
+def _missed(sentence: Sentence, scene: Scene) -> Aim:
+    if sentence.whom.needs_leader and scene.roles(sentence.whom.group).leader is None:
+        return Aim(what=sentence.kind, note="missed: nobody leads at this moment")
+    note = f"missed: `{sentence.text}` means nobody at this moment"
+    return Aim(what=sentence.kind, note=note)
+
+
+def _listed(ends: Sequence[str], scene: Scene) -> str:
+    """All nodes, and so many clients; all of these have one name together."""
+    clients = [end for end in ends if is_client(end)]
+    nodes = [end for end in ends if not is_client(end)]
+    if clients == list(scene.clients):
+        return ", ".join([*nodes, CLIENT])
+    return ", ".join([*nodes, *([listed(clients, limit=CLIENTS_LISTED_MAX)] if clients else [])])
+
+
+def _told(
+    sentence: Sentence,
+    ends: Sequence[str],
+    others: Sequence[str],
+    links: Sequence[Link],
+    scene: Scene,
+) -> str:
+    """What a link fault did, in a sentence."""
+    one, many = _listed(ends, scene), _listed(others, scene)
+    leader = scene.roles(sentence.whom.group).leader
+    if sentence.whom.needs_leader and list(ends) == [leader]:
+        one = f"leader {one}"
+    match sentence.kind:
+        case Cut() if not others:
+            return f"cut {one} into a ring: each hears a majority, and no two the same"
+        case Shape() | Stream() if not others:
+            return f"made the links across a ring of {one} worse"
+        case Reset() if not others:
+            return f"reset the connections across a ring of {one}"
+        case Cut(one_way=True):
+            heard = links[0].source in ends
+            source, sink = (one, many) if heard else (many, one)
+            return f"cut all that goes from {source} to {sink}"
+        case Cut():
+            return f"cut {one} off from {many}" if len(ends) == 1 else f"cut {many} from {one}"
+        case Shape() | Stream():
+            return f"made the links between {one} and {many} worse"
+        case _:
+            return f"reset the connections between {one} and {many}"

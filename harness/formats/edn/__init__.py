@@ -1,0 +1,1 @@
+"""EDN: the exact reader, the quick reader, and Jepsen histories in it."""

@@ -1,0 +1,193 @@
+"""Jepsen's histories in EDN: reading theirs, writing ours.
+
+A file holds op maps, one after another or inside one vector or list, as `history.edn` and
+`jepsen.history` write them (`jepsen/src/jepsen/store.clj`). Values keep EDN's types in plain JSON
+(`harness.vocabularies.edn` has all of it, and `members` of a list or set): `:x` is `":x"`, `"x"` is
+`"x"`, `#{2 1}` is `{"#{}": [1, 2]}`, `0.10M` is `"#0.1M"`, `{:x 1}` is `{"x": 1}`, and
+`[[:append :x 1]]` is `[["append", ":x", 1]]`. So plain equality keeps apart what EDN does, but for
+1 and 1.0, which are an int and a float.
+
+The identifiers among our map keys are written as keywords, so that Clojure code can destructure
+them, and everything we write we read back equal. What an op carries beyond Jepsen's own
+fields (`node`, `attempts`) goes along as extra keys; `key`, as in Porcupine's logs, makes the value
+a pair of key and value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from harness.errors import HistoryError, shown
+from harness.formats.edn.forms import stream_pieces
+from harness.ops import Attempt, History, Op, OpType, Pairing
+from harness.vocabularies.edn import edn_of, loose, settled
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME_CHARS_MAX: Final = 200
+_NAN: Final = b'"##NaN"'
+_TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind.value}")}
+
+
+class EdnOps:
+    """The ops of a file, one at a time; every use of it reads the file anew.
+
+    Raises `HistoryError` with line and column for text that is no EDN, forms that are no ops, and
+    ops that no set of clients can have made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[Op]:
+        pairing = Pairing(foreign=True)
+        position = 0
+        for piece in stream_pieces(self._path):
+            value_of = _settled if b"##NaN" in piece.data else settled
+            for number, form in enumerate(piece.forms):
+                try:
+                    op = op_of(form, position, value_of)
+                    pairing.take(op)
+                except HistoryError as error:
+                    raise piece.error(number, str(error)) from error
+                yield op
+                position += 1
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Line and column of the op with this index."""
+        position = 0
+        for piece in stream_pieces(self._path):
+            for number, form in enumerate(piece.forms):
+                if op_of(form, position).index == index:
+                    return piece.position(number)
+                position += 1
+        return None
+
+
+def load_edn(path: Path | str) -> History:
+    """Read a Jepsen history; raises `HistoryError` that says where it is wrong."""
+    return History(EdnOps(Path(path)), foreign=True)
+
+
+def _settled(value: Any) -> Any:
+    """A client's value; not a number equals nothing, not even itself, and no check knows that."""
+    value = settled(value)
+    if _NAN in msgspec.json.encode(value):
+        raise HistoryError(
+            "its value holds ##NaN, which equals nothing, so no check can compare it; leave the "
+            "operation out"
+        )
+    return value
+
+
+def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
+    """The op that `form` describes, the one number `position` of its file (from 0).
+
+    Its fields are keywords. `value_of` makes the value of a client's op of what was read.
+    """
+    if not isinstance(form, dict):
+        raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
+    try:
+        kind = _TYPES[form[":type"]]
+        process = form[":process"]
+        # Elle looks at values alone, so its histories may leave f out.
+        # Records have all fields: an f that was left out is nil, and an index -1.
+        f = form.get(":f", "txn") if ":value" in form else form[":f"]
+    except (KeyError, TypeError):
+        raise _incomplete(form, position) from None
+    f = loose(f)
+    if type(process) is not int and not isinstance(f, str):
+        f = _text(f) or "nil"  # of the nemesis, which nobody judges
+    elif f is None and isinstance(form.get(":value"), list):
+        f = "txn"
+    if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
+        raise HistoryError(f"op {position} is malformed: its f is {shown(f)}, not a name")
+    value = form.get(":value")
+    if ":key" in form:
+        value = [form[":key"], value]
+    try:
+        if type(process) is int:
+            value = value_of(value)
+        else:
+            process = loose(process)
+            value = loose(value)
+    except HistoryError as error:
+        raise HistoryError(f"op {position} is malformed: {error}") from error
+    # What begins like a number but is none must not pass for a fault injector, which is left out.
+    if type(process) is not int and (
+        not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
+    ):
+        raise HistoryError(
+            f"op {position} is malformed: its process is {shown(process)}, "
+            "neither a number nor a name"
+        )
+    attempts = form.get(":attempts")
+    try:
+        return Op(
+            _whole("index", form.get(":index"), position),
+            _whole("time", form.get(":time"), position),
+            process,
+            kind,
+            f,
+            value,
+            _text(form[":error"]) if ":error" in form else None,
+            _text(form[":node"]) if ":node" in form else None,
+            () if attempts is None else msgspec.convert(loose(attempts), tuple[Attempt, ...]),
+        )
+    except (TypeError, msgspec.ValidationError) as failure:
+        raise HistoryError(f"op {position} is malformed: {failure}") from failure
+
+
+def _text(value: Any) -> str | None:
+    """What is only shown, as a string."""
+    value = loose(value)
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
+    missing = [name for name in ("process", "type", "f") if f":{name}" not in form]
+    if missing:
+        return HistoryError(f"op {position} lacks {', '.join(missing)}")
+    return HistoryError(
+        f"op {position} is malformed: its type is {shown(form[':type'])}; "
+        f"it must be one of {', '.join(OpType)}"
+    )
+
+
+def _whole(name: str, value: Any, default: int) -> int:
+    """An index or a time; no verdict depends on times, so fractions of them may go."""
+    if value is None or (name == "index" and value == -1):
+        return default
+    if name == "time" and isinstance(value, float) and math.isfinite(value):
+        return int(value)
+    if type(value) is not int:
+        raise TypeError(f"its {name} is {shown(value)}, not a whole number")
+    return value
+
+
+def write_edn(history: History, file: TextIO) -> None:
+    """Write one op map a line."""
+    for op in history:
+        fields = [
+            f":index {op.index}",
+            f":time {op.time}",
+            f":process {op.process if isinstance(op.process, int) else f':{op.process}'}",
+            f":type :{op.type.value}",
+            f":f {f':{op.f}' if _IDENTIFIER.fullmatch(op.f) else edn_of(op.f, plain=True)}",
+            f":value {edn_of(op.value, plain=not op.is_client)}",
+        ]
+        if op.error is not None:
+            fields.append(f":error {edn_of(op.error, plain=True)}")
+        if op.node is not None:
+            fields.append(f":node {edn_of(op.node, plain=True)}")
+        if op.attempts:
+            attempts = [msgspec.structs.asdict(attempt) for attempt in op.attempts]
+            fields.append(f":attempts {edn_of(attempts, plain=True)}")
+        file.write(f"{{{', '.join(fields)}}}\n")

@@ -1,0 +1,277 @@
+"""The quick reader of EDN: rewrites plain text to JSON, in passes that all run in C.
+
+The text is split at strings (with their tags) and keywords; between them lie only separators,
+brackets, numbers, nil, true, false and perhaps symbols and other tags, which a few replacements
+turn into JSON's. The pieces are
+joined and decoded by msgspec. Maps are read in one of two ways, and what worked for the last text
+is tried first:
+
+* as Clojure prints them, with a comma between pairs and nowhere else: what follows `{` or a comma
+  is a key, and a colon put behind it makes the map an object of JSON;
+* with commas meaning nothing: innermost collections are taken out and a mark left in their place,
+  round by round. A map without collections in it is a row of words, and every other one is a key.
+
+Where a guess was wrong, no JSON comes of it: in an object every key has its colon and every pair
+its comma, so whatever is JSON pairs keys and values as EDN does. A key that stands twice is noticed
+by writing the data again and counting keys.
+
+What is not plain enough (discards, characters, ratios, mistakes) is no JSON after this and is
+refused: the exact reader takes it. Nothing is accepted that EDN would not accept, or read in
+another way; the tests hold the two readers against each other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from harness.formats.edn.exact_reader import DEPTH_MAX
+from harness.vocabularies.edn import text_of
+
+# A string that is not closed is one up to the end, and refused later: left alone, each quote in it
+# that is escaped would look for its end anew.
+_SPLIT: Final = re.compile(
+    rb'((?:#(?<![^\s,(\[{]#)[A-Za-z][^\0-\x20,;"()\[\]{}]*+[\s,]*+)?+'
+    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)',
+    re.DOTALL,
+)
+# Escapes that EDN and JSON share. One for an ASCII character could hide a quote or a colon.
+_ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
+_BLANKS: Final = bytes.maketrans(b"\t\r\n\f\v", b"     ")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
+_NO_LETTERS: Final = bytes(
+    set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
+)
+# Patterns begin with what is rare, and look back from there whether it begins a word: at the very
+# beginning, or behind one of these.
+_BEFORE: Final = rb"[^ ,(\[{]"
+_ENDS: Final = rb"(?![^ ,)\]}])"
+_LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
+_TAG: Final = re.compile(
+    rb"#(?<!" + _BEFORE + rb"#)[A-Za-z][^ ,()\[\]{}\0]*(?: (?=[^ ,)\]}])|(?=[\[({]))"
+)
+_NIL: Final = re.compile(rb"nil(?<!" + _BEFORE + rb"nil)" + _ENDS)
+_SYMBOL: Final = re.compile(
+    rb"([A-Za-z_<>*!?$%&=./0](?<!" + _BEFORE + rb".)(?:(?<!0)|(?=x))"
+    rb"(?!(?:(?<=n)ull|(?<=t)rue|(?<=f)alse)" + _ENDS + rb")[^ ,()\[\]{}\0\\]*)"
+)
+_BIG: Final = re.compile(rb"([0-9-](?<!" + _BEFORE + rb".)[0-9]{0,17}+)N" + _ENDS)
+_COMMENT: Final = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|\\.)|;[^\n]*+(?=\n)', re.DOTALL)
+_SET_OPENS, _SET_CLOSES = b"\x1e", b"\x1f"
+_SET_IN_JSON: Final = (b'{"\\u001e":', b"}")
+_OTHER_KEY_IN_JSON: Final = b'"\\u001f'
+_NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
+_KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
+# Vectors without maps in them, three deep; what is deeper takes another round.
+_FLAT: Final = rb"\[[^\[\]{}]*+\]"
+_DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
+_VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
+_MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
+# What stands for a collection that was taken out, by round: vectors, maps, and so on. They are no
+# blanks, and EDN has no control characters outside of strings.
+_MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
+_NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
+_PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
+_REMEMBERED_MAX: Final = 10_000
+_REMEMBERED_BYTES_MAX: Final = 64  # of one token
+_ROW_BYTES_MAX: Final = 24  # longer ones hold numbers that do not come again
+# JSON's but not EDN's; comments; characters; strings that are not closed.
+_STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
+_TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class QuickRefusedError(Exception):
+    """Not plain enough for this reader."""
+
+
+class _Quoted(dict[bytes, bytes]):
+    """Keywords and strings as JSON; they are remembered, up to a bound."""
+
+    def __missing__(self, token: bytes) -> bytes:
+        if token.startswith(b":"):
+            quoted = b'"' + token + b'"'
+        else:
+            tag, quote, text = token.partition(b'"')
+            if b"\\" in text and not _ESCAPED.fullmatch(quote + text):
+                raise QuickRefusedError
+            if tag:
+                quoted = quote + tag.rstrip(b" ,\t\r\n\f\v") + b" " + text
+            elif text.startswith((b":", b"#")):
+                if b"\\" in text:
+                    raise QuickRefusedError
+                quoted = _encode(text_of(text[:-1].decode()))
+            else:
+                quoted = token
+        if len(token) <= _REMEMBERED_BYTES_MAX and len(self) < _REMEMBERED_MAX:
+            self[token] = quoted
+        return quoted
+
+
+class QuickReader:
+    """Reads one piece of text after another, and remembers what they have in common."""
+
+    def __init__(self) -> None:
+        self._quoted = _Quoted()
+        self._rows = _Rows()
+        self._ways = [_objects, self._rows.forms]
+
+    def forms(self, data: bytes) -> list[Any]:
+        """The forms of `data`; raises `QuickRefusedError`."""
+        if b"\0" in data:
+            raise QuickRefusedError
+        if not data.isascii():
+            # What is left out of the JSON, comments and tags, must be text, too.
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                raise QuickRefusedError from error
+        parts = _SPLIT.split(_uncommented(data) if b"\n;" in data else data)
+        rest = b"\0".join(parts[::2])
+        if b";" in rest:
+            parts = _SPLIT.split(_uncommented(data))
+            rest = b"\0".join(parts[::2])
+        rest = _between(rest)
+        parts[1::2] = map(self._quoted.__getitem__, parts[1::2])
+        try:
+            return self._ways[0](parts, rest)
+        except QuickRefusedError:
+            found = self._ways[1](parts, rest)
+        self._ways.reverse()
+        return found
+
+
+def _uncommented(data: bytes) -> bytes:
+    """Without comments, of which one may hold half a string.
+
+    What comes behind a backslash outside of strings may go wrong. That backslash stays, and is
+    refused later.
+    """
+    return b"".join(filter(None, _COMMENT.split(data)))
+
+
+def _between(rest: bytes) -> bytes:
+    """What lies between keywords and strings, which are NUL here, in JSON's words.
+
+    Lists and sets are vectors afterwards; single blanks or commas separate.
+    """
+    if any(sign in rest for sign in (*_STRANGE, _SET_OPENS, _SET_CLOSES)):
+        raise QuickRefusedError
+    rest = _single_blanks(rest.translate(_BLANKS))
+    if b"#" in rest:
+        pieces = _LEAF_SET.split(rest)
+        pieces[1::2] = [_SET_OPENS + b"[" + i + b"]" + _SET_CLOSES for i in pieces[1::2]]
+        rest = _TAG.sub(b"", b"".join(pieces))
+    if b"N" in rest:
+        rest = b"".join(_BIG.split(rest))
+    rest = rest.replace(b" ,", b",").replace(b", ", b",")
+    brackets = rest.translate(None, _NO_BRACKETS)
+    # Each round takes at least one level away, and at most three.
+    for _ in range(DEPTH_MAX // 3 - 1):
+        fewer = brackets.replace(b"[]", b"").replace(b"{}", b"").replace(b"()", b"")
+        if len(fewer) == len(brackets):
+            break
+        brackets = fewer
+    if brackets:
+        raise QuickRefusedError
+    if b"(" in rest:
+        rest = rest.translate(_PARENTHESES)
+    # Letters other than those of nil, true and false (without the e of 1e9) are of symbols.
+    letters = rest.count(b"nil") * 3 + rest.count(b"true") * 3 + rest.count(b"false") * 4
+    if len(rest.translate(None, _NO_LETTERS)) == letters:
+        rest = rest.replace(b"nil", b"null")
+    else:
+        pieces = _SYMBOL.split(_NIL.sub(b"null", rest))
+        pieces[1::2] = [b"\"#'" + symbol + b'"' for symbol in pieces[1::2]]
+        rest = b"".join(pieces)
+    return _tidied(rest)
+
+
+def _single_blanks(rest: bytes) -> bytes:
+    while b"  " in rest:
+        rest = rest.replace(b"  ", b" ")
+    return rest
+
+
+def _tidied(rest: bytes) -> bytes:
+    """Without blanks beside brackets."""
+    for before, after in _TIDY:
+        rest = rest.replace(before, after)
+    return rest
+
+
+def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
+    """What the JSON text with `rest` around the quoted tokens holds."""
+    parts[::2] = rest.split(b"\0")
+    text = b"[" + b"".join(parts).strip(b",") + b"]"
+    if _SET_OPENS in text:
+        text = text.replace(_SET_OPENS, _SET_IN_JSON[0]).replace(_SET_CLOSES, _SET_IN_JSON[1])
+    try:
+        found: list[Any] = _decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise QuickRefusedError from error
+    if _encode(found).count(b'":') != text.count(b'":'):
+        raise QuickRefusedError  # a key stands twice
+    return found
+
+
+def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
+    """The forms, if all maps have commas between their pairs, and nothing else has any."""
+    rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
+    pieces = _NUMBER_KEY.split(rest)
+    pieces[1::2] = [_OTHER_KEY_IN_JSON + key + b'":' for key in pieces[1::2]]
+    rest = b"".join(pieces)
+    return _decoded(parts, rest.replace(b" ", b","))
+
+
+class _Rows(dict[bytes, bytes]):
+    """Short maps of words and marks in JSON, remembered up to a bound."""
+
+    def __missing__(self, row: bytes) -> bytes:
+        found = _row(row)
+        if len(row) <= _ROW_BYTES_MAX and len(self) < _REMEMBERED_MAX:
+            self[row] = found
+        return found
+
+    def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
+        """The forms, if commas mean nothing."""
+        if b"," in rest:
+            rest = _tidied(_single_blanks(rest.replace(b",", b" ")))
+        if rest.translate(None, _NO_MARKS):
+            raise QuickRefusedError
+        taken: list[list[bytes]] = []
+        for number, mark in enumerate(_MARKS):
+            if b"{" not in rest:
+                break
+            pieces = (_MAPS if number % 2 else _VECTORS).split(rest)
+            inner = pieces[1::2]
+            taken.append(list(map(self.__getitem__, inner)) if number % 2 else inner)
+            rest = mark.join(pieces[::2])
+        for inner, mark in zip(reversed(taken), reversed(_MARKS[: len(taken)]), strict=True):
+            pieces = [b""] * (2 * len(inner) + 1)
+            pieces[::2] = rest.split(mark)
+            pieces[1::2] = inner
+            rest = b"".join(pieces)
+        return _decoded(parts, rest.replace(b" ", b","))
+
+
+def _row(text: bytes) -> bytes:
+    """A map or a set that holds words and marks."""
+    if text.startswith(b"#"):
+        return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
+    if text == b"{}":
+        return text
+    items = text[1:-1].split(b" ")
+    keys = items[::2]
+    if len(items) % 2:
+        raise QuickRefusedError
+    if keys.count(b"\0") < len(keys):
+        for number, key in enumerate(keys):
+            if key != b"\0":
+                if not _KEY.fullmatch(key):
+                    raise QuickRefusedError
+                keys[number] = _OTHER_KEY_IN_JSON + key + b'"'
+    return b"{" + b",".join(map(b":".join, zip(keys, items[1::2], strict=True))) + b"}"

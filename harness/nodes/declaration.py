@@ -1,0 +1,70 @@
+"""What a node's declaration is made of, beside its command: readiness probes and variants, as data.
+
+`harness.cluster` has `NodeSpec` and hands these on; `harness.nodes.deployment` has the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+BASE: Final = "base"
+"""The name of what a node is without any variant: as it is declared."""
+
+_READY_S: Final = 60.0
+
+
+class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
+    """What all probes have."""
+
+
+class ReadyPort(_Probe, frozen=True, tag="port"):
+    """Ready once the declared TCP port accepts connections, within `within_s` of the start."""
+
+    port: int
+    within_s: float = _READY_S
+
+
+class ReadyHttp(_Probe, frozen=True, tag="http"):
+    """Ready once a GET of `path` on the declared port is answered with status 200."""
+
+    port: int
+    path: str = "/"
+    within_s: float = _READY_S
+
+
+class ReadyLog(_Probe, frozen=True, tag="log"):
+    """Ready once a line that it has printed since its start matches the regular expression."""
+
+    pattern: str
+    within_s: float = _READY_S
+
+
+class ReadyCommand(_Probe, frozen=True, tag="command"):
+    """Ready once the command exits with 0; placeholders are filled in.
+
+    It runs beside the node, with its environment and as its user: in its data folder, in Docker in
+    its container, which must have a shell (`sh`). Each try may take 10 s.
+    """
+
+    command: tuple[str, ...]
+    within_s: float = _READY_S
+
+
+Ready = ReadyPort | ReadyHttp | ReadyLog | ReadyCommand
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different when a node runs as this variant: another version, other flags.
+
+    What is given replaces the node's own; `config` and `environment` are laid over it, key by key.
+    A node stays what it is: one on `Env` has no command, a foreign program no entry.
+    """
+
+    entry: str | None = None
+    config: dict[str, Any] | None = None
+    command: tuple[str, ...] | None = None
+    environment: dict[str, str] | None = None
+    image: str | None = None
+    dockerfile: str | None = None

@@ -1,0 +1,277 @@
+"""How bad links, streams, disks, clocks and processors may get, and what each of that takes.
+
+A quality is a struct of amounts. For each of them its `EFFECTS` say what an environment must be
+able to do, how `--fault` has it, what it may be, and what several at once come to. Everything else
+derives from that: what a fault requires, its settings in words, the checks, the matrix.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+
+from harness.errors import UsageError
+
+DELAY_MS_MAX: Final = 60_000.0
+RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits so long for a real Toxiproxy
+SLICE_BYTES_MAX: Final = 32_768  # what a proxy reads at once
+RATE_KB_S_MAX: Final = 1_000_000
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+class Capability(enum.Enum):
+    """One thing an environment may be able to do to a cluster."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+    PAUSE = "pause"
+    WIPE = "wipe"
+    PARTITION = "partition"
+    PARTITION_ONE_WAY = "partition-one-way"
+    DELAY = "delay"
+    DROP = "drop"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    THROTTLE = "throttle"
+    STALL = "stall"
+    SLICE = "slice"
+    RESET_AFTER = "reset-after"
+    RESET = "reset"
+    LOSE_UNSYNCED = "lose-unsynced"
+    TORN_WRITE = "torn-write"
+    CLOCK_SKEW = "clock-skew"
+    CLOCK_DRIFT = "clock-drift"
+    SLOW_CPU = "slow-cpu"
+    DISK_ERROR = "disk-error"
+    DISK_FULL = "disk-full"
+    DISK_SLOW = "disk-slow"
+    BIT_ROT = "bit-rot"
+    AIM_AT_EVENTS = "aim-at-events"
+    SINGLE_CLIENTS = "single-clients"
+
+
+# --- amounts ---------------------------------------------------------------------------------
+
+
+def _added(amounts: Sequence[float]) -> float:
+    """One by one: from Python 3.12 on `sum` rounds otherwise, and histories have to stay."""
+    return functools.reduce(operator.add, amounts, 0.0)
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What one amount of a quality is."""
+
+    needs: Capability | None  # None: of the one beside it
+    word: str  # in `--fault`; "" where words do not have it
+    read: Callable[[str], Any]  # its value in words; `None` for what is none
+    rule: str  # what it may be, with an example, as an error says it
+    most: float
+    least: float = 0
+    together: Callable[[Sequence[Any]], Any] = _added
+
+    @property
+    def example(self) -> str:
+        """It in words: the end of its rule."""
+        return self.rule.rpartition(" ")[2]
+
+
+def seconds_in(text: str) -> float | None:
+    """A time such as 200ms, 4s or 2m in s; `None` for what is none."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
+    return float(found[1]) * _SECONDS[found[2]] if found else None
+
+
+def duration(
+    word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
+) -> Effect:
+    """A time in ms, of more than nought unless it is `signed`."""
+
+    def read(text: str) -> float | None:
+        minus = signed and text.startswith("-")
+        s = seconds_in(text[minus:])
+        ms = (s or 0.0) * 1000
+        return (-ms if minus else ms) if 0 < ms <= most_ms else None
+
+    rule = f"a time of at most {most_ms / 1000:g}s such as {word}={example}"
+    least = -most_ms if signed else 0.0
+    return Effect(needs=needs, word=word, read=read, rule=rule, most=most_ms, least=least)
+
+
+def number(
+    word: str, needs: Capability, unit: str, most: int, example: str, *, signed: bool = False
+) -> Effect:
+    """A whole number of a unit, of 1 or more unless it is `signed`."""
+
+    def read(text: str) -> int | None:
+        found = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
+        return int(found[1]) if found and 1 <= abs(int(found[1])) <= most else None
+
+    either = " either way" if signed else ""
+    rule = f"a whole number from 1 to {most}{either}, with its unit, such as {word}={example}"
+    least = -most if signed else 0
+    return Effect(needs=needs, word=word, read=read, rule=rule, most=most, least=least)
+
+
+def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
+    """How many times as much."""
+
+    def read(text: str) -> float | None:
+        found = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
+        return float(text) if found and 1 < float(text) <= most else None
+
+    rule = f"more than 1 and at most {most}, such as {word}={example}"
+    return Effect(
+        needs=needs, word=word, read=read, rule=rule, most=most, least=1, together=math.prod
+    )
+
+
+def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
+    """A probability. Of independent events any is one."""
+
+    def read(text: str) -> float | None:
+        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
+        share = float(found[1]) / 100 if found else 0.0
+        return share if 0 < share <= 1 else None
+
+    def any_of(shares: Sequence[float]) -> float:
+        return 1.0 - math.prod(1.0 - share for share in shares)
+
+    rule = f"a share of {of} such as {word}={example}"
+    return Effect(needs=needs, word=word, read=read, rule=rule, most=1, together=any_of)
+
+
+def _flag(needs: Capability, word: str = "") -> Effect:
+    def read(text: str) -> bool | None:
+        return True if text == "yes" else None
+
+    return Effect(needs=needs, word=word, read=read, rule=f"{word}=yes", most=1, together=any)
+
+
+def _slowest(rates: Sequence[int]) -> int:
+    return min(filter(None, rates), default=0)
+
+
+# --- qualities -------------------------------------------------------------------------------
+
+
+def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozenset[Capability]:
+    """What an environment must be able to do for those of these amounts that are set."""
+    well = type(amounts)()
+    wanted = {
+        effect.needs
+        for name, effect in effects.items()
+        if getattr(amounts, name) != getattr(well, name)
+    }
+    return frozenset(need for need in wanted if need is not None)
+
+
+class _Quality(msgspec.Struct, frozen=True):
+    """What all have. Without amounts it leaves things as they are."""
+
+    EFFECTS: ClassVar[Mapping[str, Effect]]
+
+    @classmethod
+    def together(cls, qualities: Sequence[Self]) -> Self:
+        """All at once: delays add up, of independent events any is one, the slowest rate wins."""
+        each = {name: [getattr(one, name) for one in qualities] for name in cls.EFFECTS}
+        return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What an environment must be able to do for it."""
+        return required(self, self.EFFECTS)
+
+    def bounded(self) -> Self:
+        """The same, with no amount above what it may be: several faults at once may be too much."""
+        most = {name: effect.most for name, effect in self.EFFECTS.items()}
+        too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
+        return msgspec.structs.replace(self, **too_much)
+
+    def check(self) -> None:
+        """Raise `UsageError` where an amount is none."""
+        for name, effect in self.EFFECTS.items():
+            value = getattr(self, name)
+            if not effect.least <= (value or 0) <= effect.most:
+                limits = f"{int(effect.least)} .. {int(effect.most)}"
+                raise UsageError(f"{name} is {value}; it must be in {limits}")
+
+
+class LinkQuality(_Quality, frozen=True, kw_only=True):
+    """What a bad link does to frames (simulation), packets (Docker) or bytes (proxies)."""
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    drop: float = 0.0  # probability a frame, 0..1
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    rate_kb_s: int = 0
+    stall: bool = False  # hold everything back until healed
+
+    EFFECTS: ClassVar = {
+        "delay_ms": duration("delay", Capability.DELAY, DELAY_MS_MAX, "200ms"),
+        "jitter_ms": duration("jitter", Capability.DELAY, DELAY_MS_MAX, "50ms"),
+        "drop": _share("loss", Capability.DROP, "frames", "20%"),
+        "duplicate": _share("duplicate", Capability.DUPLICATE, "frames", "5%"),
+        "reorder": _share("reorder", Capability.REORDER, "frames", "10%"),
+        "rate_kb_s": msgspec.structs.replace(
+            number("rate", Capability.THROTTLE, "kB/s", RATE_KB_S_MAX, "64kB/s"), together=_slowest
+        ),
+        "stall": _flag(Capability.STALL),
+    }
+
+
+class StreamQuality(_Quality, frozen=True, kw_only=True):
+    """What a bad link does to the byte streams on it, above TCP: what Toxiproxy has toxics for.
+
+    Pieces are halves of halves of what came at once: none is larger than `slice_bytes`, few are
+    smaller than half of it. A connection is reset both ways so long after its first bytes in this
+    direction, which are swallowed.
+    """
+
+    slice_bytes: int = 0  # 0: as they come
+    gap_ms: float = 0.0  # after each piece
+    reset_after_ms: float | None = None
+
+    EFFECTS: ClassVar = {
+        "slice_bytes": number("slice", Capability.SLICE, "B", SLICE_BYTES_MAX, "128B"),
+        "gap_ms": duration("gap", Capability.SLICE, DELAY_MS_MAX, "10ms"),
+        "reset_after_ms": duration(
+            "reset-after", Capability.RESET_AFTER, RESET_AFTER_MS_MAX, "500ms"
+        ),
+    }
+
+    def check(self) -> None:
+        """Raise `UsageError` where an amount is none, or nothing would happen."""
+        super().check()
+        if self == StreamQuality():
+            raise UsageError(f"{self} leaves the streams as they are; set slice_bytes, ...")
+        if self.gap_ms and not self.slice_bytes:
+            raise UsageError(f"gap_ms is {self.gap_ms} without pieces; set slice_bytes as well")
+
+
+class DiskQuality(_Quality, frozen=True, kw_only=True):
+    """What a bad disk does to a node's requests.
+
+    A request that fails has had no effect; one of a full disk fails where it would write. Of a
+    block (4 KiB of a file) that rots one bit is read flipped, always the same one.
+    """
+
+    error: float = 0.0  # probability a request that it fails with EIO, 0..1
+    full: bool = False  # what would take room fails with ENOSPC
+    delay_ms: float = 0.0
+    bitrot: float = 0.0  # probability a block that it rots, 0..1
+
+    EFFECTS: ClassVar = {
+        "error": _share("error", Capability.DISK_ERROR, "requests", "5%"),
+        "full": _flag(Capability.DISK_FULL, "full"),
+        "delay_ms": duration("delay", Capability.DISK_SLOW, DELAY_MS_MAX, "50ms"),
+        "bitrot": _share("bitrot", Capability.BIT_ROT, "blocks", "5%"),
+    }

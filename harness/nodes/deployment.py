@@ -1,0 +1,351 @@
+"""The rules of a deployment: what may be declared together, who starts after whom, and variants.
+
+Every environment checks the declarations by these before anything starts, and starts nodes in the
+same order. What only some environments can do, they refuse themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import graphlib
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+from harness.cluster import Cluster, NodeSpec, NodeState
+from harness.errors import UsageError
+from harness.nodes.declaration import (
+    BASE,
+    Ready,
+    ReadyCommand,
+    ReadyHttp,
+    ReadyLog,
+    ReadyPort,
+    Variant,
+)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_HTTP_PATH: Final = re.compile(r"/[!-~]*")
+_USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+_WITHIN_S_MAX: Final = 3600.0
+_FILE_CHARACTERS_MAX: Final = 1024 * 1024
+_MEMORY_MIB_MIN: Final = 16
+_CPUS_MAX: Final = 1024.0
+_STOP_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGQUIT")
+
+
+# --- what may be declared ----------------------------------------------------------------------
+
+
+def check_nodes(nodes: Sequence[NodeSpec]) -> None:
+    """Raise `UsageError` for declarations that cannot be, wherever they were to run."""
+    names = [spec.name for spec in nodes]
+    for spec in nodes:
+        for name in spec.after:
+            if name not in names or name == spec.name:
+                raise UsageError(
+                    f"node {spec.name!r} is to start after {name!r}; `after` takes the names of "
+                    f"other nodes: {', '.join(n for n in names if n != spec.name) or 'none'}"
+                )
+        _check_ready(spec)
+        _check_pages(spec)
+        _check_files(spec)
+        if not all(spec.setup):
+            raise UsageError(
+                f"node {spec.name!r} has an empty command in `setup`; each is a tuple of words"
+            )
+        if spec.clock_probe and spec.entry is not None:
+            raise UsageError(
+                f"node {spec.name!r} has a `clock_probe`, but it is written against `Env`, whose "
+                "clock is the harness's own; drop it"
+            )
+        _check_limits(spec)
+        if spec.stop_signal not in _STOP_SIGNALS:
+            raise UsageError(
+                f"node {spec.name!r} has the stop_signal {spec.stop_signal!r}; it is one of: "
+                f"{', '.join(_STOP_SIGNALS)}"
+            )
+        if spec.stop_signal != _STOP_SIGNALS[0] and spec.entry is not None:
+            raise UsageError(
+                f"node {spec.name!r} has a `stop_signal`, which is for foreign programs: one "
+                "written against `Env` is cancelled; leave it out"
+            )
+        if spec.faulty_disk and spec.entry is not None:
+            raise UsageError(
+                f"node {spec.name!r} declares `faulty_disk`, which is for foreign programs: the "
+                "disk of a node with an `entry` is the harness's already; leave it out"
+            )
+        for name, variant in spec.variants.items():
+            _check_variant(spec, name, variant)
+        for form in forms_of(spec).values():
+            if form.image is not None and form.dockerfile is not None:
+                raise UsageError(
+                    f"node {spec.name!r} has the image {form.image!r} and the dockerfile "
+                    f"{form.dockerfile!r}; declare one of them"
+                )
+    start_layers(nodes)
+
+
+def _check_ready(spec: NodeSpec) -> None:
+    ready = spec.ready
+    if ready is None:
+        return
+    where = f"the readiness of node {spec.name!r}"
+    if not 0 < ready.within_s <= _WITHIN_S_MAX:
+        raise UsageError(
+            f"{where}: within_s is {ready.within_s}; it must be above 0 and at most {_WITHIN_S_MAX}"
+        )
+    if isinstance(ready, ReadyPort | ReadyHttp) and ready.port not in spec.ports:
+        raise UsageError(
+            f"{where}: the port {ready.port} is none of its declared ports {list(spec.ports)}; "
+            "add it to `ports`"
+        )
+    if isinstance(ready, ReadyHttp) and not _HTTP_PATH.fullmatch(ready.path):
+        raise UsageError(
+            f"{where}: the path {ready.path!r} must begin with '/' and hold no space; write other "
+            "characters as %XX"
+        )
+    if isinstance(ready, ReadyCommand) and not ready.command:
+        raise UsageError(f"{where}: its command is empty; it is a tuple of words")
+    if isinstance(ready, ReadyLog):
+        try:
+            re.compile(ready.pattern)
+        except re.error as error:
+            raise UsageError(
+                f"{where}: {ready.pattern!r} is not a regular expression: {error}"
+            ) from error
+
+
+def _check_pages(spec: NodeSpec) -> None:
+    if spec.pages is None:
+        return
+    if spec.entry is None:
+        raise UsageError(
+            f"node {spec.name!r} has pages on port {spec.pages}, but it is not written against "
+            "`Env`; a foreign program's own pages are among its `ports`"
+        )
+    if spec.pages in spec.ports:
+        raise UsageError(
+            f"node {spec.name!r} has its pages on port {spec.pages}, which is one of its `ports` "
+            f"{list(spec.ports)}; give them a port of their own"
+        )
+
+
+def _check_files(spec: NodeSpec) -> None:
+    for path, text in spec.files.items():
+        parts = PurePosixPath(path).parts
+        if not parts or path != str(PurePosixPath(*parts)) or {"/", "..", "."} & set(parts):
+            raise UsageError(
+                f"node {spec.name!r} has a file {path!r}; write a relative path without '..', "
+                "such as 'conf/server.yml'"
+            )
+        if len(text) > _FILE_CHARACTERS_MAX:
+            raise UsageError(
+                f"the file {path!r} of node {spec.name!r} has {len(text)} characters; the limit "
+                f"is {_FILE_CHARACTERS_MAX}: put larger ones into its image"
+            )
+    for path in spec.files:
+        above = next((str(p) for p in PurePosixPath(path).parents if str(p) in spec.files), None)
+        if above is not None:
+            raise UsageError(
+                f"node {spec.name!r} has the files {above!r} and {path!r}; one name cannot be both "
+                "a file and a folder"
+            )
+
+
+def _check_limits(spec: NodeSpec) -> None:
+    if spec.user is not None and not _USER.fullmatch(spec.user):
+        raise UsageError(
+            f"node {spec.name!r} has the user {spec.user!r}; it reads like 'postgres' or '999:999'"
+        )
+    if spec.memory_mib is not None and spec.memory_mib < _MEMORY_MIB_MIN:
+        raise UsageError(
+            f"node {spec.name!r} has memory_mib {spec.memory_mib}; it is at least {_MEMORY_MIB_MIN}"
+        )
+    if spec.cpus is not None and not (math.isfinite(spec.cpus) and 0 < spec.cpus <= _CPUS_MAX):
+        raise UsageError(
+            f"node {spec.name!r} has cpus {spec.cpus}; it must be above 0 and at most {_CPUS_MAX}"
+        )
+
+
+def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
+    where = f"the variant {name!r} of node {spec.name!r}"
+    if not _NAME.fullmatch(name) or name == BASE:
+        raise UsageError(f"{where}: a variant's name matches {_NAME.pattern} and is not {BASE!r}")
+    if variant == Variant():
+        raise UsageError(f"{where} changes nothing; give it a command, config, environment, ...")
+    if spec.entry is not None and variant.command is not None:
+        raise UsageError(
+            f"{where} has a command, but the node is written against `Env`: vary `entry`, `config`"
+        )
+    if spec.entry is None and (variant.entry is not None or variant.config is not None):
+        raise UsageError(
+            f"{where} has an entry or a config, but the node is a foreign program: vary `command`, "
+            "`environment` or `image`"
+        )
+    if variant.command == ():
+        raise UsageError(f"{where} has an empty command; leave it out to keep the node's own")
+
+
+def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
+    """Raise `UsageError` for what only real processes and containers have."""
+    nodes = list(nodes)
+    foreign = [node.name for node in nodes if node.entry is None]
+    if foreign:
+        raise UsageError(
+            f"the nodes {', '.join(foreign)} are foreign programs, which the simulation "
+            "cannot run; use --env process or --env docker"
+        )
+    for node in nodes:
+        for form in forms_of(node).values():
+            wanted = {
+                "an image": form.image,
+                "a dockerfile": form.dockerfile,
+                "files": form.files,
+                "setup commands": form.setup,
+                "a readiness probe": form.ready,
+                "a user": form.user,
+            }
+            found = next((what for what, value in wanted.items() if value), None)
+            if found is not None:
+                where = "--env docker" if form.image or form.dockerfile else "--env process, docker"
+                raise UsageError(
+                    f"the node {node.name!r} declares {found}, which nothing in the simulation "
+                    f"could use; it works with {where}"
+                )
+        for name, variant in node.variants.items():
+            if variant.environment is not None:
+                raise UsageError(
+                    f"the variant {name!r} of node {node.name!r} changes environment variables, "
+                    "which simulated nodes do not have; vary `config`, or use --env process, docker"
+                )
+
+
+# --- variants ----------------------------------------------------------------------------------
+
+
+def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
+    """The node as it runs as this variant; raises `UsageError` for one that is not declared."""
+    if name == BASE:
+        return spec
+    if name not in spec.variants:
+        known = ", ".join([BASE, *spec.variants])
+        raise UsageError(f"node {spec.name!r} has no variant {name!r}; it has: {known}")
+    variant = spec.variants[name]
+    changed = msgspec.structs.replace(
+        spec,
+        entry=variant.entry or spec.entry,
+        config=spec.config | (variant.config or {}),
+        command=variant.command or spec.command,
+        environment=spec.environment | (variant.environment or {}),
+    )
+    if variant.image is not None or variant.dockerfile is not None:
+        changed = msgspec.structs.replace(
+            changed, image=variant.image, dockerfile=variant.dockerfile
+        )
+    return changed
+
+
+def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
+    """All that a node may run as, by the name of the variant."""
+    return {name: as_variant(spec, name) for name in (BASE, *spec.variants)}
+
+
+def words_of(spec: NodeSpec) -> list[str]:
+    """Everything of a node, its variants included, in which placeholders are filled in."""
+    words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
+    if isinstance(spec.ready, ReadyCommand):
+        words += spec.ready.command
+    words += spec.clock_probe
+    for form in forms_of(spec).values():
+        words += [*form.command, *form.environment.values()]
+    return words
+
+
+# --- the order of starts -----------------------------------------------------------------------
+
+
+def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
+    """Names in layers: each node stands after those of these nodes that it starts after.
+
+    Raises `UsageError` for a circle.
+    """
+    by_name = {spec.name: spec for spec in nodes}
+    sorter = graphlib.TopologicalSorter(
+        {name: [n for n in spec.after if n in by_name] for name, spec in by_name.items()}
+    )
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        circle = " after ".join(reversed(error.args[1]))
+        raise UsageError(
+            f"the nodes start after one another in a circle: {circle}; take one out of `after`"
+        ) from error
+    layers = []
+    position = {name: index for index, name in enumerate(by_name)}
+    while sorter.is_active():
+        layer = sorted(sorter.get_ready(), key=position.__getitem__)
+        sorter.done(*layer)
+        layers.append(layer)
+    return layers
+
+
+async def start_in_order(
+    nodes: Mapping[str, NodeSpec],
+    start: Callable[[str], Awaitable[object]],
+    wait_ready: Callable[[str], Awaitable[None]],
+) -> None:
+    """Start all nodes, each once those it starts after are ready; returns when all are.
+
+    The first failure is raised once everything else that was begun has ended.
+    """
+
+    async def start_one(name: str) -> None:
+        await start(name)
+        if nodes[name].ready is not None:
+            await wait_ready(name)
+
+    for layer in start_layers(nodes.values()):
+        # Not a TaskGroup: a start that is cancelled half-way would be undone while it still runs.
+        begun = (start_one(name) for name in layer)
+        for answer in await asyncio.gather(*begun, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+
+
+def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
+    """How long `start_down` may wait, all together."""
+    waits = (nodes[name].ready for name in names)
+    return sum(ready.within_s for ready in waits if ready is not None)
+
+
+async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
+    """Start those of these nodes that are down, in their order, each after what it starts after.
+
+    Nobody waits for a node that no other starts after. One that does not get ready in its time is
+    waited for no longer: what it owes is what checkers look at.
+    """
+    wanted = [cluster.nodes[name] for name in names]
+    awaited = {name for spec in wanted for name in spec.after}
+    for layer in start_layers(wanted):
+        started = [name for name in layer if cluster.state(name) is NodeState.DOWN]
+        for name in started:
+            await cluster.start(name)
+        await asyncio.gather(*(cluster.wait_ready(name) for name in started if name in awaited))
+
+
+def describe(ready: Ready) -> str:
+    """What must happen for a node to be ready, in words."""
+    match ready:
+        case ReadyPort(port):
+            return f"its port {port} accepts connections"
+        case ReadyHttp(port, path):
+            return f"GET {path} on its port {port} is answered with 200"
+        case ReadyLog(pattern):
+            return f"a line of its log matches {pattern!r}"
+        case ReadyCommand(command):
+            return f"{' '.join(command)!r} exits with 0"

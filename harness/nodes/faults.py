@@ -1,0 +1,237 @@
+"""The kinds of faults: one struct each, which says what it needs and what it does.
+
+A kind that hits nodes is injected into the nodes that a selector chose, one that hits links into
+the links between them. The struct goes into the history as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+import msgspec
+
+from harness.cluster import Link
+from harness.nodes.degradation import (
+    DELAY_MS_MAX,
+    Capability,
+    DiskQuality,
+    Effect,
+    LinkQuality,
+    StreamQuality,
+    duration,
+    multiple,
+    number,
+    required,
+)
+from harness.timeline import (
+    CLOCK,
+    CPU,
+    CUT,
+    DISK,
+    KILL,
+    OPERATION,
+    PAUSE,
+    POWER_CUT,
+    RESET,
+    RESTART,
+    SHAPE,
+)
+
+DRIFT_PPM_MAX: Final = 500_000
+FACTOR_MAX: Final = 100
+OFFSET_MS_MAX: Final = 86_400_000.0
+_DOWN_AND_UP: Final = frozenset({Capability.START})
+
+
+class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault"):
+    """What all kinds have.
+
+    `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
+    is what an environment must be able to do; `may_end`: a node that ends while such a fault is on
+    it, or soon after, is not to blame for it; `damages`: it destroys what was synced, which is
+    charged to the damage budget (`harness.faults.budget`).
+    """
+
+    may_end: ClassVar[bool] = False
+    damages: ClassVar[bool] = False
+
+
+class Kill(_Kind, frozen=True, tag="kill"):
+    """A process is gone at once (SIGKILL); what it wrote stays, even un-synced.
+
+    With `power_cut` an arbitrary part of what was not synced is gone; with `torn` the last write
+    that is left may be cut in the middle.
+    """
+
+    power_cut: bool = False
+    torn: bool = False
+
+    @property
+    def word(self) -> str:
+        """`kill` or `power-cut`."""
+        return POWER_CUT if self.power_cut else KILL
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """To kill and to start; a power cut reaches disks as well."""
+        needs = _DOWN_AND_UP | {Capability.KILL}
+        needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
+        return needs | ({Capability.TORN_WRITE} if self.torn else set())
+
+
+class Restart(_Kind, frozen=True, tag="restart"):
+    """A process is asked to end (SIGTERM, or as it declares) and started again later: what an
+    administrator does.
+    """
+
+    word: ClassVar[str] = RESTART
+    requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}
+
+
+class Pause(_Kind, frozen=True, tag="pause"):
+    """A process stands still (SIGSTOP), as under a long collection or on a stalled host."""
+
+    word: ClassVar[str] = PAUSE
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
+
+
+class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
+    """A node's wall clock jumps by `offset_ms`, both its clocks run fast or slow by `drift_ppm`.
+
+    With `strobe_ms` the offset comes and goes, for so long each: clocks that jump back and forth
+    found more than steady ones (Jepsen's `nemesis/time.clj`). The node's `max_error_ns` does not
+    follow: a clock does not know that it is wrong.
+    """
+
+    offset_ms: float = 0.0
+    drift_ppm: int = 0
+    strobe_ms: float = 0.0
+    word: ClassVar[str] = CLOCK
+    may_end: ClassVar[bool] = True
+    EFFECTS: ClassVar[Mapping[str, Effect]] = {
+        "offset_ms": duration("offset", Capability.CLOCK_SKEW, OFFSET_MS_MAX, "-5s", signed=True),
+        "drift_ppm": number(
+            "drift", Capability.CLOCK_DRIFT, "ppm", DRIFT_PPM_MAX, "-500ppm", signed=True
+        ),
+        "strobe_ms": duration("strobe", None, DELAY_MS_MAX, "500ms"),
+    }
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """An offset, a drift, or both."""
+        return required(self, self.EFFECTS)
+
+
+class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
+    """A node computes `factor` times as slowly."""
+
+    factor: float
+    word: ClassVar[str] = CPU
+    EFFECTS: ClassVar[Mapping[str, Effect]] = {
+        "factor": multiple("factor", Capability.SLOW_CPU, FACTOR_MAX, "10")
+    }
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_CPU})
+
+
+class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
+    """A node's disk gets worse: requests fail, find no room, take long, or read what has rotted.
+
+    A node may end over an error of its disk, and should rather than go on with what it could not
+    make durable (Rebello et al., "Can applications recover from fsync failures?", ATC 2020). Most
+    nodes read their disk when they start and never again, so one that runs when its disk begins to
+    rot is killed and started again.
+    """
+
+    quality: DiskQuality
+    word: ClassVar[str] = DISK
+
+    @property
+    def may_end(self) -> bool:  # type: ignore[override]
+        """One that is only slow ends nobody."""
+        return bool(self.quality.error or self.quality.full or self.quality.bitrot)
+
+    @property
+    def damages(self) -> bool:  # type: ignore[override]
+        """Only rot: what fails or waits leaves the data as they are."""
+        return bool(self.quality.bitrot)
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What its quality takes, and for rot to start a node on it."""
+        needs = self.quality.requires
+        return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
+
+
+class Cut(_Kind, frozen=True, tag="cut"):
+    """Everything on the links is swallowed: silence, not refusal. `one_way`: in one direction."""
+
+    one_way: bool = False
+    word: ClassVar[str] = CUT
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """To cut, one way or both."""
+        return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
+
+
+class Shape(_Kind, frozen=True, tag="shape"):
+    """The links get worse: late, lossy, narrow."""
+
+    quality: LinkQuality
+    word: ClassVar[str] = SHAPE
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What its quality takes."""
+        return self.quality.requires
+
+
+class Stream(_Kind, frozen=True, tag="stream"):
+    """The byte streams on the links get worse: they come in pieces, or end by a reset."""
+
+    quality: StreamQuality
+    word: ClassVar[str] = SHAPE
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What its quality takes."""
+        return self.quality.requires
+
+
+class Reset(_Kind, frozen=True, tag="reset"):
+    """The open connections on the links are reset (RST), once, at the beginning of the fault."""
+
+    word: ClassVar[str] = RESET
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
+
+
+class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
+    """No fault, but what an administrator does: an operation of the system, or a rolling restart.
+
+    `variant` is what the nodes that it restarts run as from then on (`NodeSpec.variants`).
+    """
+
+    name: str
+    variant: str = ""
+    word: ClassVar[str] = OPERATION
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.STOP, Capability.START})
+
+
+Condition = Clock | Cpu | Disk
+NodeFault = Kill | Restart | Pause | Clock | Cpu | Disk
+LinkFault = Cut | Shape | Stream | Reset
+FaultKind = NodeFault | LinkFault | Operate
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a nemesis means to do now: a fault, and the nodes or the links that it is to hit.
+
+    Without targets it misses, and `note` says why. For links, `targets` are those that the fault is
+    about, and `note` says what it does.
+    """
+
+    what: FaultKind
+    targets: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    note: str = ""

@@ -1,0 +1,110 @@
+"""Schedules of faults: what nemeses plan, checked, and with ids that no two faults share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import NS_PER_S, Case, Fault, stream
+from harness.errors import TargetError, UsageError, shown
+from harness.plugins import Nemesis
+from harness.support.interrupts import blaming
+
+FAULTS_MAX: Final = 100_000
+PLAN_TRIES: Final = 20
+"""How often a nemesis plans anew where its schedule and those before it hide one another."""
+
+
+def plan_beside(
+    others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
+) -> Sequence[Fault]:
+    """A schedule that hides no other's and is hidden by none, as far as `PLAN_TRIES` can find it.
+
+    Where every fault of a nemesis begins under one of another, it may never hit anybody: a kill of
+    all nodes leaves nothing to kill. Without others the first try counts.
+    """
+    first: Sequence[Fault] = ()
+    for number in range(PLAN_TRIES):
+        with blaming(f"the nemesis {name!r}: plan()"):
+            planned = list(
+                nemesis.plan(
+                    stream(case.seed, f"nemesis/{name}" + (f"/{number}" if number else "")),
+                    horizon_ns=int(case.time_limit_s * NS_PER_S),
+                    interval_ns=int(case.interval_s * NS_PER_S),
+                    duration_ns=int(case.duration_s * NS_PER_S),
+                )
+            )
+        planned = _planned_faults(name, nemesis, planned)
+        plans = [*others, planned]
+        if all(_begins_in_calm(plan, plans) for plan in plans):
+            return planned
+        first = first or planned
+    return first
+
+
+def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
+    """The faults that a nemesis planned, renamed to its requested name (maybe PACKAGE:NAME).
+
+    Raises `TargetError` for a plan that cannot be carried out.
+    """
+    what = f"the nemesis {name!r}: plan()"
+    faults: list[Fault] = []
+    for fault in planned:
+        if not isinstance(fault, Fault) or not isinstance(fault.id, str):
+            raise TargetError(f"{what} returned {shown(fault)}, which is not a Fault with an id")
+        if fault.nemesis not in (name, nemesis.name):
+            raise TargetError(f"{what} planned a fault of another nemesis, {shown(fault.nemesis)}")
+        if not all(type(time_ns) is int for time_ns in (fault.at_ns, fault.duration_ns)):
+            raise TargetError(f"{what} returned {shown(fault)}; its times must be whole numbers")
+        try:
+            msgspec.json.encode(fault.args)
+        except Exception as error:
+            raise TargetError(
+                f"{what} returned args={shown(fault.args)}, which is not plain JSON: {error}"
+            ) from error
+        faults.append(msgspec.structs.replace(fault, nemesis=name))
+    try:
+        check_faults(faults)
+    except UsageError as error:
+        raise TargetError(f"{what} returned a schedule that cannot be: {error}") from error
+    return faults
+
+
+def with_own_id(fault: Fault, others: Collection[str]) -> Fault:
+    """`fault`, called after its nemesis where another plan has its id: ids say which to heal."""
+    if fault.id not in others:
+        return fault
+    return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
+
+
+def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
+    """Whether a fault of `plan` begins while none of the other plans is on; true without faults."""
+    spans = [
+        (fault.at_ns, fault.at_ns + fault.duration_ns)
+        for other in plans
+        if other is not plan
+        for fault in other
+    ]
+    return not plan or any(
+        all(not begin <= fault.at_ns < end for begin, end in spans) for fault in plan
+    )
+
+
+def check_faults(faults: Sequence[Fault]) -> None:
+    """Refuse a schedule, written by hand or shrunk, that cannot be carried out as it says."""
+    if len(faults) > FAULTS_MAX:
+        raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
+    seen: dict[str, Fault] = {}
+    for fault in faults:
+        if seen.setdefault(fault.id, fault) is not fault:
+            raise UsageError(f"two faults of the case have the id {fault.id!r}; rename one")
+        for name, value, least in (
+            ("at_ns", fault.at_ns, 0),
+            ("duration_ns", fault.duration_ns, 1),
+        ):
+            if not least <= value < 10**9 * NS_PER_S:
+                raise UsageError(
+                    f"the fault {fault.id!r} has {name} {value}; it must be in {least} .. 10**18-1"
+                )

@@ -1,0 +1,101 @@
+"""What a workload or a nemesis needs of the system, found among the installed targets.
+
+A workload may say which target it is for (`target`) and which of its options it needs
+(`needs(options)`); they are defaults where the user gives none. A target may say which of its
+options add roles or spares (`larger`), so that a message can name those that a nemesis needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from harness.errors import HarnessError, UsageError, choices_near
+from harness.plugins import Target, Workload
+from harness.plugins.options import with_defaults
+from harness.registry import load_all
+
+
+class _Fits(Protocol):
+    def __call__(self, target: Target, options: Mapping[str, Any], /) -> None:
+        """Raise `HarnessError` where a target with these options does not fit."""
+
+
+def usual_target(workload: Workload, default: str) -> str:
+    """The target of a workload where the user names none."""
+    return str(getattr(workload, "target", default))
+
+
+def needed_options(
+    workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of the target that a workload with these options needs, unless given."""
+    needs = getattr(workload, "needs", None)
+    if needs is None:
+        return {}
+    known = {option.name.replace("-", "_") for option in target.options}
+    options = with_defaults("workload", workload.name, workload.options, given)
+    of_target = with_defaults("target", target.name, target.options, given_target)
+    found: Mapping[str, Any] = needs(options, of_target)
+    return {
+        name: value for name, value in found.items() if name in known and name not in given_target
+    }
+
+
+def flags_of(options: Mapping[str, Any]) -> str:
+    """Options as the command line spells them."""
+    return " ".join(
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in options.items()
+    )
+
+
+def no_vocabulary(target: Target, workload: Workload) -> UsageError:
+    """The error for a target that cannot run a workload, with those that can."""
+    able = [
+        name
+        for name, other in load_all("targets")
+        if not isinstance(other, UsageError) and workload.vocabulary in other.vocabularies
+    ]
+    if able:
+        fix = f"add {' or '.join(f'--target {name}' for name in able)}"
+    else:
+        fix = (
+            "none of the installed targets can; install a package that brings one, such as one "
+            "of the folder examples/"
+        )
+    return UsageError(
+        f"the target {target.name!r} cannot run the workload {workload.name!r}, which speaks "
+        f"{workload.vocabulary!r}; {fix}"
+    )
+
+
+def no_such_bug(bug: str, target: Target) -> UsageError:
+    """The error, with the target that has the bug, or the closest name."""
+    start = f"the target {target.name!r} has no bug {bug!r}"
+    for name, other in load_all("targets"):
+        if not isinstance(other, UsageError) and bug in other.bugs:
+            return UsageError(f"{start}; it is a bug of the target {name}: add --target {name}")
+    see = f"harness list bugs --target {target.name}"
+    return UsageError(f"{start}; {choices_near(bug, sorted(target.bugs), see=see)}")
+
+
+def fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
+    """The options with which `target`, or else another target, `fits`; not those of both."""
+    own = list(_that_fit(target, fits))
+    if own:
+        yield from own
+        return
+    for name, other in load_all("targets"):
+        if not isinstance(other, UsageError) and name != target.name:
+            for flags in list(_that_fit(other, fits))[:1]:
+                yield f"--target {name} {flags}".strip()
+
+
+def _that_fit(target: Target, fits: _Fits) -> Iterator[str]:
+    for options in ({}, *getattr(target, "larger", ())):
+        try:
+            fits(target, options)
+        except HarnessError:
+            continue
+        yield flags_of(options)

@@ -1,0 +1,382 @@
+"""From what the user asked for to a complete, checked case: nothing has happened yet.
+
+Everything that can be refused is refused here, before the first node starts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import NS_PER_S, Case, Fault
+from harness.cluster import (
+    CLIENT,
+    CLOCKS,
+    ENV_NODES_ONLY,
+    FAULTY_DISK,
+    Capability,
+    Fidelity,
+    NodeSpec,
+    client_end,
+    env_nodes_only,
+    unsupported,
+)
+from harness.errors import UsageError, choices_near, shown
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.faults.parser import are_words
+from harness.nodes.deployment import check_nodes, refuse_in_simulation
+from harness.permits import Permit
+from harness.plan.fault_plans import check_faults, plan_beside, with_own_id
+from harness.plan.needs import fitting_options, no_such_bug, no_vocabulary
+from harness.plan.random_case import (
+    can,
+    draw_case,
+    expand_any,
+    may_hit,
+    needs_faulty_disk,
+    out_of_reach,
+    why_no_faulty_disks,
+)
+from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
+from harness.plugins.options import with_defaults
+from harness.registry import load_all, load_plugin
+from harness.support.interrupts import blaming
+from harness.verdict.judge import checkers_of
+
+CONCURRENCY_MAX: Final = 10_000
+
+
+class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a case says which system there is, and what may break in it."""
+
+    case: Case
+    target: Target
+    settings: TargetSettings
+    nodes: tuple[NodeSpec, ...]
+    nemeses: dict[str, Nemesis]
+
+
+class Plan(TargetPlan, frozen=True, kw_only=True):
+    """A case together with the plug-ins that carry it out."""
+
+    workload: Workload
+    checkers: tuple[Checker, ...]
+
+
+def plan_target(case: Case, environment: Environment) -> TargetPlan:
+    """The system of a case alone, where nobody drives a workload through it and nothing is planned.
+
+    The case's nemeses name what may be broken by hand: nodes are prepared for it. Raises
+    `UsageError` for what cannot be.
+    """
+    target: Target = load_plugin("targets", case.target)
+    _check_behaviour(case, target)
+    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
+    refuse_unable(nemeses, environment.name, environment.capabilities)
+    case = _with_target_options(case, target)
+    settings, nodes = _declared(case, target, environment)
+    for nemesis in nemeses.values():
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
+    return TargetPlan(case=case, target=target, settings=settings, nodes=nodes, nemeses=nemeses)
+
+
+def plan_case(case: Case, environment: Environment | None) -> Plan:
+    """Load the plug-ins, fill in defaults and the fault schedule, and refuse what cannot be.
+
+    With `environment` its capabilities are checked too. Raises `UsageError`.
+    """
+    target: Target = load_plugin("targets", case.target)
+    workload: Workload = load_plugin("workloads", case.workload)
+    if workload.vocabulary not in target.vocabularies:
+        raise no_vocabulary(target, workload)
+    _check_behaviour(case, target)
+    case = expand_any(case, environment)
+    if case.concurrency > CONCURRENCY_MAX:
+        raise UsageError(
+            f"--concurrency is {case.concurrency}; the limit is {CONCURRENCY_MAX} processes"
+        )
+    nemeses = {name: load_nemesis(name) for name in _nemesis_names(case)}
+    if environment is not None:
+        refuse_unable(nemeses, environment.name, environment.capabilities)
+        environment.check_knobs(case.knobs)
+    case = draw_case(case, environment)
+    nemeses = {name: nemeses[name] for name in _nemesis_names(case)}
+    case = msgspec.structs.replace(
+        _with_target_options(case, target),
+        workload_options=with_defaults(
+            "workload", case.workload, workload.options, case.workload_options
+        ),
+    )
+    case = _with_faults(case, nemeses)
+    own = dict.fromkeys([*getattr(target, "checkers", ()), *case.checkers])
+    case = msgspec.structs.replace(case, checkers=tuple(own))
+    settings, nodes = _declared(case, target, environment)
+    _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
+    for name, nemesis in nemeses.items():
+        try:
+            refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
+        except UsageError as error:
+            raise _with_fix(error, name, nemesis, target, environment) from error
+        _refuse_clients(nemesis, case.concurrency)
+    with blaming(f"the workload {case.workload!r}: generator()"):
+        workload.generator(case)  # refuses bad workload options now, not in the middle of a run
+    return Plan(
+        case=case,
+        target=target,
+        settings=settings,
+        nodes=nodes,
+        workload=workload,
+        nemeses=nemeses,
+        checkers=checkers_of(case),
+    )
+
+
+def _with_fix(
+    error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
+) -> UsageError:
+    """The error for a nemesis that a target cannot have, with the options that it needs."""
+
+    def fits(other: Target, options: Mapping[str, Any]) -> None:
+        case = Case(
+            seed=0, profile=other.profiles[0], target=other.name, target_options=dict(options)
+        )
+        _, nodes = _declared(_with_target_options(case, other), other, environment)
+        refuse_nodes(nemesis, {node.name: node for node in nodes}, other, environment)
+
+    fixes = [fix for fix in fitting_options(target, fits) if fix]
+    if are_words(name) or not fixes:
+        return error
+    return UsageError(
+        f"the nemesis {name!r} does not fit the target {target.name!r} as it is set up; add "
+        f"{' or '.join(fixes)} ({error})"
+    )
+
+
+def _check_behaviour(case: Case, target: Target) -> None:
+    """Raise `UsageError` for a profile or a bug that the target has not."""
+    if case.profile not in target.profiles:
+        raise UsageError(
+            f"the target {case.target!r} has no profile {case.profile!r}; "
+            f"{choices_near(case.profile, target.profiles)}"
+        )
+    for bug in case.bugs:
+        if bug not in target.bugs:
+            raise no_such_bug(bug, target)
+
+
+def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
+    """What the target does not promise as it is set up; a target need not say."""
+    permits = getattr(target, "permits", None)
+    if permits is None:
+        return ()
+    with blaming(f"the target {target.name!r}: permits()"):
+        found = list(permits(settings))
+        for permit in found:
+            if not isinstance(permit, Permit):
+                raise TypeError(f"{shown(permit)} is not a Permit")
+    return found
+
+
+def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
+    """Raise `UsageError` for a workload of which the profile has nothing."""
+    for permit in permits:
+        if vocabulary in permit.lacks:
+            raise UsageError(
+                f"the profile {case.profile!r} of the target {case.target!r} has nothing of the "
+                f"workload {case.workload!r}: {permit.why}; use another profile or workload"
+            )
+
+
+def _with_target_options(case: Case, target: Target) -> Case:
+    options = with_defaults("target", case.target, target.options, case.target_options)
+    return msgspec.structs.replace(case, target_options=options)
+
+
+def _declared(
+    case: Case, target: Target, environment: Environment | None
+) -> tuple[TargetSettings, tuple[NodeSpec, ...]]:
+    settings = TargetSettings(
+        profile=case.profile,
+        bugs=case.bugs,
+        options=case.target_options,
+        environment=None if environment is None else environment.name,
+    )
+    with blaming(f"the target {case.target!r}: nodes()"):
+        nodes = list(target.nodes(settings))
+        for node in nodes:
+            if not isinstance(node, NodeSpec):
+                raise TypeError(f"{shown(node)} is not a NodeSpec")
+    return settings, _checked_nodes(nodes, environment)
+
+
+def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
+    """Raise `UsageError` for arguments that the nemesis would stumble over in the middle of a run.
+
+    A nemesis that can tell has `check_args(args)`, which raises `UsageError`; others are trusted.
+    """
+    check = getattr(nemesis, "check_args", None)
+    if check is None:
+        return
+    try:
+        with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
+            check(fault.args)
+    except UsageError as error:
+        raise UsageError(f"the fault {fault.id!r}: {error}") from error
+
+
+def _nemesis_names(case: Case) -> list[str]:
+    """Every nemesis the case names, in order, each once."""
+    planned = [fault.nemesis for fault in case.faults or ()]
+    return list(dict.fromkeys([*case.nemeses, *planned]))
+
+
+def refuse_unable(
+    nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
+) -> None:
+    """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
+    for name, nemesis in nemeses.items():
+        for capability in sorted(nemesis.requires, key=lambda item: item.value):
+            if not can(capabilities, capability):
+                others = [name for name in _able(capability) if name != environment]
+                error = unsupported(environment, capability, others)
+                raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
+
+
+def reaches_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
+    """What of `ENV_NODES_ONLY` it can do to foreign programs as well."""
+    found: Mapping[Capability, Fidelity] = getattr(environment, "reaches_foreign", {})
+    return found
+
+
+def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
+    """The foreign programs whose clocks these nemeses may make wrong."""
+    hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
+    return frozenset(itertools.chain.from_iterable(hit))
+
+
+def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
+    """The harness's own ends of links; one a client only where one of these tells them apart.
+
+    As many as there are at once: they are ports to listen on, and containers wait for them.
+    """
+    told_apart = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
+    return (CLIENT, *(map(client_end, range(concurrency)) if told_apart else ()))
+
+
+def refuse_nodes(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    environment: Environment | None,
+) -> None:
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
+
+    Or where foreign programs cannot have the disks that they declare.
+    """
+    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
+    beyond = out_of_reach(nemesis, specs.values(), reach)
+    if beyond:
+        raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
+    check_target = getattr(nemesis, "check_target", None)
+    if check_target is not None:
+        with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
+            check_target(specs, target)
+    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
+    why = why_no_faulty_disks(environment) if hit else None
+    if why is not None:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+            f"for a foreign program is a FUSE file system, and {why}"
+        )
+
+
+def refuse_by_hand(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    environment: Environment,
+    *,
+    clocks: Collection[str],
+    fix: str,
+) -> None:
+    """Raise `UsageError` for what a system that is there already does not feel.
+
+    `clocks` are the foreign programs whose clocks it was started to have made wrong; `fix` says how
+    it would have been.
+    """
+    refuse_nodes(nemesis, specs, target, environment)
+    bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
+    if bare:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} may change the clock of {', '.join(bare)}: a foreign "
+            f"program, which is started with libfaketime only where this is known before; {fix}"
+        )
+
+
+def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
+    """What a nemesis draws for one fault that nobody planned."""
+    planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
+    return dict(planned[0].args) if planned else {}
+
+
+def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
+    """Raise `UsageError` for a client that there is not."""
+    needed: int = getattr(nemesis, "clients_min", 0)
+    if needed > concurrency:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} aims at {client_end(needed - 1)!r}, and --concurrency "
+            f"{concurrency} makes {client_end(0)} to {client_end(concurrency - 1)}; name one of "
+            f"these, or raise --concurrency to {needed}"
+        )
+
+
+def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
+    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
+    if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
+        return tuple(nodes)
+    return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
+
+
+def _able(capability: Capability) -> list[str]:
+    """The installed environments that can do it."""
+    return [
+        name
+        for name, other in load_all("environments")
+        # One that does not load can do nothing; `harness doctor` says why.
+        if not isinstance(other, UsageError) and can(other.capabilities, capability)
+    ]
+
+
+def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
+    if case.faults is not None:
+        check_faults(case.faults)
+        for fault in case.faults:
+            check_fault_args(fault, nemeses[fault.nemesis])
+        return case
+    plans: list[Sequence[Fault]] = []
+    for name, nemesis in nemeses.items():
+        planned = plan_beside(plans, case, name, nemesis)
+        others = {fault.id for plan in plans for fault in plan}
+        plans.append([with_own_id(fault, others) for fault in planned])
+    faults = [fault for planned in plans for fault in planned]
+    faults.sort(key=lambda fault: (fault.at_ns, fault.id))
+    return msgspec.structs.replace(case, faults=tuple(faults))
+
+
+def _checked_nodes(
+    nodes: Sequence[NodeSpec], environment: Environment | None
+) -> tuple[NodeSpec, ...]:
+    names = [node.name for node in nodes]
+    if len(names) != len(dict.fromkeys(names)) or not names:
+        raise UsageError(
+            f"the target declares the nodes {names}; declare at least one node; "
+            "names must be unique"
+        )
+    check_nodes(nodes)
+    if environment is not None and environment.name == "sim":
+        refuse_in_simulation(nodes)
+    return tuple(nodes)

@@ -1,0 +1,191 @@
+"""What a seed draws for itself in a soak: what strikes it and how often, its world and its load.
+
+Composing every nemesis in every seed weakens runs: little is written while so much is down, and
+each fault hides the others. One or two nemeses a seed, and runs that differ in all that is not
+given, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a random stream of its
+own, which depends on the seed alone: what is given changes no other draw. All is written into the
+case, so a run replays and shrinks like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import Case, stream
+from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity, NodeSpec
+from harness.errors import UsageError, shown
+from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
+from harness.plugins.options import with_defaults
+from harness.registry import load_all, load_plugin
+from harness.support.interrupts import blaming
+
+ANY: Final = "any"
+ANY_DRAW: Final = 2
+NONE: Final = "none"
+PACE: Final = "pace"
+Fields = dict[str, Any]
+DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
+    (
+        PACE,
+        (
+            {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
+            {"interval_s": 5.0, "duration_s": 2.5},
+            {"interval_s": 4.0, "duration_s": 1.0},  # back before anybody else took over
+        ),
+    ),
+    # With many, some are still free when another leader is elected, and stay with the old one.
+    # They wait longer: hundreds of operations of unknown outcome are more than a checker can order.
+    (
+        "clients",
+        (
+            {"concurrency": 10, "op_timeout_s": 2.0},
+            {"concurrency": 10, "op_timeout_s": 2.0},
+            {"concurrency": 60, "op_timeout_s": 5.0},
+        ),
+    ),
+)
+"""Fields of a case that are drawn in groups: a group of which something is given is not drawn.
+
+The pace is drawn in simulations alone: to start real nodes again takes longer than such a fault.
+"""
+_DEFAULTS: Final = Case(seed=0)
+DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
+
+
+def expand_any(case: Case, environment: Environment | None) -> Case:
+    """The case with the nemeses that `any` stands for, at most two of which a seed draws.
+
+    These are what the target names in `nemeses` (without it, all that are installed and suit any
+    target), as far as the environment can do them. Raises `UsageError` where none is left.
+    """
+    if ANY not in case.nemeses:
+        return case
+    if len(case.nemeses) > 1:
+        raise UsageError(
+            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` stands alone: leave it out to "
+            "draw from the others, with --draw"
+        )
+    target: Target = load_plugin("targets", case.target)
+    names = getattr(target, "nemeses", None)
+    if names is None:
+        # One that does not load breaks nothing; `harness doctor` says why.
+        names = [
+            name
+            for name, nemesis in load_all("nemeses")
+            if name != NONE
+            and not isinstance(nemesis, UsageError)
+            and getattr(nemesis, "suits_all", True)
+        ]
+    options = with_defaults("target", case.target, target.options, case.target_options)
+    settings = TargetSettings(
+        profile=case.profile,
+        bugs=case.bugs,
+        options=options,
+        environment=None if environment is None else environment.name,
+    )
+    with blaming(f"the target {case.target!r}: nodes()"):
+        nodes = target.nodes(settings)
+    able = tuple(
+        name for name in names if _can_hit_all(load_plugin("nemeses", name), nodes, environment)
+    )
+    if not able:
+        raise UsageError(
+            f"no nemesis for the target {case.target!r} can run here; use --nemesis {NONE}"
+        )
+    return msgspec.structs.replace(case, nemeses=able, draw=case.draw or ANY_DRAW)
+
+
+def draw_case(case: Case, environment: Environment | None) -> Case:
+    """The case with what its seed draws, once and for all."""
+    if not case.draw:
+        return case
+    rng = stream(case.seed, "draw/nemeses")
+    count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
+    fields: Fields = {"nemeses": tuple(rng.sample(case.nemeses, count)), "draw": 0}
+    draw_knobs = getattr(environment, "draw_knobs", None)
+    if draw_knobs is not None:
+        fields["knobs"] = {**draw_knobs(stream(case.seed, "draw/knobs")), **case.knobs}
+    for label, choices in DRAWN_TOGETHER:
+        able = label != PACE or draw_knobs is not None
+        if able and not any(_is_given(case, name) for name in choices[0]):
+            fields |= choices[stream(case.seed, f"draw/{label}").randrange(len(choices))]
+    target: Target = load_plugin("targets", case.target)
+    workload: Workload = load_plugin("workloads", case.workload)
+    for plugin, field in ((target, "target_options"), (workload, "workload_options")):
+        draw_options = getattr(plugin, "draw_options", None)
+        if draw_options is not None:
+            given = getattr(case, field)
+            with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
+                drawn = draw_options(stream(case.seed, f"draw/{field}"), dict(given))
+                if not isinstance(drawn, dict):
+                    raise TypeError(f"{shown(drawn)} is not a dict")
+            fields[field] = drawn
+    asked = {name: getattr(case, name) for name in fields}
+    return msgspec.structs.replace(case, **fields, drawn={**asked, "nemeses": list(case.nemeses)})
+
+
+def undrawn(case: Case) -> Case:
+    """The case before its seed drew."""
+    if not case.drawn:
+        return case
+    asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}
+    return msgspec.structs.replace(case, **asked, drawn={})
+
+
+def _is_given(case: Case, name: str) -> bool:
+    return name in case.given or getattr(case, name) != getattr(_DEFAULTS, name)
+
+
+def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
+    """Whether an environment that is able to do this can do that."""
+    return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
+
+
+def needs_faulty_disk(nemesis: Nemesis) -> bool:
+    """Whether it does something to disks."""
+    return not nemesis.requires.isdisjoint(FAULTY_DISK)
+
+
+def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
+    """The foreign programs that it may do any of `what` to; one that cannot tell may hit all."""
+    if nemesis.requires.isdisjoint(what):
+        return []
+    foreign = {node.name: node for node in nodes if node.entry is None}
+    tells = getattr(nemesis, "may_hit", None)
+    return list(foreign) if tells is None else list(tells(foreign, what))
+
+
+def out_of_reach(
+    nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
+) -> list[str]:
+    """The foreign programs that it may hit and that lack what it does something to.
+
+    `reach`: what of `ENV_NODES_ONLY` can be done to all of them; a disk they may declare.
+    """
+    nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
+    bare = [node for node in nodes if not node.faulty_disk]
+    hit = {*may_hit(nemesis, bare, lacks), *may_hit(nemesis, nodes, lacks - FAULTY_DISK)}
+    return [node.name for node in nodes if node.name in hit]
+
+
+def why_no_faulty_disks(environment: Environment | None) -> str | None:
+    """What a disk of ours for foreign programs lacks; `None` where they can have one."""
+    if environment is None:
+        return None
+    why = getattr(environment, "why_no_faulty_disks", None)
+    return f"the environment {environment.name!r} has none" if why is None else why()
+
+
+def _can_hit_all(
+    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
+) -> bool:
+    able = None if environment is None else environment.capabilities
+    if able is not None and not all(can(able, needed) for needed in nemesis.requires):
+        return False
+    if out_of_reach(nemesis, nodes):
+        return False
+    on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
+    return not (on_disks and why_no_faulty_disks(environment) is not None)

@@ -1,0 +1,55 @@
+"""Options that targets and workloads bring to the command line, and the values they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from harness.errors import UsageError, choices_near
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A command-line option that a target or workload brings: `--name VALUE`.
+
+    Its type is the default's. A number may be bounded, both ends included: what is outside is
+    refused before the plug-in sees it.
+    """
+
+    name: str  # with dashes; in mappings of values it has underscores
+    default: int | float | str | bool
+    help: str
+    within: tuple[float, float] | None = None
+
+    def checked(self, value: Any, owner: str) -> Any:
+        """`value` in the option's type; raises `UsageError`, which names the `owner` of it."""
+        wanted = type(self.default)
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            raise UsageError(
+                f"the option {self.name!r} of {owner} is {value!r}; it takes "
+                f"{'a number' if wanted in {int, float} else f'a {wanted.__name__}'}"
+            )
+        if self.within is not None and isinstance(value, int | float):
+            least, most = self.within
+            if not least <= value <= most:  # NaN is not either
+                raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
+        return value
+
+
+def with_defaults(
+    kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`given` completed from the options' defaults and checked; raises `UsageError`."""
+    known = {option.name.replace("-", "_"): option for option in options}
+    for name in given:
+        if name not in known:
+            raise UsageError(
+                f"the {kind} {owner!r} has no option {name!r}; {choices_near(name, sorted(known))}"
+            )
+    return {
+        name: option.checked(given.get(name, option.default), f"the {kind} {owner!r}")
+        for name, option in known.items()
+    }

@@ -1,0 +1,152 @@
+"""Calls into a target's plug-in, each within a bound: a client that hangs cannot hang a run.
+
+What a client did before it hung or crashed nobody knows, so the operation ends as `info`; how a
+client closes can change no outcome. A target that says nothing when it is looked at leaves nothing
+to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.case import NS_PER_S
+from harness.errors import TargetError, shown
+from harness.ops import OpType
+from harness.plugins import Client, Completion, Convergence, NodeRole, Request, Roles
+from harness.run.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, nonsense
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
+
+T = TypeVar("T")
+_ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
+LOOK_BOUND_S: Final = 60.0
+"""How long the target's plug-in may take to look into the target once."""
+
+
+class Breach(Completion, frozen=True):
+    """The outcome of an operation whose client broke its contract: `error` says how."""
+
+
+async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
+    """How the operation ended. A client that hangs or crashes may have done anything: `Breach`."""
+    try:
+        async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
+            completion = await client.invoke(request, timeout_s=timeout_s)
+    except UserInterrupt:
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        wrong: str | None = "client crashed: cancelled from inside"
+    except PLUGIN_FAILURES as error:  # becomes a line of the history
+        hung = limit.expired() and isinstance(error, TimeoutError)
+        what = "hung beyond its timeout" if hung else f"crashed: {shown(error, _ERROR_SHOWN_MAX)}"
+        wrong = f"client {what}"
+    else:
+        wrong = nonsense(completion)
+    return completion if wrong is None else Breach(OpType.INFO, request.value, error=wrong)
+
+
+async def close_quietly(client: Client) -> BaseException | None:
+    """Close the client; what went wrong, if anything did."""
+    try:
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.close()
+    except UserInterrupt:
+        raise
+    except PLUGIN_FAILURES as error:  # the caller may record it
+        return error
+    return None
+
+
+async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
+    """Have the plug-in of `target` look; raises `TargetError` when it says nothing, or fails."""
+    what = _called(looking, target)
+    try:
+        async with asyncio.timeout(LOOK_BOUND_S):
+            with blaming(what):
+                return await looking()
+    except TimeoutError as error:
+        raise TargetError(
+            f"{what} did not answer within {LOOK_BOUND_S:g} s; the plug-in must put a time limit "
+            "on every call"
+        ) from error
+
+
+async def look_at_groups(
+    looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
+) -> Mapping[str, Roles]:
+    """The groups of replicas as the plug-in of `target` sees them; raises `TargetError`."""
+    groups = await look(looking, target)
+    if not isinstance(groups, Mapping):
+        raise TargetError(
+            f"{_called(looking, target)} returned {shown(groups)}, which maps no name of a group "
+            "to Roles"
+        )
+    for name, roles in groups.items():
+        if not isinstance(name, str) or not _are_roles(roles):
+            raise TargetError(
+                f"{_called(looking, target)} returned {shown(roles)} for the group {shown(name)}; "
+                "it must be Roles of NodeRoles, with names that are text and whole terms"
+            )
+    return groups
+
+
+def _are_roles(roles: object) -> bool:
+    return (
+        isinstance(roles, Roles)
+        and isinstance(roles.by_node, Mapping)
+        and isinstance(roles.candidates, tuple | list)
+        and all(isinstance(name, str) for name in (*roles.by_node, *roles.candidates))
+        and all(
+            isinstance(each, NodeRole) and isinstance(each.role, str) and type(each.term) is int
+            for each in roles.by_node.values()
+        )
+    )
+
+
+def _called(looking: Callable[[], object], target: str) -> str:
+    return f"the target {target!r}: {getattr(looking, '__name__', 'a look')}()"
+
+
+def _check_convergence(state: object, what: str) -> None:
+    """Raise `TargetError` for what is not a `Convergence`, or has fields of other types."""
+    if not isinstance(state, Convergence):
+        raise TargetError(f"{what} returned {shown(state)}, not a Convergence")
+    if not isinstance(state.ok, bool):
+        raise TargetError(f"{what} returned ok={shown(state.ok)}; it must be true or false")
+    lines = state.pending
+    if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in lines):
+        raise TargetError(f"{what} returned pending={shown(lines)}; it must be a tuple of texts")
+    try:
+        msgspec.json.encode(state.at)
+    except Exception as error:
+        raise TargetError(
+            f"{what} returned at={shown(state.at)}, which is not plain JSON: {error}"
+        ) from error
+
+
+async def poll(
+    looking: Callable[[], Coroutine[Any, Any, Convergence]],
+    target: str,
+    *,
+    now_ns: Callable[[], int],
+    bound_s: float,
+    every_s: float,
+) -> Convergence:
+    """Look until it is well; what is not well is so by a look that began after the bound.
+
+    It may be well too late: compare the time that passed with the bound.
+    """
+    deadline_ns = now_ns() + int(bound_s * NS_PER_S)
+    while True:
+        late = now_ns() >= deadline_ns
+        state = await look(looking, target)
+        _check_convergence(state, _called(looking, target))
+        if state.ok or late:
+            return state
+        await asyncio.sleep(every_s)

@@ -1,0 +1,59 @@
+"""The harness watches itself: did its own loop run all the time?
+
+A harness that was stopped (Ctrl-Z, a paused virtual machine) or starved of CPU measures its own
+absence and would charge it to the target. So a timer on the driver's loop beats, and where two
+beats lie too far apart the history gets the fact `heartbeat-gap`. In simulation time is virtual:
+no beat is ever late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from harness.case import NS_PER_S
+from harness.run.interpreter import GUARD_MARGIN_S
+from harness.run.recorder import Recorder
+
+GAP_S_MIN: Final = GUARD_MARGIN_S
+"""Beats further apart than this are a gap. It is the time by which a client may overrun its timeout
+before it counts as hanging: a shorter pause changes no outcome that the harness decides. With ten
+busy processes a core the loop was never woken more than 0.07 s late."""
+BEAT_S: Final = GAP_S_MIN / 4
+
+
+class Heartbeat:
+    """Beats on the running loop from `start` to `stop`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        """Nothing happens before `start`."""
+        self._recorder = recorder
+        self._last_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._last_ns = self._recorder.now_ns()
+        self._arm()
+
+    def stop(self) -> None:
+        """Stop, after a last look: the loop may have stood still just now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._look()
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    def _beat(self) -> None:
+        self._arm()
+        self._look()
+
+    def _look(self) -> None:
+        now_ns = self._recorder.now_ns()
+        last_ns, self._last_ns = self._last_ns, now_ns
+        gap_s = (now_ns - last_ns) / NS_PER_S
+        if gap_s > GAP_S_MIN:
+            value = {"from_s": last_ns / NS_PER_S, "to_s": now_ns / NS_PER_S, "gap_s": gap_s}
+            self._recorder.fact("heartbeat-gap", value)

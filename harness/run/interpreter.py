@@ -1,0 +1,442 @@
+"""Runs a generator against real clients, in every environment.
+
+One scheduler asks the generator and starts one task per operation; `jepsen.generator.interpreter`
+is the model. What is different is the world: only asyncio's `sleep`-like primitives are used and
+time comes from the run's clock, so the same driver runs in virtual time, where equal seeds must
+give equal histories. Hence no `asyncio.wait`, whose result order varies, and nothing that starts
+threads.
+
+Rules that verdicts rest on:
+
+* A completion is recorded by the task that got it, at once, and an invocation just before its
+  task starts: intervals in the history are as tight as can be, and never too tight.
+* Completions are processed before new operations are asked for, and a new task gets its turn
+  before the next question. Both reduce concurrency that only the harness would have caused.
+* After `info` the process is retired: its thread goes on as `old + concurrency` with a new client.
+  A client that cannot be opened has done nothing: `fail`. One that raises may have done anything:
+  `info`, with the exception in the history.
+* An operation always ends. A client that hangs beyond its own timeout is cancelled, as `info`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness.env import ClientEnv
+from harness.errors import InternalError, UsageError, described, shown
+from harness.generator.core import (
+    NS_PER_S,
+    SLEEP,
+    Context,
+    Draft,
+    Emit,
+    Generator,
+    GeneratorLike,
+    due_ns,
+    new_context,
+)
+from harness.generator.diagnosis import validate
+from harness.nodes.caller import call_as
+from harness.ops import Attempt, Op, OpType
+from harness.plugins import Client, Completion, Request
+from harness.run.recorder import Recorder
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
+
+GUARD_MARGIN_S: Final = 1.0
+"""How long beyond its timeout an operation may take before its client counts as hanging."""
+CLOSE_S_MAX: Final = 1.0
+"""How long closing a client may take before it is abandoned."""
+POLL_S: Final = 0.01
+"""A generator that is pending while threads are free may wait for time: how often it is asked."""
+IDLE_S_MAX: Final = 60.0
+"""How long a generator may be pending with nothing in flight before that is a mistake."""
+ERROR_CHARACTERS_MAX: Final = 500
+"""How much of an exception's text goes into the history."""
+LOG: Final = "log"
+"""The fact with which the harness notes a `message` in the history."""
+_WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    """One operation under way on the thread of bit `index`."""
+
+    index: int
+    process: int
+    draft: Draft
+    client: Client | None = None  # set while the task uses it
+    task: asyncio.Task[None] | None = None
+    guard: asyncio.TimerHandle | None = None
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class _Driver:
+    """The state of one interpretation; `run` is its loop."""
+
+    generator: Generator
+    ctx: Context
+    env: ClientEnv
+    open_client: Callable[[int], Client]
+    recorder: Recorder
+    op_timeout_s: float
+    stop: asyncio.Event | None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    clients: dict[int, Client] = field(default_factory=dict)  # idle ones, by thread
+    flights: dict[int, _Flight] = field(default_factory=dict)  # by thread; as they were invoked
+    naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
+    landed: deque[tuple[int, Op]] = field(default_factory=deque)
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # that run, by number
+    tasks_made: int = 0
+    failure: Exception | None = None  # of the harness itself, raised by `run`
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # --- the scheduler -----------------------------------------------------------------------
+
+    async def run(self) -> Generator | None:
+        """Drive until the generator is exhausted or `stop` is set; then until all has ended."""
+        exhausted = False
+        idle_since_ns: int | None = None
+        while not exhausted and not self._stopped():
+            self._raise_failure()
+            self._process_landed()
+            now_ns = self._advance()
+            if not self.ctx.free_mask:
+                idle_since_ns = None
+                await self._wait(None)
+                continue
+            with blaming("the generator of the workload"):
+                step = self.generator.op(self.ctx)
+            if step is None:
+                exhausted = True
+            elif not isinstance(step, Emit):
+                self.generator = step.next
+                idle_since_ns = self._check_idle(idle_since_ns, now_ns)
+                await self._wait(POLL_S)
+            elif due_ns(step.draft) > now_ns:
+                # An offer for later is dropped: what happens until then may change it.
+                idle_since_ns = None
+                await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
+            else:
+                idle_since_ns = None
+                self.generator = step.next
+                self._begin(step.draft)
+                await asyncio.sleep(0)
+        await self._land()
+        return None if exhausted else self.generator
+
+    def _stopped(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+    def _advance(self) -> int:
+        """The context's time becomes now; it never goes back."""
+        now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
+        if now_ns != self.ctx.time_ns:
+            self.ctx = self.ctx.at(now_ns)
+        return now_ns
+
+    def _check_idle(self, since_ns: int | None, now_ns: int) -> int | None:
+        """Since when nothing is in flight while the generator is pending."""
+        if self.flights or self.naps:
+            return None
+        if since_ns is None:
+            return now_ns
+        if now_ns - since_ns > IDLE_S_MAX * NS_PER_S:
+            raise InternalError(
+                f"the generator has been pending for {IDLE_S_MAX:g} s while nothing was in flight: "
+                f"{self.generator!r}"[:2000]
+            )
+        return since_ns
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        """Until something lands, or `stop` is set, or the time has passed."""
+        timer = None
+        if timeout_s is not None:
+            timer = self.loop.call_later(max(timeout_s, _WAIT_S_MIN), self.wake.set)
+        try:
+            await self.wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self.wake.clear()
+
+    async def _land(self) -> None:
+        """Begin nothing new; wait for what is under way. Every flight has a guard."""
+        while self.flights or (self.naps and not self._stopped()):
+            await self._wait(None)
+            self._raise_failure()
+            self._process_landed()
+        self._process_landed()
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _process_landed(self) -> None:
+        while self.landed:
+            index, op = self.landed.popleft()
+            self.ctx = self.ctx.freed(index, op.time)
+            self._update(op)
+            if op.type is OpType.INFO and op.f != SLEEP:
+                self.ctx = self.ctx.retired(index)
+
+    def _update(self, op: Op) -> None:
+        with blaming("the generator of the workload"):
+            self.generator = self.generator.update(self.ctx, op)
+
+    # --- one operation -----------------------------------------------------------------------
+
+    def _begin(self, draft: Draft) -> None:
+        process = draft.process
+        assert process is not None, "an emitted draft has a process"
+        index = self.ctx.index_of(process)
+        if draft.type is OpType.INFO:
+            self._nap(index, process, draft)
+            return
+        op = self.recorder.record(process, OpType.INVOKE, draft.f, draft.value)
+        self.ctx = self.ctx.busy(index, op.time)
+        self._update(op)
+        flight = _Flight(index, process, draft)
+        self.flights[index] = flight
+        flight.guard = self.loop.call_later(self.op_timeout_s + GUARD_MARGIN_S, self._guard, flight)
+        flight.task = self._spawn(self._fly(flight), f"op-{op.index}")
+
+    def _nap(self, index: int, process: int, draft: Draft) -> None:
+        """A sleep takes its thread and nothing else."""
+        self.ctx = self.ctx.busy(index, self.ctx.time_ns)
+
+        def over() -> None:
+            del self.naps[index]
+            now_ns = self.recorder.now_ns()
+            self.landed.append((index, Op(-1, now_ns, process, OpType.INFO, SLEEP, draft.value)))
+            self.wake.set()
+
+        self.naps[index] = self.loop.call_later(float(draft.value), over)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task that is waited for at the end; its own error ends the interpretation."""
+        number = self.tasks_made
+        self.tasks_made += 1
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001  raised again by the scheduler
+                self._failed(error)
+
+        def over(_task: asyncio.Task[None]) -> None:
+            work.close()  # a task that is cancelled before its first step never awaits it
+            self.tasks.pop(number, None)
+            self.wake.set()
+
+        task = self.env.spawn(guarded(), name=name)
+        self.tasks[number] = task
+        task.add_done_callback(over)
+        return task
+
+    def _failed(self, error: Exception) -> None:
+        """The record could not be written, or we made a mistake: the run cannot go on."""
+        if self.failure is None:
+            self.failure = error
+        self.wake.set()
+
+    async def _fly(self, flight: _Flight) -> None:
+        """Invoke, record the completion; a client that must not be used again is closed."""
+        completion = await self._completion(flight)
+        client, flight.client = flight.client, None
+        if not flight.ended:
+            self._end(flight, completion)
+            if client is None:
+                return
+            if completion.type is not OpType.INFO:
+                self.clients[flight.index] = client
+                return
+        if client is not None:
+            await self._close(client)
+
+    async def _completion(self, flight: _Flight) -> Completion:
+        """How the operation ended, whatever the client does."""
+        try:
+            call_as(flight.index)  # its processes follow one another on this thread
+            flight.client = self.clients.pop(flight.index, None)
+            if flight.client is None:
+                flight.client = self.open_client(flight.process)
+        except UserInterrupt:
+            raise
+        except PLUGIN_FAILURES as error:  # becomes a line of the history
+            return _unanswered(flight, OpType.FAIL, f"client did not open: {_described(error)}")
+        request = Request(flight.draft.f, flight.draft.value)
+        try:
+            completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
+        except asyncio.CancelledError:
+            # By our guard or at the end of the run, and then it is recorded already; or from
+            # inside the client, which is a crash like any other.
+            return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
+        except UserInterrupt:
+            raise
+        except PLUGIN_FAILURES as error:  # becomes a line of the history
+            return _unanswered(flight, OpType.INFO, f"client crashed: {_described(error)}")
+        if (text := nonsense(completion)) is not None:
+            return _unanswered(flight, OpType.INFO, text)
+        return completion
+
+    def _end(self, flight: _Flight, completion: Completion) -> None:
+        """Record the completion and give the thread back. Called once for each flight."""
+        assert not flight.ended, "an operation ends once"
+        flight.ended = True
+        if flight.guard is not None:
+            flight.guard.cancel()
+        op = self.recorder.complete(flight.process, flight.draft.f, completion)
+        del self.flights[flight.index]
+        self.landed.append((flight.index, op))
+        self.wake.set()
+
+    def _guard(self, flight: _Flight) -> None:
+        """The client has not answered in its own time: that may mean anything."""
+        limit_s = self.op_timeout_s
+        over_s = limit_s + GUARD_MARGIN_S
+        text = f"client hung: no outcome after {over_s:g} s, against a timeout of {limit_s:g} s"
+        try:
+            self._end(flight, _unanswered(flight, OpType.INFO, text))
+        except Exception as error:  # noqa: BLE001  raised again by the scheduler
+            self._failed(error)
+        assert flight.task is not None, "set when the guard is"
+        flight.task.cancel()
+
+    # --- clients -----------------------------------------------------------------------------
+
+    async def _close(self, client: Client) -> None:
+        """Close within `CLOSE_S_MAX`; how a used-up client ends can change no outcome."""
+        task = asyncio.current_task()
+        assert task is not None, "runs in a task of its own"
+        timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
+        try:
+            await client.close()
+        except UserInterrupt:
+            raise
+        except (*PLUGIN_FAILURES, asyncio.CancelledError) as error:
+            self.recorder.fact(LOG, {"message": f"a client did not close: {_described(error)}"})
+        finally:
+            timer.cancel()
+
+    async def shut(self) -> None:
+        """Close all clients, and wait for every task, each for a bounded time."""
+        for flight in list(self.flights.values()):
+            if self.failure is None:
+                text = "the run was cancelled before the operation ended"
+                self._end(flight, _unanswered(flight, OpType.INFO, text))
+            assert flight.task is not None, "set when the flight began"
+            flight.task.cancel()
+        for index, op in self.landed:
+            if op.type is OpType.INFO and op.f != SLEEP:
+                self.ctx = self.ctx.retired(index)
+        for nap in self.naps.values():
+            nap.cancel()
+        self.naps.clear()
+        for index in sorted(self.clients):
+            self._spawn(self._close(self.clients[index]), f"close-{index}")
+        self.clients.clear()
+        timer = self.loop.call_later(2 * CLOSE_S_MAX, self._abandon)
+        try:
+            while self.tasks:
+                await self._wait(None)
+        finally:
+            timer.cancel()
+
+    def _abandon(self) -> None:
+        """What ignores its cancellation is left behind; its operation is recorded already."""
+        for task in self.tasks.values():
+            task.cancel()
+        self.tasks = {}
+        self.wake.set()
+
+
+def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
+    """A completion that the client did not make."""
+    return Completion(kind, flight.draft.value, error)
+
+
+def nonsense(completion: object) -> str | None:
+    """Why what a client returned says nothing about its operation, if so."""
+    if (
+        isinstance(completion, Completion)
+        and isinstance(completion.type, OpType)
+        and completion.type is not OpType.INVOKE
+        and all(isinstance(text, str | None) for text in (completion.error, completion.node))
+        and isinstance(completion.attempts, tuple | list)
+        and all(map(_is_attempt, completion.attempts))
+    ):
+        return None
+    return f"client crashed: it returned {shown(completion, ERROR_CHARACTERS_MAX)}"[
+        :ERROR_CHARACTERS_MAX
+    ]
+
+
+def _is_attempt(attempt: object) -> bool:
+    return (
+        isinstance(attempt, Attempt)
+        and all(isinstance(text, str) for text in (attempt.node, attempt.outcome))
+        and all(type(time_ns) is int for time_ns in (attempt.start, attempt.end))
+    )
+
+
+def _described(error: BaseException) -> str:
+    return described(error, ERROR_CHARACTERS_MAX)
+
+
+async def interpret(
+    generator: GeneratorLike,
+    *,
+    env: ClientEnv,
+    open_client: Callable[[int], Client],
+    concurrency: int,
+    recorder: Recorder,
+    op_timeout_s: float,
+    rng: random.Random,
+    stop: asyncio.Event | None = None,
+    processes: list[int] | None = None,
+) -> Generator | None:
+    """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
+
+    When `stop` is set nothing new is begun, and what is left of the generator is returned. In
+    both cases everything in flight has ended before, and all clients are closed. A cancellation
+    records open operations as `info` first.
+
+    `open_client(process)` makes a client when a process first needs one. `processes`, one per
+    thread, continue an earlier interpretation of the same run and are updated in place, since a
+    retired process must never come back.
+
+    Raises `UsageError` for a generator that does not fit the threads, `InternalError` for one
+    that breaks its protocol or is stuck.
+    """
+    if op_timeout_s <= 0:
+        raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
+    ctx = new_context(concurrency, rng, time_ns=recorder.now_ns(), processes=processes)
+    driver = _Driver(validate(generator), ctx, env, open_client, recorder, op_timeout_s, stop)
+    watcher = None if stop is None else env.spawn(_watch(stop, driver.wake), name="stop-watcher")
+    discarded = False
+    try:
+        return await driver.run()
+    except GeneratorExit:
+        # The world itself is taken apart, as after a failure in simulation: nothing can be
+        # awaited or spawned any more, and what is open in the history stays so.
+        discarded = True
+        raise
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        if not discarded:
+            await driver.shut()
+        if processes is not None:
+            processes[:] = driver.ctx.processes
+
+
+async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:
+    """A stop wakes the scheduler, wherever it waits."""
+    await stop.wait()
+    wake.set()

@@ -1,0 +1,187 @@
+"""A run from its plan to its folder: conduct it, judge it, keep what it leaves.
+
+`harness run`, soaks and tests all keep their runs here. Most runs have a folder from the beginning,
+into which each op is written as it happens. A run of a soak in the simulation gets its folder once
+its verdict is known, if it is wanted then: a passing run is kept small (case, history, `run.json`),
+a failing one whole. Such a folder is staged: it appears in the store complete or not at all.
+
+A run that cannot be kept still has its verdict, and the caller is told.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness import __version__
+from harness.errors import HarnessError, HistoryError, InfrastructureError
+from harness.ops import Op
+from harness.plan.planning import Plan
+from harness.plugins import Checker, Environment
+from harness.run.phases import Outcome, conduct
+from harness.store import RunFolder, RunRecord
+from harness.verdict.judge import CHECK_TIME_LIMIT_S, Judgement, judge
+from harness.verdict.signature import failure_of
+
+SIM: Final = "sim"
+
+FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
+"""Gives a judged run a staged folder, or none where the run is not wanted."""
+
+
+class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was judged.
+
+    `folder` is `None` where nothing of it is kept; `unkept` says why not, or why not all of it.
+    """
+
+    outcome: Outcome
+    judgement: Judgement
+    record: RunRecord
+    folder: Path | None
+    unkept: InfrastructureError | HistoryError | None = None
+
+
+def run_and_keep(
+    plan: Plan,
+    environment: Environment,
+    folder: RunFolder | FolderIfWanted,
+    *,
+    run_id: str,
+    checkers: Sequence[Checker] | None = None,
+    time_limit_s: float = CHECK_TIME_LIMIT_S,
+    label: str | None = None,
+    code: str | None = None,
+    replay: str | None = None,
+    link_proxy: str | None = None,
+    listener: Callable[[Op], None] | None = None,
+) -> KeptRun:
+    """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
+
+    `code` is the digest of the code, and `replay` the command that repeats the run. Raises as
+    `conduct` does when there is nothing to judge.
+    """
+    started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
+    ready = folder if isinstance(folder, RunFolder) else None
+    if ready is not None:
+        ready.write_case(plan.case)
+    outcome = conduct(
+        plan,
+        environment,
+        run_id=run_id,
+        folder=ready,
+        label=label,
+        link_proxy=link_proxy,
+        listener=listener,
+    )
+    judges = plan.checkers if checkers is None else checkers
+    judgement = judge(outcome.history, plan.case, judges, time_limit_s=time_limit_s)
+    record = new_record(
+        run_id,
+        environment,
+        outcome,
+        judgement,
+        started=started,
+        wall_s=time.monotonic() - begin_s,
+        label=label,
+        code=code,
+    )
+    kept = KeptRun(outcome=outcome, judgement=judgement, record=record, folder=None)
+    try:
+        if isinstance(folder, RunFolder):
+            kept = msgspec.structs.replace(kept, folder=folder.path)
+            finish_run(folder, record, judgement, replay=replay)
+        elif (staged := folder(outcome, judgement)) is not None:
+            path = _keep_staged(staged, plan, environment, kept)
+            kept = msgspec.structs.replace(kept, folder=path)
+    except (InfrastructureError, HistoryError) as error:  # no room, or no column can hold it
+        return msgspec.structs.replace(kept, unkept=error)
+    return kept
+
+
+def new_record(
+    run_id: str,
+    environment: Environment,
+    outcome: Outcome,
+    judgement: Judgement,
+    *,
+    started: dt.datetime,
+    wall_s: float,
+    label: str | None = None,
+    code: str | None = None,
+    warnings: tuple[str, ...] = (),
+) -> RunRecord:
+    """The record of a run, for `run.json`."""
+    return RunRecord(
+        run=run_id,
+        environment=environment.name,
+        started=started.isoformat(),
+        wall_s=wall_s,
+        verdict=judgement.verdict,
+        digest=outcome.history.digest(),
+        ops=len(outcome.history),
+        versions=versions_of(code),
+        warnings=warnings,
+        label=label,
+        interrupted=outcome.interrupted,
+        simulated_s=outcome.wall_ns / 1e9 if environment.name == SIM else None,
+        failure=failure_of(judgement.results),
+    )
+
+
+def versions_of(code: str | None) -> dict[str, str]:
+    """What made a run; `code` is the digest of the code, where a soak goes by one."""
+    digest = {} if code is None else {"code": code}
+    return {"harness": __version__, "python": platform.python_version(), **digest}
+
+
+def finish_run(
+    folder: RunFolder, record: RunRecord, judgement: Judgement, *, replay: str | None = None
+) -> None:
+    """Write the verdict beside the history, and then the record: the run is complete."""
+    extra = {} if replay is None else {"replay": replay}
+    folder.write_results(list(judgement.results), {"verdict": judgement.verdict, **extra})
+    folder.finish(record)
+
+
+def _keep_staged(folder: RunFolder, plan: Plan, environment: Environment, kept: KeptRun) -> Path:
+    """Fill a staged folder and publish it; where the run is then."""
+    failed = not kept.judgement.verdict.holds
+    try:
+        folder.write_case(plan.case)
+        folder.seal(kept.outcome.history, label=kept.record.label)
+        if failed:
+            _replay_for_logs(plan, environment, folder, kept.outcome)
+            finish_run(folder, kept.record, kept.judgement)
+        else:
+            folder.finish(kept.record)
+        return folder.publish(latest=failed)
+    except BaseException:
+        folder.discard()
+        raise
+
+
+def _replay_for_logs(
+    plan: Plan, environment: Environment, folder: RunFolder, outcome: Outcome
+) -> None:
+    """Put the logs of the nodes into `folder` by running a failed seed once more, bit for bit.
+
+    Most seeds pass, so none pays for logs before it is known to fail. A run that cannot be replayed
+    has no logs, and its page says so.
+    """
+    try:
+        again = conduct(
+            plan, environment, run_id=folder.run_id, folder=None, logs_below=folder.path
+        )
+        same = again.history.digest() == outcome.history.digest()
+    except HarnessError:
+        same = False
+    if not same:
+        shutil.rmtree(folder.path / "logs", ignore_errors=True)

@@ -1,0 +1,87 @@
+"""What administrators do to a system, scheduled like faults: its own operations, and restarts.
+
+They are no faults, but they meet faults, and that is when they go wrong. Each has a bound: under a
+partition there may be nobody who could carry it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from harness.cluster import Cluster
+from harness.nodes.faults import Operate
+from harness.plugins import Operation, RestartingOperation, System
+
+ROLLING_RESTART: Final = "rolling-restart"
+OPERATION_BOUND_S: Final = 60.0
+READY_BOUND_S: Final = 10.0
+READY_POLL_S: Final = 0.2
+
+
+async def do_operation(
+    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+) -> str | None:
+    """Carry it out and say what it did, in words; `None` where it was refused, or took too long."""
+    if asyncio.current_task() is None:
+        # In simulation an event of a node springs its trap outside any task: what waits goes on as
+        # one, and only there may a bound be set.
+        await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(OPERATION_BOUND_S):
+            if what.name == ROLLING_RESTART:
+                return await _rolling_restart(what, nodes, cluster, system)
+            restarting: Mapping[str, RestartingOperation] = getattr(system, "restarting", {})
+            if what.name in restarting:
+                return await restarting[what.name](nodes, partial(_restart, cluster))
+            operations: Mapping[str, Operation] = getattr(system, "operations", {})
+            return await operations[what.name](nodes)
+    except TimeoutError:
+        return None
+
+
+async def restore(cluster: Cluster, system: System) -> None:
+    """Have the system put back what its operations changed; what it cannot is left to converge."""
+    put_back = getattr(system, "restore", None)
+    if put_back is not None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPERATION_BOUND_S):
+                await put_back(partial(_restart, cluster))
+
+
+async def _restart(cluster: Cluster, node: str, variant: str) -> bool:
+    return await cluster.stop(node) and await cluster.start(node, variant)
+
+
+async def _rolling_restart(
+    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+) -> str | None:
+    """One node after the other is stopped in order and started again, perhaps as a variant.
+
+    The next one has its turn when the system is ready again, or after a bound: a fault that keeps
+    it from being ready does not keep an impatient administrator. A node that somebody else took
+    down is left alone.
+    """
+    done = []
+    for node in nodes:
+        if await cluster.stop(node):
+            await cluster.start(node, what.variant or None)
+            done.append(node)
+            await _until_ready(node, cluster, system)
+    if not done:
+        return None
+    as_what = f" as {what.variant}" if what.variant else ""
+    return f"restarted {', '.join(done)} in turn{as_what}"
+
+
+async def _until_ready(node: str, cluster: Cluster, system: System) -> None:
+    try:
+        async with asyncio.timeout(READY_BOUND_S):
+            await cluster.wait_ready(node)
+            while not (await system.ready()).ok:  # noqa: ASYNC110 - a remote fact
+                await asyncio.sleep(READY_POLL_S)
+    except TimeoutError:
+        return

@@ -1,0 +1,391 @@
+"""One run, as phases, in any environment.
+
+setup -> warm-up -> chaos (the workload under faults) -> heal a quorum core, which must come to
+life within a bound -> heal all -> converge -> final reads and snapshot -> seal. The phases after
+chaos follow TigerBeetle's simulator (`src/vopr.zig`): safety first, then liveness on a core.
+
+`conduct` is the whole of it. The history is checked by `harness.verdict.judge`, after the cluster
+is gone: a failing teardown can never destroy a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import NS_PER_S, stream
+from harness.cluster import Capability, Link, Usage
+from harness.errors import InfrastructureError, TargetError, listed, shown
+from harness.faults.ledger import Injection
+from harness.generator import phases, sleep, stagger, time_limit, timed_ops
+from harness.nodes.deployment import start_bound_s, start_down
+from harness.nodes.faults import Aim, Cut
+from harness.ops import History, Op
+from harness.plan.planning import Plan, client_ends, foreign_clocks, nodes_for, refuse_unable
+from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
+from harness.run.bounded_calls import look
+from harness.run.conductor import LEASE_GRACE_S
+from harness.run.heartbeat import Heartbeat
+from harness.run.live_target import OpenedTarget
+from harness.run.operations import restore
+from harness.run.probe import POLL_S, Driver, probe
+from harness.run.recorder import Recorder
+from harness.store.folder import RunFolder
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
+
+NODES_SHOWN_MAX: Final = 20
+WARM_UP_S: Final = 2.0
+LIVE_BOUND_S: Final = 60.0
+"""Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
+Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
+CONVERGE_BOUND_S: Final = 90.0
+FINAL_BOUND_S: Final = 120.0
+FINALS_MAX: Final = 5
+"""How often all is read again, where the target did not stay at rest meanwhile."""
+"""All final reads together; what is still unread then is said in the history."""
+USAGE_POLL_S: Final = 10.0
+"""How often it is looked at what nodes use."""
+LEADER_POLL_S: Final = 1.0
+"""How often it is asked who leads, where no node announces it."""
+PATIENCE_S_MIN: Final = 2.0
+"""The driver's own operations wait at least this long, however impatient the workload's clients
+are: the promise under test is that the target serves, not that it does so within a millisecond."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run left: its history, and whether it was cut short by the user.
+
+    An interrupt ends the workload and nothing else: one that comes later finds nothing to skip, so
+    the run is whole, and its verdict what it would have been. But the user still wants to stop:
+    whoever has more runs to make looks at `stop_asked`.
+    """
+
+    history: History
+    interrupted: bool
+    stop_asked: bool
+    wall_ns: int
+    trace_digest: str | None
+
+
+def conduct(
+    plan: Plan,
+    environment: Environment,
+    *,
+    run_id: str,
+    folder: RunFolder | None,
+    label: str | None = None,
+    logs_below: Path | None = None,
+    link_proxy: str | None = None,
+    listener: Callable[[Op], None] | None = None,
+) -> Outcome:
+    """Deploy, run all phases, tear down, and return the history (sealed in `folder`, if given).
+
+    Without a folder, `logs_below` is where logs of nodes go, if anywhere.
+
+    Raises `InfrastructureError` or `TargetError` when there is nothing to judge: the nodes did not
+    come up, or a fault did not take. The op log then stays in the folder.
+    """
+    deployment = DeploymentPlan(
+        run_id=run_id,
+        nodes=nodes_for(plan.nodes, plan.nemeses),
+        seed=plan.case.seed,
+        knobs=plan.case.knobs,
+        folder=logs_below if folder is None else folder.path,
+        link_proxy=link_proxy,
+        clients=plan.case.concurrency + 1,  # and our own
+        ends=client_ends(plan.nemeses, plan.case.concurrency),
+        clocks=foreign_clocks(plan.nemeses, plan.nodes),
+    )
+    log = None if folder is None else folder.open_log()
+
+    async def main(session: Session) -> Outcome:
+        cluster = session.cluster  # it may be able to do less than its environment in general
+        refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
+        recorder = Recorder(session.env.clock, log)
+        if listener is not None:
+            recorder.listen(listener)
+        run = _Run(plan, session, recorder)
+        interrupted = await run.phases()
+        digest = getattr(session, "trace_digest", None)
+        return Outcome(
+            history=recorder.history(),
+            interrupted=interrupted,
+            stop_asked=session.interrupted.is_set(),
+            wall_ns=recorder.now_ns(),
+            trace_digest=digest() if callable(digest) else None,
+        )
+
+    try:
+        outcome = environment.execute(deployment, main)
+    finally:
+        if log is not None:
+            log.close()
+    if folder is not None:
+        folder.seal(outcome.history, label=label)
+    return outcome
+
+
+class _Run(OpenedTarget):
+    """The state the phases share."""
+
+    plan: Plan
+
+    def __init__(self, plan: Plan, session: Session, recorder: Recorder) -> None:
+        super().__init__(plan, session, recorder, plan.nemeses)
+        self.case = plan.case
+        self._driver = Driver(
+            recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
+        )
+        self._heartbeat = Heartbeat(recorder)
+        self._core_cut: Injection | None = None
+        self._cut_short = False
+
+    async def phases(self) -> bool:
+        """All phases in order; whether the user cut the workload short."""
+        self._heartbeat.start()
+        try:
+            await self._phases()
+        finally:
+            self._heartbeat.stop()
+        return self._cut_short
+
+    async def _phases(self) -> None:
+        self._phase("setup")
+        if any(spec.entry is None for spec in self.cluster.nodes.values()):
+            self.recorder.fact("clock", {"wall_ns": self.env.clock.wall_ns()})
+        await self.become_ready()
+        watching = None
+        if not self.scribe.announced:
+            watching = self.env.spawn(self._watch_leaders(), name="leaders")
+        measuring = self.env.spawn(self._watch_usage(), name="usage")
+        await self._workload_under_faults()
+        if self._cut_short:
+            self.recorder.fact("interrupted", {"phase": "chaos"})
+        self._phase("heal-core")
+        await self._heal_core()
+        self._phase("heal-all")
+        await self._heal_all()
+        self._phase("converge")
+        settled = await self._converge()
+        self._phase("final")
+        await self._final(settled, measuring)
+        if watching is not None:
+            watching.cancel()
+
+    def _phase(self, name: str) -> None:
+        self.recorder.fact("phase", {"phase": name})
+
+    # --- setup and chaos ---------------------------------------------------------------------
+
+    async def _watch_leaders(self) -> None:
+        """Nothing depends on it: a look that fails has seen nobody, and the next one may."""
+        while True:
+            await asyncio.sleep(LEADER_POLL_S)
+            try:
+                roles = await self.roles()
+            except UserInterrupt:
+                raise
+            except PLUGIN_FAILURES:
+                continue
+            self.scribe.observe_roles(roles)
+
+    async def _workload_under_faults(self) -> None:
+        self._phase("warm-up")
+        faults = self.env.spawn(self._faults(), name="faults")
+        if self.case.ops is not None:
+            generator = phases(sleep(WARM_UP_S), timed_ops(self.case.ops))
+        else:
+            with blaming(f"the workload {self.case.workload!r}: generator()"):
+                generator = stagger(1 / self.case.rate, self.plan.workload.generator(self.case))
+        limited = time_limit(WARM_UP_S + self.case.time_limit_s, generator)
+        await self.drive(limited, stop=self.session.interrupted)
+        self._cut_short = self.session.interrupted.is_set()
+        self.conductor.end()
+        await faults
+
+    async def _faults(self) -> None:
+        await asyncio.sleep(WARM_UP_S)
+        self._phase("chaos")
+        await self.conductor.run(self.case.faults or ())
+
+    def _own_client(self, process: int) -> Client:
+        with blaming(f"the target {self.case.target!r}: client()"):
+            return self.client(process)
+
+    # --- healing -----------------------------------------------------------------------------
+
+    async def _heal_core(self) -> None:
+        """Make a quorum whole, cut the rest off from it, and demand that it serves.
+
+        The rest stays as broken as it is. It is cut off because a node that may or may not reach
+        the core is no promise of anybody's: a leader among the rest could keep the core's followers
+        without reaching what it needs to serve.
+        """
+        await self.roles()  # who is a member may have changed since somebody looked
+        core = self._core()
+        rest = [name for name in self.cluster.nodes if name not in core]
+        if core and rest and Capability.PARTITION in self.cluster.capabilities:
+            links = tuple(Link.between(core, rest))
+            self._core_cut = await self.conductor.ledger.inject(
+                Aim(what=Cut(), targets=tuple(rest), links=links),
+                lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
+                groups={},
+            )
+        for name in core:
+            await self.cluster.resume(name)
+        await self.conductor.ledger.relieve(core)
+        await self.cluster.heal_among(core)
+        await start_down(self.cluster, core)
+        begin_ns = self.recorder.now_ns()
+        found = await probe(
+            self._driver,
+            self._probe_requests,
+            now_ns=self.recorder.now_ns,
+            deadline_ns=begin_ns + int(LIVE_BOUND_S * NS_PER_S),
+            late_tries_max=len(self.cluster.nodes),
+        )
+        self.recorder.fact(
+            "live",
+            {
+                "core": core,
+                "rest": rest,
+                "ok": not found.missing,
+                "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
+                "bound_s": LIVE_BOUND_S,
+                "missing": found.missing,
+                "asked": found.asked,
+                "asked_late": found.asked_late,
+                # What a probe without operations found says nothing (`checkers.conduct.liveness`).
+                **({} if found.kinds else {"kinds": []}),
+                # Nor does one whose client broke its contract.
+                **({} if found.breach is None else {"breach": found.breach}),
+            },
+        )
+
+    def _core(self) -> list[str]:
+        """Nodes that must serve on their own now; raises `TargetError` for an unknown name."""
+        what = f"the target {self.case.target!r}: core()"
+        with blaming(what):
+            found = self.system.core(stream(self.case.seed, "core"))
+            if isinstance(found, str):
+                raise TypeError(f"{shown(found)} is one text; give a list of names")
+            core = list(found)
+        nodes = self.cluster.nodes
+        unknown = [name for name in core if not isinstance(name, str) or name not in nodes]
+        if unknown:
+            known = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
+            raise TargetError(f"{what} names {shown(unknown[0])}, which is no node; it has {known}")
+        return core
+
+    def _probe_requests(self, attempt: int, retry: int) -> Sequence[Request]:
+        with blaming(f"the workload {self.case.workload!r}: probe()"):
+            return _requests(self.plan.workload.probe(self.case, attempt, retry))
+
+    async def _heal_all(self) -> None:
+        if self._core_cut is not None:
+            await self.conductor.ledger.heal(self._core_cut.id)
+        await self.conductor.heal_active()
+        await self.cluster.heal_all()
+        await start_down(self.cluster, self.cluster.nodes)
+        await restore(self.cluster, self.system)
+
+    async def _converge(self) -> Convergence:
+        begin_ns = self.recorder.now_ns()
+        state = await self.poll(self.system.converged, bound_s=CONVERGE_BOUND_S, every_s=POLL_S)
+        self.recorder.fact(
+            "converged",
+            {
+                "ok": state.ok,
+                "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
+                "bound_s": CONVERGE_BOUND_S,
+                "pending": list(state.pending),
+                **({} if state.at is None else {"at": state.at}),
+            },
+        )
+        return state
+
+    async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
+        """Read everything, then have every node dumped: of the rest that was found, if it lasts.
+
+        The network may have kept a call, or an operation for which nobody waits any more. Where one
+        arrives only now, the target has to come to rest once more.
+        """
+        for _ in range(FINALS_MAX):
+            await self._final_reads()
+            snapshot = await look(self.system.snapshot, self.case.target)
+            self._require_json(snapshot)
+            if not settled.ok or _is_of(snapshot, settled):
+                break
+            settled = await self._converge()
+        self.scribe.summarize()
+        measuring.cancel()
+        await self._measure(at_rest=True)
+        self.recorder.fact("snapshot", snapshot)
+        await self._driver.close()
+
+    def _require_json(self, snapshot: object) -> None:
+        """Raise `TargetError` for a snapshot that no history can hold; it can hold `None`."""
+        what = f"the target {self.case.target!r}: snapshot()"
+        if snapshot is not None and not isinstance(snapshot, Mapping):
+            raise TargetError(f"{what} returned {shown(snapshot)}, which is no dict")
+        try:
+            msgspec.json.encode(snapshot)
+        except Exception as error:
+            raise TargetError(f"{what} returned what is no plain JSON: {error}") from error
+
+    async def _watch_usage(self) -> None:
+        while True:
+            await asyncio.sleep(USAGE_POLL_S)
+            await self._measure()
+
+    async def _measure(self, *, at_rest: bool = False) -> None:
+        """What each node uses, where the environment tells; at rest also as the fact `memory`."""
+        found: dict[str, Usage] = {}
+        for name in self.cluster.nodes:
+            try:
+                found[name] = await self.cluster.usage(name)
+            except InfrastructureError as error:
+                found[name] = Usage()
+                # A look in between is missed, and the next one may see; the last one has no next.
+                if at_rest:
+                    self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
+        told = {
+            what: {name: getattr(each, what) for name, each in found.items()}
+            for what in Usage._fields
+            if any(getattr(each, what) is not None for each in found.values())
+        }
+        if told:
+            self.recorder.fact("usage", told)
+        if at_rest and "memory_bytes" in told:
+            self.recorder.fact("memory", {"bytes": told["memory_bytes"]})
+
+    async def _final_reads(self) -> None:
+        deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
+        with blaming(f"the workload {self.case.workload!r}: final()"):
+            requests = _requests(self.plan.workload.final(self.case))
+        unread = [
+            request for request in requests if not await self._driver.read(request, deadline_ns)
+        ]
+        if unread:
+            self.recorder.fact(
+                "unread", {"count": len(unread), "of": len(requests), "bound_s": FINAL_BOUND_S}
+            )
+
+
+def _requests(found: Iterable[Request]) -> list[Request]:
+    """What a workload asks for; raises `TypeError` for anything else."""
+    requests = list(found)
+    for request in requests:
+        if not isinstance(request, Request):
+            raise TypeError(f"{shown(request)} is not a Request")
+    return requests
+
+
+def _is_of(snapshot: object, settled: Convergence) -> bool:
+    """Whether a snapshot is of the state that had settled, as far as it says."""
+    said = snapshot if isinstance(snapshot, Mapping) else {}
+    return not said.get("pending") and said.get("at") == settled.at

@@ -1,0 +1,140 @@
+"""The harness's own operations after the chaos: the probe of a healed core, and final reads.
+
+They are recorded like any others. What fails is tried again by the next process, since a client may
+be pinned to a node by its process number and that node may be one that a fault left dead: the
+harness must not convict a target by its own routing. For the same reason the probe writes down whom
+it asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.ops import OpType
+from harness.plugins import Client, Completion, Request
+from harness.run.bounded_calls import Breach, close_quietly, invoke_safely
+from harness.run.interpreter import LOG
+from harness.run.recorder import Recorder
+
+POLL_S: Final = 0.25
+FINAL_TRIES_MAX: Final = 40
+
+
+class Driver:
+    """Clients of the harness's own, one operation at a time, a new process after each failure."""
+
+    def __init__(
+        self, recorder: Recorder, open_client: Callable[[int], Client], *, patience_s: float
+    ) -> None:
+        """Opens nothing before the first operation; `patience_s` is the timeout of each."""
+        self._recorder = recorder
+        self._open_client = open_client
+        self._patience_s = patience_s
+        self._next_process: int | None = None
+        self._client: tuple[int, Client] | None = None
+
+    async def invoke(self, request: Request) -> Completion:
+        """Do one operation and record it."""
+        if self._client is None:
+            self._client = self._new_client()
+        process, client = self._client
+        self._recorder.record(process, OpType.INVOKE, request.f, request.value)
+        completion = await invoke_safely(client, request, self._patience_s)
+        self._recorder.complete(process, request.f, completion)
+        if completion.type is not OpType.OK:
+            await self.close()
+        return completion
+
+    async def read(self, request: Request, deadline_ns: int) -> bool:
+        """Whether a final read succeeded, tried until it does or a bound is hit."""
+        for _ in range(FINAL_TRIES_MAX):
+            if self._recorder.now_ns() >= deadline_ns:
+                return False
+            if (await self.invoke(request)).type is OpType.OK:
+                return True
+            await asyncio.sleep(POLL_S)
+        return False
+
+    async def close(self) -> None:
+        """Close the present client, for a bounded time; how it ends can change no outcome."""
+        if self._client is None:
+            return
+        (_, client), self._client = self._client, None
+        error = await close_quietly(client)
+        if error is not None:
+            self._recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
+
+    def _new_client(self) -> tuple[int, Client]:
+        """A client under a process number that nobody used: the workload's clients are done."""
+        if self._next_process is None:
+            used = [op.process for op in self._recorder.history() if isinstance(op.process, int)]
+            self._next_process = max(used, default=-1) + 1
+        process = self._next_process
+        self._next_process += 1
+        return process, self._open_client(process)
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """What a probe found: its kinds, those that never succeeded, and whom failed ones asked."""
+
+    kinds: list[str]
+    missing: list[str]
+    asked: list[str]
+    asked_late: list[str]  # of these, by operations that began after the bound
+    breach: str | None = None
+    """The client's breach of its contract, where nothing else failed after the bound."""
+
+
+async def probe(
+    driver: Driver,
+    requests: Callable[[int, int], Sequence[Request]],
+    *,
+    now_ns: Callable[[], int],
+    deadline_ns: int,
+    late_tries_max: int,
+) -> Probed:
+    """Have one operation of every kind succeed, in order; `requests(attempt, retry)` makes them.
+
+    A request that definitely did nothing is tried again; one with an unknown outcome starts the
+    probe anew, on other names. Operations that begin after the deadline prove that the bound was
+    passed; `late_tries_max` of them may fail, so that each node can be asked once more.
+    """
+    kinds = [request.f for request in requests(0, 0)]
+    missing = set(range(len(kinds)))
+    asked: dict[str, bool] = {}
+    answered: set[int] = set()  # positions of what the client itself said to have failed, late
+    breach: str | None = None
+    attempt = retry = position = late_tries = 0
+    while position < len(kinds):
+        late = now_ns() >= deadline_ns
+        if late and late_tries == late_tries_max:
+            break
+        completion = await driver.invoke(requests(attempt, retry)[position])
+        if completion.type is OpType.OK:
+            missing.discard(position)
+            position, retry = position + 1, 0
+            continue
+        late_tries += late
+        if late and isinstance(completion, Breach):
+            breach = completion.error
+        elif late:
+            answered.add(position)
+        for node in (*(tried.node for tried in completion.attempts), completion.node):
+            if node is not None:
+                asked[node] = asked.get(node, False) or late
+        if completion.type is OpType.INFO:
+            attempt, position, retry = attempt + 1, 0, 0
+        else:
+            retry += 1
+        await asyncio.sleep(POLL_S)
+    return Probed(
+        kinds=kinds,
+        missing=list(dict.fromkeys(kinds[position] for position in sorted(missing))),
+        asked=sorted(asked),
+        asked_late=sorted(node for node, late in asked.items() if late),
+        breach=None if answered & missing else breach,
+    )

@@ -1,0 +1,245 @@
+"""The one place where ops get their index and time, and reach the log before anything else.
+
+Listeners (progress, tests) see every op after it is recorded; they cannot change or lose it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.case import NS_PER_S
+from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
+from harness.env import Clock
+from harness.errors import InfrastructureError, TargetError, shown
+from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
+from harness.plugins import Completion, Roles
+from harness.run.announcements import (
+    CONFIG_FORCED,
+    CONFIG_OVERRULED,
+    INFRASTRUCTURE,
+    LEADER,
+    NODE_EXITED,
+    NODE_STARTED,
+    STARVATION,
+    check_announced,
+)
+from harness.run.divergence import Checkpoints
+from harness.store.oplog import OpLog
+from harness.verdict.unsafe_change import UNSAFE_CHANGE
+
+OPS_MAX: Final = 20_000_000
+"""A run that records more is stopped: beyond this a history no longer fits in memory."""
+
+
+class Recorder:
+    """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
+
+    def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
+        """Start the run's clock now; `log` is the durable sink.
+
+        With `last` only so many ops are kept, where nobody will judge them.
+        """
+        self.start_ns = clock.monotonic_ns()
+        self._clock = clock
+        self._log = log
+        self._last = last
+        self._ops: deque[Op] = deque(maxlen=last)
+        self._count = 0
+        self._listeners: list[Callable[[Op], None]] = []
+        self._failure: Exception | None = None  # why an op is missing; then nothing can be judged
+
+    def listen(self, listener: Callable[[Op], None]) -> None:
+        """Call `listener` with each op from now on."""
+        self._listeners.append(listener)
+
+    def now_ns(self) -> int:
+        """Ns since the start of the run."""
+        return self._clock.monotonic_ns() - self.start_ns
+
+    def record(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any = None,
+        *,
+        error: str | None = None,
+        node: str | None = None,
+        attempts: Sequence[Attempt] = (),
+    ) -> Op:
+        """Record one op now; durable (against a SIGKILL) on return.
+
+        An op that could not be written is missing, so every later call raises that error again.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._count >= OPS_MAX and self._last is None:
+            raise InfrastructureError(
+                f"the run recorded {OPS_MAX} ops, the limit; lower --rate or --time-limit"
+            )
+        op = Op(
+            index=self._count,
+            time=self.now_ns(),
+            process=process,
+            type=kind,
+            f=f,
+            value=value,
+            error=error,
+            node=node,
+            attempts=tuple(attempts),
+        )
+        if self._log is not None:
+            try:
+                self._log.append(op)
+            except (TypeError, ValueError, OverflowError, RecursionError) as failure:
+                self._failure = TargetError(
+                    f"{f!r} ({kind.value}) of process {process} has the value {shown(value)}, "
+                    f"which is no plain JSON ({failure}); a client or a workload made it"
+                )
+                raise self._failure from failure
+            except Exception as failure:
+                self._failure = failure
+                raise
+        self._ops.append(op)
+        self._count += 1
+        for listener in self._listeners:
+            listener(op)
+        return op
+
+    def complete(self, process: Process, f: str, completion: Completion) -> Op:
+        """Record how an operation ended; its attempts become times of the run."""
+        return self.record(
+            process,
+            completion.type,
+            f,
+            completion.value,
+            error=completion.error,
+            node=completion.node,
+            attempts=[
+                msgspec.structs.replace(
+                    attempt, start=attempt.start - self.start_ns, end=attempt.end - self.start_ns
+                )
+                for attempt in completion.attempts
+            ],
+        )
+
+    def fact(self, f: str, value: Any) -> Op:
+        """Record something the harness saw (see the table in `harness.ops`)."""
+        return self.record(HARNESS, OpType.INFO, f, value)
+
+    def history(self) -> History:
+        """Everything recorded so far; raises where an op is missing."""
+        if self._failure is not None:
+            raise self._failure
+        return History(self._ops)
+
+
+class EventScribe:
+    """Writes down who leads, which nodes ended, what of ours failed and where replicas differed, as
+    the events tell it.
+
+    Give its `on_event` to `Cluster.subscribe`.
+    """
+
+    def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
+        """No leader counts before `observe_roles`; only nodes with an `entry` can announce one."""
+        self._recorder = recorder
+        self.announced = any(spec.entry is not None for spec in nodes)
+        self._candidates: tuple[str, ...] = ()
+        self._leaderships: dict[tuple[str, int], None] = {}
+        self._leader: str | None = None
+        self._ended: set[str] = set()  # nodes that have not started again
+        self._asked: set[str] = set()  # groups whose votes a client was to overrule
+        self._checkpoints = Checkpoints()
+
+    def observe_roles(self, roles: Roles) -> None:
+        """Learn who can lead, and write down who does; called whenever somebody asked."""
+        self._candidates = roles.candidates
+        if roles.leader is not None:
+            self._lead(roles.leader, roles.by_node[roles.leader].term)
+
+    def on_event(self, event: ClusterEvent) -> None:
+        """One event; raises `TargetError` for one that a node may not say."""
+        if event.by_driver:
+            self._on_driver_event(event)
+            return
+        # Environments refuse it as well, and sooner; one that forgets `by_driver` is found here.
+        check_announced(event.node, event.kind, event.data)
+        if event.kind == CHECKPOINT:
+            said_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.take(event.node, event.data, said_ns):
+                self._recorder.fact("divergence", divergence)
+        elif event.kind == CONFIG_OVERRULED and str(event.data.get("group")) in self._asked:
+            self._checkpoints.give_up(str(event.data["group"]))
+            self._recorder.fact(UNSAFE_CHANGE, {"node": event.node, **event.data})
+        elif event.kind == LEADER:
+            self._led(event)
+
+    def _on_driver_event(self, event: ClusterEvent) -> None:
+        if event.kind == NODE_STARTED:
+            self._ended.discard(event.node)
+        elif event.kind == NODE_EXITED:
+            self._ended.add(event.node)
+            self._leader = None if self._leader == event.node else self._leader
+            by = event.data.get("by")
+            self._recorder.fact(
+                "node-exit",
+                {
+                    "node": event.node,
+                    "code": event.data.get("code"),
+                    "expected": bool(event.data.get("expected")),
+                    "log": list(event.data.get("log", ()))[-20:],
+                    **({} if by is None else {"by": by}),
+                },
+            )
+        elif event.kind == INFRASTRUCTURE:
+            value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
+            said = {name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")}
+            value |= {name: each for name, each in said.items() if each is not None}
+            self._recorder.fact(INFRASTRUCTURE, value)
+        elif event.kind == STARVATION:
+            self._starved(event)
+        elif event.kind == CONFIG_FORCED:
+            self._asked.add(str(event.data.get("group")))
+
+    def _led(self, event: ClusterEvent) -> None:
+        """A node leads a group: it is compared for all, and written down for the main one."""
+        group, term = event.data.get("group"), int(event.data.get("term", 0))
+        if isinstance(group, str) and term > 0:
+            said_ns = self._recorder.now_ns() - event.late_ns
+            for divergence in self._checkpoints.lead(event.node, group, term, said_ns):
+                self._recorder.fact("divergence", divergence)
+        if event.node in self._candidates and event.data.get("main", True):
+            self._lead(event.node, term)
+
+    def _starved(self, event: ClusterEvent) -> None:
+        """It was before the event, and maybe long before anybody subscribed."""
+        to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
+        from_s = max(0.0, to_s - event.data["took_s"])
+        if to_s > from_s:
+            value = {"from_s": from_s, "to_s": to_s, "waited_s": event.data["waited_s"]}
+            self._recorder.fact(STARVATION, value)
+
+    def summarize(self) -> None:
+        """Write down how much was compared, once nothing more will be."""
+        summary = self._checkpoints.summary()
+        if summary is not None:
+            self._recorder.fact("checkpoints", summary)
+
+    def _lead(self, node: str, term: int) -> None:
+        """Each node once a term; where there are no terms (0), each change of leader.
+
+        One that ended does not lead, whatever is said of it, and begins anew when it has started.
+        """
+        if term == 0 and node in self._ended:
+            return
+        known = node == self._leader if term == 0 else (node, term) in self._leaderships
+        self._leader = node
+        if not known:
+            self._leaderships[node, term] = None
+            asked = {} if self.announced else {"asked": True}
+            self._recorder.fact("leader", {"node": node, "term": term, **asked})

@@ -1,0 +1,73 @@
+"""Output files that are whole or not there, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+_OF_THIS_PROCESS = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,6})")
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The number of the open file that a path such as `/dev/stdout` is a name of.
+
+    Where a shell sent that to a plain file, the path leads there: opened anew it would write over
+    what was said so far, and renamed over, `/dev/stdout` itself would be gone.
+    """
+    found = _OF_THIS_PROCESS.fullmatch(str(path))
+    return int(found[1]) if found else _STREAMS.get(str(path))
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """`replacing_bytes` for text in UTF-8."""
+    with (
+        replacing_bytes(path) as file,
+        io.TextIOWrapper(file, encoding="utf-8") as text,
+    ):
+        yield text
+
+
+@contextlib.contextmanager
+def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` once the block has ended well.
+
+    What is no plain file, such as `/dev/null` or a pipe, is written to as it is: to rename
+    something over it would take it away from everybody. A link stays one, and what it leads to is
+    replaced. Raises `OSError`.
+    """
+    number = descriptor_of(path)
+    if number is not None:
+        with os.fdopen(os.dup(number), "wb") as file:
+            yield file
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    path = _end_of_links(path)
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _end_of_links(path: Path) -> Path:
+    """What `path` leads to; raises `OSError` for links that lead to themselves."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # what Python 3.11 makes of ELOOP
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error

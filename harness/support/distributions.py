@@ -1,0 +1,84 @@
+"""What is installed here and takes part: this package, and every other one that brings plug-ins.
+
+Whoever runs elsewhere (an executor of a cluster, in an image or not) needs just these files: the
+packages of each distribution, and of its metadata what the registry of plug-ins reads.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import zipfile
+import zipimport
+from collections.abc import Iterator
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Final
+
+from harness.errors import UsageError
+
+OWN: Final = "catalog-harness"
+PACKAGES_ZIP: Final = "harness-packages.zip"
+"""In which packages are sent to executors that lack them."""
+_GROUP: Final = "harness."
+_METADATA: Final = ("METADATA", "entry_points.txt", "top_level.txt")
+_COMPILED: Final = frozenset({".pyc", ".pyo"})
+
+
+def plugin_distributions() -> list[Distribution]:
+    """Every distribution that brings plug-ins, ours with them, by name."""
+    found: dict[str, Distribution] = {}
+    for group in importlib.metadata.entry_points().groups:
+        for point in importlib.metadata.entry_points(group=group):
+            if group.startswith(_GROUP) and point.dist is not None:
+                found.setdefault(point.dist.name, point.dist)
+    return [found[name] for name in sorted(found)]
+
+
+def packages_of(distribution: Distribution) -> list[str]:
+    """The packages and modules at its top, those of its plug-ins with them."""
+    named = (distribution.read_text("top_level.txt") or "").split()
+    points = distribution.entry_points
+    ours = {point.module.split(".")[0] for point in points if point.group.startswith(_GROUP)}
+    return sorted({*named, *ours})
+
+
+def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
+    """All files of a package or module, as `PACKAGE/...`, but what Python compiled of them.
+
+    Raises `UsageError` where it cannot be found.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
+    loader: object = spec.loader
+    if isinstance(loader, zipimport.zipimporter):  # as Spark's executors get it
+        archive = zipfile.Path(loader.archive)
+        return sorted(
+            (name, archive / name)
+            for name in archive.root.namelist()
+            if name == f"{package}.py" or name.startswith(f"{package}/")
+        )
+    if spec.submodule_search_locations is None:
+        return [(Path(spec.origin).name, Path(spec.origin))] if spec.origin is not None else []
+    return sorted(
+        (f"{package}/{path.relative_to(root).as_posix()}", path)
+        for root in map(Path, spec.submodule_search_locations)
+        for path in _files(root)
+    )
+
+
+def texts_of(distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """What the registry reads of its metadata, as `NAME-VERSION.dist-info/...`."""
+    about = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
+    for name in _METADATA:
+        text = distribution.read_text(name)
+        if text is not None:
+            yield f"{about}/{name}", text
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*"):
+        compiled = "__pycache__" in path.parts or path.suffix in _COMPILED
+        if not compiled and not path.name.startswith(".") and path.is_file():
+            yield path

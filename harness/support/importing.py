@@ -1,0 +1,49 @@
+"""Imports from our own top-level packages, also where a folder of the user's has the same name.
+
+`targets`, `nemesis`, `checkers`, `workloads` and `results` are names that a user's repository may
+have, too; in a Python that looks there first (`python -m pytest` does), the user's hides ours. So
+ours is looked up behind the user's: a package may lie in several places (`__path__`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+_ROOT: Final = Path(__file__).parents[2]
+_OWN: Final = frozenset({"targets", "nemesis", "checkers", "workloads", "results"})
+_WAY_OUT: Final = (
+    "rename it, or start Python with -P (PYTHONSAFEPATH=1), so that it is not found first"
+)
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module by its dotted name; raises `ImportError`."""
+    top = name.partition(".")[0]
+    if top in _OWN:
+        _add_place(top)
+    return importlib.import_module(name)
+
+
+def _add_place(top: str) -> None:
+    """Have submodules of this package also looked up where ours lies."""
+    package, own = importlib.import_module(top), str(_ROOT / top)
+    places = getattr(package, "__path__", None)
+    if places is None:
+        raise ImportError(
+            f"{package.__file__} hides the package {top!r} of catalog-harness; {_WAY_OUT}"
+        )
+    if own not in places and Path(own).is_dir():
+        package.__path__ = [*places, own]
+
+
+def hidden_by(name: str) -> str:
+    """Which file of the user's was imported in place of our module, and the way out; else empty."""
+    module, top = sys.modules.get(name), name.partition(".")[0]
+    file = getattr(module, "__file__", None)
+    if top not in _OWN or file is None or Path(file).is_relative_to(_ROOT / top):
+        return ""
+    return f"{file} hides the module {name!r} of catalog-harness; {_WAY_OUT}"

@@ -1,0 +1,351 @@
+"""What can be done to a cluster that stays: look at it, break it and heal it by hand.
+
+Faults are those of a run (`harness.faults`): the same words, ledger and damage budget. When one
+strikes is said by whoever asks for it, so words about time mean nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness.case import NS_PER_S, Fault, stream
+from harness.cluster import Bite, Capability, NodeState
+from harness.errors import (
+    HarnessError,
+    InfrastructureError,
+    TargetError,
+    UsageError,
+    why_not_copied,
+)
+from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
+from harness.faults.schedules import Schedule
+from harness.nodes.deployment import start_down
+from harness.nodes.faults import Reset
+from harness.plan.planning import (
+    TargetPlan,
+    check_fault_args,
+    drawn_by_hand,
+    refuse_by_hand,
+    refuse_unable,
+)
+from harness.plugins import Environment, Nemesis, Said, Session
+from harness.run.bounded_calls import look
+from harness.run.conductor import LEASE_GRACE_S
+from harness.run.live_target import OpenedTarget
+from harness.run.recorder import Recorder
+
+OPS_KEPT: Final = 1000
+ACTIVE_MAX: Final = 100
+HEALED_KEPT: Final = 20
+WITHOUT_END_S: Final = 1e8
+"""The lease of a fault that only `heal` ends: three years. Its holder's death ends it as well."""
+FOR_S_MIN: Final = 0.1
+_log = logging.getLogger(__name__)
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that is over, and what it really did."""
+
+    id: str
+    fault: str
+    targets: tuple[str, ...]
+    count: int | None
+    unit: str
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that was injected; one that is over at once has its `healed` as well."""
+
+    id: str
+    fault: str
+    targets: tuple[str, ...]
+    note: str
+    left_s: float | None = None  # until it is healed by itself
+    trouble: str = ""  # why it could not be
+    healed: Healed | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node does, and its role in each group that it is a member of."""
+
+    name: str
+    state: str
+    roles: dict[str, str]
+
+
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster at one moment."""
+
+    ready: bool
+    pending: tuple[str, ...]
+    nodes: tuple[NodeStatus, ...]
+    leaders: dict[str, str | None]  # of each group
+    faults: tuple[Broken, ...]
+    healed: tuple[Healed, ...]  # the last ones
+
+
+class _Active:
+    """A fault that is on."""
+
+    def __init__(self, broken: Broken, end_ns: int | None) -> None:
+        self.broken = broken
+        self.end_ns = end_ns
+        self.trouble = ""
+
+
+class StandingCluster(OpenedTarget):
+    """The target of a plan, opened for as long as its holder lives."""
+
+    def __init__(
+        self,
+        plan: TargetPlan,
+        session: Session,
+        environment: Environment,
+        *,
+        clocks: Collection[str] = frozenset(),
+    ) -> None:
+        """`clocks`: the foreign programs whose clocks can be made wrong."""
+        self._nemeses: dict[str, Nemesis] = {}
+        super().__init__(plan, session, Recorder(session.env.clock, last=OPS_KEPT), self._nemeses)
+        self._environment = environment
+        self._clocks = clocks
+        self._numbers = itertools.count(1)
+        self._active: dict[str, _Active] = {}
+        self._healed: list[Healed] = []
+        self._saving = False
+
+    # --- break -------------------------------------------------------------------------------
+
+    async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
+        """Inject a fault now; says what it hit.
+
+        Raises `UsageError` for what cannot be or must not be, and `TargetError` where it misses.
+        """
+        if for_s is not None and not FOR_S_MIN <= for_s <= WITHOUT_END_S:
+            raise UsageError(
+                f"--for is {for_s:g} s; it must be in {FOR_S_MIN:g} .. {WITHOUT_END_S:g} s"
+            )
+        self._refuse_while_saving()
+        if len(self._active) >= ACTIVE_MAX:
+            raise UsageError(f"{ACTIVE_MAX} faults are on, the limit; heal some of them first")
+        nemesis = self._checked(text)
+        number = next(self._numbers)
+        lasts_s = WITHOUT_END_S if for_s is None else for_s
+        fault = Fault(
+            id=f"f{number}",
+            nemesis=text,
+            at_ns=self.recorder.now_ns(),
+            duration_ns=int((lasts_s - LEASE_GRACE_S * (for_s is None)) * NS_PER_S),
+            args=drawn_by_hand(nemesis, stream(self.plan.case.seed, f"by-hand/{number}")),
+        )
+        check_fault_args(fault, nemesis)
+        self._nemeses[text] = nemesis
+        injection = await self.conductor.strike(fault)
+        if injection.refused:
+            raise UsageError(f"{text!r} is refused: {injection.note}; see docs/faults.md")
+        if not injection.targets:
+            raise TargetError(f"{text!r} hit nobody: {injection.note}")
+        broken = Broken(
+            id=fault.id,
+            fault=text,
+            targets=injection.targets,
+            note=injection.note or f"hit {', '.join(injection.targets)}",
+            left_s=for_s,
+        )
+        if injection.what is None:  # an operation, which is over
+            return broken
+        end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
+        active = self._active[fault.id] = _Active(broken, end_ns)
+        if isinstance(injection.what, Reset):  # nothing is left to be undone
+            return msgspec.structs.replace(broken, left_s=None, healed=await self._heal_one(active))
+        if for_s is not None:
+            self.env.spawn(self._heal_after(fault.id, for_s), name=f"heal-{fault.id}")
+        return broken
+
+    def _checked(self, text: str) -> Nemesis:
+        nemesis = load_nemesis(text)
+        refuse_unable({text: nemesis}, self.cluster.environment, self.cluster.capabilities)
+        refuse_by_hand(
+            nemesis,
+            self.cluster.nodes,
+            self.plan.target,
+            self._environment,
+            clocks=self._clocks,
+            fix=f"start it with `harness up --fault {text!r}`",
+        )
+        if Capability.SINGLE_CLIENTS in nemesis.requires:
+            raise UsageError(
+                f"{text!r} tells clients apart, and whoever calls a cluster that stays comes in by "
+                "the same links; aim at 'client'"
+            )
+        if isinstance(nemesis, AimedNemesis) and " " in text:
+            sentence = nemesis.sentences[0]
+            if sentence.trigger is not None or sentence.schedule != Schedule():
+                raise UsageError(
+                    f"{text!r} says when; a fault by hand is injected now: leave out `when`, "
+                    "`every`, `at` and `for`, and give --for 30s where it is to end by itself"
+                )
+        return nemesis
+
+    # --- heal --------------------------------------------------------------------------------
+
+    async def _heal_after(self, fault_id: str, for_s: float) -> None:
+        await asyncio.sleep(for_s)
+        active = self._active.get(fault_id)
+        if active is None:
+            return
+        try:
+            await self._heal_one(active)
+        except HarnessError as error:
+            _log.warning("%s could not be undone: %s", fault_id, error)
+            active.trouble = str(error)
+
+    async def _heal_one(self, active: _Active) -> Healed:
+        fault_id = active.broken.id
+        bite = await self.conductor.heal(fault_id) or Bite(None, "requests")
+        broken = active.broken
+        healed = Healed(
+            id=fault_id,
+            fault=broken.fault,
+            targets=broken.targets,
+            count=bite.count,
+            unit=bite.unit,
+        )
+        if self._active.pop(fault_id, None) is not None:
+            self._healed = [*self._healed, healed][-HEALED_KEPT:]
+        return healed
+
+    async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
+        """Undo this fault, or the only one; raises `UsageError` where that is not clear."""
+        self._refuse_while_saving()
+        known = ", ".join(self._active) or "none"
+        if fault_id is None:
+            if len(self._active) != 1:
+                raise UsageError(
+                    f"name one of the faults that are on ({known}), or give --all to heal all"
+                )
+            fault_id = next(iter(self._active))
+        if fault_id not in self._active:
+            over = next((each for each in self._healed if each.id == fault_id), None)
+            if over is not None:
+                return [over]
+            raise UsageError(f"there is no fault {fault_id!r}; those that are on: {known}")
+        return [await self._heal_one(self._active[fault_id])]
+
+    async def heal_everything(self) -> list[Healed]:
+        """Undo all faults, and start what is down, whatever ended it.
+
+        Raises what the first raised that could not be undone, once all else was.
+        """
+        self._refuse_while_saving()
+        return await self._heal_all()
+
+    async def _heal_all(self) -> list[Healed]:
+        answers = await asyncio.gather(
+            *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
+        )
+        await self.cluster.heal_all()
+        await start_down(self.cluster, self.cluster.nodes)
+        healed = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+            healed.append(answer)
+        return healed
+
+    async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
+        """Stop all nodes in order, copy the data of each below `folder`, and `record` that they are
+        there: then the cluster is to end, and nothing is broken, healed or saved any more.
+
+        Raises `UsageError` where the environment cannot, or they are saved already. Where they
+        cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
+        `InfrastructureError` says why.
+        """
+        save = getattr(self.cluster, "save_data", None)
+        if save is None:
+            raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
+        self._refuse_while_saving()
+        self._saving = True
+        try:
+            await self._heal_all()
+            await self._copy_data(save, folder, record)
+        except BaseException:
+            self._saving = False
+            raise
+
+    async def _copy_data(
+        self,
+        save: Callable[[str, Path], Awaitable[None]],
+        folder: Path,
+        record: Callable[[], None],
+    ) -> None:
+        try:
+            for node in reversed(list(self.cluster.nodes)):
+                await self.cluster.stop(node)
+            await asyncio.to_thread(folder.mkdir)
+            for node in self.cluster.nodes:
+                await save(node, folder / node)
+            record()
+        except (OSError, HarnessError) as error:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await start_down(self.cluster, self.cluster.nodes)
+            raise InfrastructureError(
+                f"data could not be copied to {folder}: {why_not_copied(error)}; the cluster goes "
+                "on. Make room there, or take it down without --keep-data"
+            ) from error
+
+    def _refuse_while_saving(self) -> None:
+        """Nothing may start a node whose data are being copied."""
+        if self._saving:
+            raise UsageError("its data are being copied; wait until `harness down` is done")
+
+    # --- administer --------------------------------------------------------------------------
+
+    async def use_tool(self, arguments: Sequence[str]) -> Said:
+        """What the target's own tool says; raises `UsageError` where it has none."""
+        tool = getattr(self.system, "tool", None)
+        if tool is None:
+            raise UsageError(f"the target {self.plan.case.target!r} has no tool of its own")
+        said: Said = await tool(arguments)
+        return said
+
+    # --- look --------------------------------------------------------------------------------
+
+    async def status(self) -> StatusReport:
+        """What every node does, who leads, what is broken and for how long yet."""
+        name = self.plan.case.target
+        groups, state = await asyncio.gather(
+            look(self.system.groups, name), look(self.system.ready, name)
+        )
+        nodes = []
+        for node in self.cluster.nodes:
+            roles = {
+                group: f"{role.role}{'' if role.ready else ' (not ready)'}"
+                + (f", term {role.term}" if role.term else "")
+                for group, each in groups.items()
+                if (role := each.by_node.get(node)) is not None
+                and self.cluster.state(node) is NodeState.RUNNING
+            }
+            nodes.append(NodeStatus(name=node, state=self.cluster.state(node).value, roles=roles))
+        return StatusReport(
+            ready=state.ok,
+            pending=state.pending,
+            nodes=tuple(nodes),
+            leaders={group: roles.leader for group, roles in groups.items()},
+            faults=tuple(self._told(active) for active in self._active.values()),
+            healed=tuple(self._healed),
+        )
+
+    def _told(self, active: _Active) -> Broken:
+        left_s = None
+        if active.end_ns is not None:
+            left_s = max(0.0, (active.end_ns - self.recorder.now_ns()) / NS_PER_S)
+        return msgspec.structs.replace(active.broken, left_s=left_s, trouble=active.trouble)

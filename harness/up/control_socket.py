@@ -1,0 +1,154 @@
+"""The door of a holder: a socket in the folder of its cluster, one question a connection.
+
+A question is a line of JSON, and so is its answer. Only who may enter the folder, which is its
+owner's alone, can ask. Sockets have short paths (108 bytes, unix(7)), and folders may have long
+ones, so both ends go through `/proc/self/fd`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from harness.errors import HarnessError, InfrastructureError, UsageError
+from harness.up.records import Failure
+
+_NAME: Final = "door"
+_QUESTION_BYTES_MAX: Final = 64 * 1024
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_ASKERS_MAX: Final = 32
+ANSWER_TIMEOUT_S: Final = 150.0
+"""Longer than an operation may take (`faults.operations`) and a node to stop."""
+
+
+class _Question(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask"):
+    pass
+
+
+class Status(_Question, frozen=True, kw_only=True, tag="status"):
+    """What every node does, who leads, and what is broken."""
+
+
+class Break(_Question, frozen=True, kw_only=True, tag="break"):
+    """Inject a fault, in words or by the name of a nemesis, for so long or until it is healed."""
+
+    fault: str
+    for_s: float | None = None
+
+
+class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
+    """Undo one fault, the only one there is, or all that is broken."""
+
+    id: str | None = None
+    everything: bool = False
+
+
+class Down(_Question, frozen=True, kw_only=True, tag="down"):
+    """End; with `keep_data` the nodes are stopped in order, and their data copied beside the logs
+    first.
+    """
+
+    keep_data: bool = False
+
+
+class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
+    """Have the target's own tool (`plugins.Tool`) do what these arguments ask for."""
+
+    arguments: tuple[str, ...]
+
+
+Question = Status | Break | Heal | Down | UseTool
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    value: Any = None
+    failure: Failure | None = None
+
+
+@contextlib.contextmanager
+def _short(folder: Path) -> Iterator[str]:
+    """The path of the door, short enough for a socket while the block lasts."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{_NAME}"
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.asynccontextmanager
+async def open_door(
+    folder: Path, answer: Callable[[Question], Awaitable[Any]]
+) -> AsyncIterator[None]:
+    """While the block lasts, questions are answered by `answer`; what it raises is told as well."""
+    places = asyncio.Semaphore(_ASKERS_MAX)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):  # whoever asked went away
+            async with places:
+                reply = await _reply(reader, answer)
+                writer.write(msgspec.json.encode(reply) + b"\n")
+                await writer.drain()
+        writer.close()
+
+    listener = socket.socket(socket.AF_UNIX)
+    with _short(folder) as path:
+        listener.bind(path)
+    server = await asyncio.start_unix_server(serve, sock=listener, limit=_QUESTION_BYTES_MAX)
+    try:
+        yield
+    finally:
+        server.close()
+        (folder / _NAME).unlink(missing_ok=True)
+
+
+async def _reply(
+    reader: asyncio.StreamReader, answer: Callable[[Question], Awaitable[Any]]
+) -> _Answer:
+    try:
+        question = msgspec.json.decode(await reader.readline(), type=Question)
+    except (ValueError, msgspec.DecodeError) as error:
+        return _Answer(failure=Failure.of(UsageError(f"this is no question: {error}")))
+    try:
+        return _Answer(value=await answer(question))
+    except HarnessError as error:
+        return _Answer(failure=Failure.of(error))
+    except Exception as error:  # noqa: BLE001 - told to whoever asked; the cluster goes on
+        return _Answer(failure=Failure(error=f"the holder failed: {error!r}"))
+
+
+def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+    """What the holder answers; raises what it raised, and `InfrastructureError` where it is not
+    heard.
+    """
+    data = b""
+    try:
+        with _short(folder) as path, socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(timeout_s)
+            link.connect(path)
+            link.sendall(msgspec.json.encode(question) + b"\n")
+            while not data.endswith(b"\n"):
+                piece = link.recv(65536)
+                if not piece or len(data) > _ANSWER_BYTES_MAX:
+                    raise InfrastructureError(
+                        f"the holder of {folder.name!r} broke off; see {folder / 'holder.log'}"
+                    )
+                data += piece
+    except TimeoutError as error:
+        raise InfrastructureError(
+            f"the holder of {folder.name!r} did not answer within {timeout_s:g} s"
+        ) from error
+    except OSError as error:
+        raise InfrastructureError(
+            f"the holder of {folder.name!r} does not open its door: {error.strerror}"
+        ) from error
+    answer = msgspec.json.decode(data, type=_Answer)
+    if answer.failure is not None:
+        raise answer.failure.as_error()
+    return answer.value

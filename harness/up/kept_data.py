@@ -1,0 +1,124 @@
+"""Data that a cluster left behind: `harness down --keep-data` keeps them, `harness up` goes on.
+
+    $XDG_STATE_HOME/catalog-harness/kept/NAME/        (beside `clusters`)
+
+The folder is that of the cluster, moved, with `data/NODE` and `kept.json` (`Kept`), which its
+holder writes last: without it not all data are there. A cluster that goes on works on a copy, so
+what is kept stays until the next `harness down --keep-data` of that name replaces it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from harness import __version__
+from harness.case import stream
+from harness.cluster import NodeSpec
+from harness.errors import InfrastructureError, UsageError
+from harness.plugins import Environment
+from harness.up.records import KEPT, Order, Place, state_folder
+
+DATA: Final = "data"
+_SEED_BITS: Final = 63
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept, and of what."""
+
+    order: Order
+    version: str  # of the harness
+    at: str
+    nodes: dict[str, str]  # each with its role
+
+
+def record(place: Place, order: Order, nodes: Sequence[NodeSpec], at: str) -> None:
+    """Say that all data of a cluster are in its folder."""
+    roles = {node.name: node.role for node in nodes}
+    kept = Kept(order=order, version=__version__, at=at, nodes=roles)
+    place.write(KEPT, msgspec.json.encode(kept))
+
+
+def _kept_folder(name: str) -> Path:
+    return state_folder() / "kept" / name
+
+
+def keep(place: Place) -> Path | None:
+    """Move the folder of a cluster that has ended to where data are kept, in place of those that
+    were kept under its name; `None` if not all of its data are there.
+    """
+    if not place.saved:
+        return None
+    kept = _kept_folder(place.name)
+    kept.parent.mkdir(exist_ok=True)
+    before = kept.with_name(f".{place.name}.replaced")
+    try:
+        shutil.rmtree(before, ignore_errors=True)
+        if kept.exists():
+            kept.rename(before)
+        place.folder.rename(kept)
+    except OSError as error:
+        raise InfrastructureError(f"cannot move {place.folder} to {kept}: {error}") from error
+    shutil.rmtree(before, ignore_errors=True)
+    return kept
+
+
+def find_kept(name: str) -> tuple[Path, Kept] | None:
+    """What is kept under this name; raises `UsageError` where that cannot be read."""
+    folder = _kept_folder(name)
+    if not folder.exists():
+        return None
+    try:
+        return folder, msgspec.json.decode((folder / KEPT).read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{folder} cannot be read as kept data: {error}; remove it, or give --fresh to start "
+            "without it"
+        ) from error
+
+
+def refuse_other_nodes(
+    folder: Path, kept: Kept, nodes: Sequence[NodeSpec], environment: Environment
+) -> None:
+    """Raise `UsageError` where these nodes cannot go on from kept data."""
+    foreign = [
+        node.name
+        for node in nodes
+        if node.entry is None or node.setup or node.user or node.image or node.dockerfile
+    ]
+    roles = {node.name: node.role for node in nodes}
+    lacking = [name for name in roles if not (folder / DATA / name).is_dir()]
+    why = fix = ""
+    if kept.version != __version__:
+        why = f"they are of version {kept.version}, and this is {__version__}"
+    elif foreign:
+        why = (
+            f"{', '.join(foreign)} are foreign programs, whose data hold addresses that are gone, "
+            "or have an image, a user or a set-up of their own"
+        )
+    elif not getattr(environment, "restores_data", False):
+        why = f"{environment.name!r} cannot bring data back"
+    elif roles != kept.nodes:
+        why = f"they are of {', '.join(kept.nodes)}, and asked for are {', '.join(roles)}"
+        fix = "leave out the options that change the nodes, or "
+    elif lacking:
+        why = f"those of {', '.join(lacking)} are missing"
+    if why:
+        raise UsageError(
+            f"the cluster cannot go on from the data in {folder}: {why}; {fix}give --fresh to "
+            "start without them"
+        )
+
+
+def seed_of(order: Order) -> int:
+    """The seed of a deployment: one of its own each time that a cluster goes on, or its nodes would
+    draw the ids again that are in their data.
+    """
+    seed = order.case.seed
+    if order.goes_on == 0:
+        return seed
+    return stream(seed, f"goes-on/{order.goes_on}").getrandbits(_SEED_BITS)

@@ -1,0 +1,87 @@
+"""What every check really looked at: too little of it proves nothing, and all stands in one place.
+
+Checkers count by check: `details["looked"]` what it judged, `details["exempt"]` what it left out
+because something else explains it (`{"acknowledged": 36}`). A check that exempts most of what it is
+made for says `valid` and means nothing: its checker's verdict is `unknown` then, with the reason.
+The counts of all checkers go into the certificate of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from harness.ops import CheckResult, Verdict
+
+INVARIANTS: Final = "invariants"
+"""The key among the details of a result: name of an invariant -> how often it was looked at."""
+EXEMPT_SHARE_MAX: Final = 0.5
+"""A check that exempts more than this share of what it could have judged proves too little."""
+
+
+def weighed(result: CheckResult) -> CheckResult:
+    """The result; `unknown` where it holds only for want of anything to judge."""
+    looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
+    if not result.verdict.holds or not (looked or exempt):
+        return result
+    doubts = [
+        f"{check} exempted {count} of {count + looked.get(check, 0)}"
+        for check, count in exempt.items()
+        if count > (count + looked.get(check, 0)) * EXEMPT_SHARE_MAX
+    ]
+    if not any(looked.values()):
+        doubts.append("there was nothing to judge")
+    if not doubts:
+        return result
+    return msgspec.structs.replace(
+        result,
+        verdict=Verdict.UNKNOWN,
+        reason=f"too little was looked at: {'; '.join(doubts)}",
+        details={**result.details, "rule": "exempt"},
+    )
+
+
+def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
+    """The results, with what all of them looked at in the one that holds the certificate."""
+    found = list(results)
+    looked = {}
+    for result in found:
+        judged, exempt = _counts(result, "looked"), _counts(result, "exempt")
+        if judged:
+            total = sum(judged.values())
+            looked[result.checker] = f"{total} judged, {sum(exempt.values())} exempt"
+    invariants = _invariants(found)
+    return [_with(result, looked, invariants) for result in found]
+
+
+def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
+    """How often each named invariant was looked at, by all checkers together."""
+    total: dict[str, int] = {}
+    for result in results:
+        for name, count in _counts(result, INVARIANTS).items():
+            total[name] = total.get(name, 0) + count
+    return {
+        name: f"looked at {count} times" if count else "not looked at"
+        for name, count in sorted(total.items())
+    }
+
+
+def _counts(result: CheckResult, name: str) -> dict[str, int]:
+    """The counts by check; nothing where the checker keeps none."""
+    counts = result.details.get(name)
+    if not isinstance(counts, Mapping):
+        return {}
+    return {str(check): count for check, count in counts.items() if isinstance(count, int)}
+
+
+def _with(result: CheckResult, looked: dict[str, str], invariants: dict[str, str]) -> CheckResult:
+    certificate = result.details.get("certificate")
+    if not isinstance(certificate, Mapping) or not looked:
+        return result
+    more = {**certificate, "looked": looked}
+    if invariants:
+        more[INVARIANTS] = invariants
+    details = {**result.details, "certificate": more}
+    return msgspec.structs.replace(result, details=details)

@@ -1,0 +1,277 @@
+"""Judging a history: `judge_one` runs one checker within limits, `judge` all of them.
+
+Both are used wherever a verdict is made: by runs, soaks, `harness check`, tests and the workers of
+reports. A checker that crashes, reaches a limit or returns no result is `unknown` with the reason,
+never `valid`, and costs no other checker its verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.case import Case
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
+from harness.ops import CheckResult, History, Verdict, worst
+from harness.plugins import Checker, Workload
+from harness.registry import load_plugin, plugin_names
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
+from harness.verdict.coverage import certified, weighed
+from harness.verdict.explain import explained
+from harness.verdict.imported import ModelChecker, model_of
+from harness.verdict.limits import CHECK_TIME_LIMIT_S, Limits, SpentError, cpu_limit
+from harness.verdict.signature import sign
+from harness.verdict.unsafe_change import temper
+
+__all__ = [
+    "CHECK_TIME_LIMIT_S",
+    "EXIT_CODES",
+    "RESULT_BYTES_MAX",
+    "Judgement",
+    "bounded",
+    "checked_result",
+    "checker_name",
+    "checker_names",
+    "checkers_of",
+    "judge",
+    "judge_one",
+    "load_checker",
+    "result_of_check",
+    "traceback_of",
+    "was_limited",
+]
+
+_log = logging.getLogger(__name__)
+
+_LIMITED: Final = "limited"
+_CRASHED: Final = "crashed"
+RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How long one result may be as JSON; what a store keeps must be readable again."""
+_TRACEBACK_LINES: Final = 20
+_SHOWN_CHARACTERS_MAX: Final = 500
+EXIT_CODES: Final = {
+    Verdict.VALID: EXIT_VALID,
+    Verdict.PERMITTED: EXIT_VALID,
+    Verdict.UNKNOWN: EXIT_UNKNOWN,
+    Verdict.INVALID: EXIT_INVALID,
+}
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """All results over one history, and the verdict they add up to."""
+
+    results: tuple[CheckResult, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of all."""
+        return worst(result.verdict for result in self.results)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the verdict."""
+        return EXIT_CODES[self.verdict]
+
+
+def checkers_of(case: Case) -> tuple[Checker, ...]:
+    """The checkers that judge the case's runs; needs no target. Raises `UsageError`."""
+    return tuple(map(load_checker, checker_names(case)))
+
+
+def load_checker(name: str) -> Checker:
+    """A checker, or the model of this name, which judges imported runs; raises `UsageError`."""
+    if name in plugin_names("models") and name not in plugin_names("checkers"):
+        return ModelChecker(load_plugin("models", name))
+    checker: Checker = load_plugin("checkers", name)
+    return checker
+
+
+def checker_names(case: Case) -> tuple[str, ...]:
+    """Those of its workload, and those that its target and the user put beside them."""
+    if (model := model_of(case)) is not None:
+        return (model,)
+    workload: Workload = load_plugin("workloads", case.workload)
+    return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
+
+
+def judge(
+    history: History,
+    case: Case,
+    checkers: Sequence[Checker],
+    *,
+    time_limit_s: float = CHECK_TIME_LIMIT_S,
+) -> Judgement:
+    """Judge `history` with `checkers`, one after the other, and add up what they looked at.
+
+    Each is given `time_limit_s`. One that does not look at the clock is ended by nothing but the
+    user's Ctrl-C.
+    """
+    limits = Limits(cpu_s=time_limit_s)
+    return Judgement(tuple(certified(judge_one(one, history, case, limits) for one in checkers)))
+
+
+def judge_one(
+    checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
+) -> CheckResult:
+    """Judge `history` with one checker: bounded, tempered, signed and explained.
+
+    `whole` is false for the history of one key, which may have nothing to judge. Raises only
+    `UserInterrupt`.
+    """
+    name = checker_name(checker)
+
+    def check(part: History) -> CheckResult:
+        try:
+            return bounded(checker, limits).check(part, case, time_limit_s=limits.cpu_s)
+        except MemoryError:
+            if limits.memory_mib is None:
+                raise
+            raise CheckerLimitError(
+                f"more than {limits.memory_mib} MiB of memory for {len(part.pairs)} operations"
+            ) from None
+
+    def judged(part: History) -> CheckResult:
+        return result_of_check(name, lambda: check(part), whole=whole)
+
+    try:
+        with cpu_limit(limits.cpu_s) if limits.alarm else contextlib.nullcontext():
+            result = temper(history, judged(history), judged)
+    except UserInterrupt:
+        raise
+    except SpentError:
+        count = len(history.pairs)
+        spent = f"stopped after {limits.cpu_s:g} s of CPU, with {count} operations to judge"
+        result = _limited(name, spent)
+    except PLUGIN_FAILURES as error:
+        result = _crashed(name, error)
+    try:
+        return explained(history, sign([result], history))[0]
+    except Exception as error:  # noqa: BLE001 - what is said about a verdict is not the verdict
+        _log.warning("the verdict of %s cannot be explained or signed: %s", name, _shown(error))
+        return result
+
+
+def checker_name(checker: Checker) -> str:
+    """What the checker calls itself, or its class where it has no name."""
+    name = getattr(checker, "name", None)
+    return name if isinstance(name, str) else type(checker).__name__
+
+
+def bounded(checker: Checker, limits: Limits) -> Checker:
+    """The checker with the limits of a search, if there are any and it takes them."""
+    bound: Callable[..., Checker] | None = getattr(checker, "bounded", None)
+    if bound is None or limits.steps is None:
+        return checker
+    return bound(steps=limits.steps, configurations=limits.configurations)
+
+
+def result_of_check(
+    name: str, check: Callable[[], CheckResult], *, whole: bool = True
+) -> CheckResult:
+    """The result of `check()`; anything that it does instead of returning one is `unknown`.
+
+    Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile, and `SpentError`, when the
+    alarm of `cpu_limit` rings.
+    """
+    try:
+        with telling_interrupts():
+            return checked_result(name, check(), whole=whole)
+    except (UserInterrupt, SpentError):
+        raise
+    except CheckerLimitError as error:
+        return _limited(name, _shown(error, str))
+    except MemoryError:
+        return _limited(name, "there was not enough memory")
+    except BaseException as error:  # noqa: BLE001 - a crash of a checker becomes a recorded verdict
+        return _crashed(name, error)
+
+
+def _limited(name: str, text: str) -> CheckResult:
+    return CheckResult(name, Verdict.UNKNOWN, f"hit a limit: {text}", details={_LIMITED: True})
+
+
+def _crashed(name: str, error: BaseException) -> CheckResult:
+    """The result of a checker that raised `error`, which is being handled."""
+    return CheckResult(
+        name,
+        Verdict.UNKNOWN,
+        f"the checker crashed: {_shown(error)}",
+        explanation=tuple(map(_text, traceback.format_exc().splitlines()[-_TRACEBACK_LINES:])),
+        details={_CRASHED: True},
+    )
+
+
+def was_limited(result: CheckResult) -> bool:
+    """Whether a result is `unknown` because a limit was reached: a larger one may decide it."""
+    return result.verdict is Verdict.UNKNOWN and bool(result.details.get(_LIMITED))
+
+
+def traceback_of(result: CheckResult) -> str | None:
+    """The traceback of the crash that a result stands for; `None` for a checker that answered."""
+    return "\n".join(result.explanation) if result.details.get(_CRASHED) else None
+
+
+def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
+    """`result` as one that can be stored and shown, whatever the checker `name` returned.
+
+    What is no `CheckResult`, cannot be written as JSON, or looked at too little of a `whole`
+    history (one key of many may have nothing to look at) is `unknown`; but a conviction with a
+    reason stays one, without what cannot be written.
+    """
+    if not isinstance(result, CheckResult):
+        return CheckResult(
+            name, Verdict.UNKNOWN, f"the checker returned {_shown(result)}, not a CheckResult"
+        )
+    why = _unstorable(result)
+    if why is None:
+        return weighed(result) if whole else result
+    if result.verdict is not Verdict.INVALID:
+        return CheckResult(name, Verdict.UNKNOWN, f"its result cannot be stored: {why}")
+    return CheckResult(
+        name, Verdict.INVALID, f"{_text(result.reason)} (the rest cannot be stored: {why})"
+    )
+
+
+def _unstorable(result: CheckResult) -> str | None:
+    """Why a result cannot be kept in a store, if it cannot."""
+    if not _is_well_formed(result):
+        return "a field is not of its type"
+    try:
+        size = len(msgspec.json.encode(result))
+    except Exception as error:  # noqa: BLE001 - anything may be in there
+        return _shown(error)
+    if size > RESULT_BYTES_MAX:
+        return f"it takes {size} bytes; the limit is {RESULT_BYTES_MAX}"
+    return None
+
+
+def _is_well_formed(result: CheckResult) -> bool:
+    """Whether each field is what it is declared to be, which a struct does not look after."""
+    return (
+        isinstance(result.verdict, Verdict)
+        and all(isinstance(text, str) for text in (result.checker, result.reason))
+        and all(isinstance(line, str) for line in result.explanation)
+        and all(isinstance(index, int) for index in result.operations)
+        and isinstance(result.details, dict)
+    )
+
+
+def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
+    """`value` in one bounded line, whatever the methods of a plug-in's own do."""
+    try:
+        with telling_interrupts():
+            return _text(tell(value))
+    except (UserInterrupt, SpentError):
+        raise
+    except BaseException:  # noqa: BLE001 - as whatever else a checker raises
+        return f"a {type(value).__name__}"
+
+
+def _text(text: object) -> str:
+    """`text` as JSON can hold it, cut where it is too long."""
+    return str(text)[:_SHOWN_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,85 @@
+"""What one check may cost: CPU time, steps and states of a search, memory.
+
+A spent limit makes the verdict `unknown`, with the reason. Checkers keep to the limits themselves
+where they can: they are given a time limit, and one that has a method `bounded` is given its
+numbers of steps and configurations. For those that forget to look at the clock there is an alarm on
+CPU time (`ITIMER_PROF`), which works in a process's main thread only; the workers of reports set
+it. A limit on the address space turns an oversized allocation into a `MemoryError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import ClassVar, Final
+
+import msgspec
+
+CHECK_TIME_LIMIT_S: Final = 120.0
+MIB: Final = 1 << 20
+_GRACE: Final = 1.25  # the alarm is for checkers that ignore their time limit
+_GRACE_S: Final = 0.5
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of one check of one history; a checker sets its own where one is `None`.
+
+    `memory_mib` is named in the result of a check that ran out of memory. The caller sets that
+    limit, by `memory_limit`, since it holds for the whole process.
+    """
+
+    alarm: ClassVar[bool] = False  # whether an alarm ends a checker that ignores `cpu_s`
+    cpu_s: float = CHECK_TIME_LIMIT_S
+    steps: int | None = None
+    configurations: int | None = None
+    memory_mib: int | None = None
+
+
+class SpentError(BaseException):
+    """The alarm on CPU time. No `Exception`: a checker that catches those must not catch it."""
+
+
+@contextlib.contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Raise `SpentError` in the body some time after `seconds` of CPU; main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    armed = True
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if armed:
+            raise SpentError
+
+    before = signal.signal(signal.SIGPROF, ring)
+    # It rings again and again: the first time may fall into code that swallows every exception.
+    signal.setitimer(signal.ITIMER_PROF, seconds * _GRACE + _GRACE_S, 1.0)
+    try:
+        yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def memory_limit(mib: int) -> Iterator[None]:
+    """Let the process grow by `mib` beyond what it has mapped now; only lowers a limit."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no path of ours
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    wanted = mapped + mib * MIB
+    if soft != resource.RLIM_INFINITY and soft <= wanted:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,0 +1,178 @@
+"""What failed runs have in common: a short text that is equal for equal failures of many seeds.
+
+A signature is (checker, rule, faults, shape): `catalog-invariants · acknowledged · kill · create`.
+
+* The **rule** is the one that was broken. Checkers name it in `details["rule"]`; without that it is
+  derived from what else a result says, and at last from the words of its reason.
+* The **faults** are the kinds of those that were active at the operations involved, or, where none
+  was, of the last one before.
+* The **shape** is the kinds of the operations involved.
+
+Involved are the first two operations that the checker names. It names the worst finding first, and
+a contradiction needs two; how many consequences follow differs from seed to seed.
+
+Nothing in a signature may depend on the seed: no numbers, names, ids or times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.ops import NEMESIS, CheckResult, History, Op, Verdict, worst
+from harness.timeline import faults_of
+
+SEPARATOR: Final = " · "
+AND: Final = "+"
+NO_FAULT: Final = "no fault"
+SIGNATURE: Final = "signature"
+"""The key among the details of a result."""
+INVOLVED_MAX: Final = 2
+KINDS_MAX: Final = 6
+RULE_CHARACTERS_MAX: Final = 60
+_VARYING: Final = re.compile(
+    r"""'[^']*'|"[^"]*"|“[^”]*”|\b[0-9a-f]{8,}\b|\b[a-z]+[0-9]+\b|[0-9][0-9.,]*"""
+)
+_CLAUSE: Final = re.compile(r"[:;(\n]|, |\. ")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The worst finding of a run that is not valid, as a list of runs shows it."""
+
+    checker: str
+    reason: str
+    signature: str
+
+
+def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
+    """`results` in which each that is not valid has its signature among its details."""
+    return tuple(_signed(result, history) for result in results)
+
+
+def _signed(result: CheckResult, history: History) -> CheckResult:
+    if result.verdict.holds:
+        return result
+    details = {**result.details, SIGNATURE: signature(result, history)}
+    return msgspec.structs.replace(result, details=details)
+
+
+def failure_of(results: Sequence[CheckResult]) -> Failure | None:
+    """The first of the worst; `None` where all hold. Uses signatures that `sign` left."""
+    verdict = worst(result.verdict for result in results)
+    if verdict.holds:
+        return None
+    for result in results:
+        if result.verdict is verdict:
+            text = result.details.get(SIGNATURE)
+            known = text if isinstance(text, str) else _joined(result.checker, rule_of(result))
+            # `run.json` is UTF-8, whatever the target answered.
+            reason = result.reason.encode("utf-8", "backslashreplace").decode()
+            return Failure(result.checker, reason, known)
+    return Failure("", "no checker looked at it", "no checker")
+
+
+def signature(result: CheckResult, history: History) -> str:
+    """The signature of a result that is not valid."""
+    ops = _involved(history, result.operations)
+    kinds = sorted({f for op in ops for f in _kinds(op)})
+    if not ops and result.verdict is not Verdict.INVALID:
+        return _joined(result.checker, rule_of(result))  # such a doubt is about the whole run
+    return _joined(
+        result.checker,
+        rule_of(result),
+        AND.join(_faults(history, ops)) or NO_FAULT,
+        AND.join(kinds[:KINDS_MAX]) + (f"{AND}…" if kinds[KINDS_MAX:] else ""),
+    )
+
+
+def begun_until(result: CheckResult, history: History) -> int | None:
+    """How many operations had begun when the last of those involved had; `None` where none is."""
+    ops = _involved(history, result.operations)
+    if not ops:
+        return None
+    last = max(op.index for op in ops)
+    return sum(pair.invoke.index <= last for pair in history.pairs)
+
+
+def _joined(*parts: str) -> str:
+    text = SEPARATOR.join(part for part in parts if part)
+    return text.encode("utf-8", "backslashreplace").decode()  # as files hold it
+
+
+# --- which rule ----------------------------------------------------------------------------------
+
+
+def rule_of(result: CheckResult) -> str:
+    """The name of the broken rule, or of what kept the checker from a verdict."""
+    details = result.details
+    told = details.get("rule")
+    if isinstance(told, str) and told:
+        return told[:RULE_CHARACTERS_MAX]
+    for name in ("by_invariant", "anomalies"):
+        found = details.get(name)
+        if isinstance(found, Mapping) and found:
+            return str(next(iter(found)))
+    for fact, rule in (("live", "missing"), ("converged", "pending")):
+        found = details.get(fact)
+        if isinstance(found, Mapping) and found.get("ok") is False:
+            return rule
+    if isinstance(details.get("failure"), Mapping):
+        return "no-order"
+    return rule_of_words(result.reason)
+
+
+def rule_of_words(reason: str) -> str:
+    """The first clause of a reason, without what differs from seed to seed."""
+    clause = _CLAUSE.split(_VARYING.sub("…", reason), maxsplit=1)[0].strip()
+    return clause[:RULE_CHARACTERS_MAX] or "no reason given"
+
+
+# --- which operations ----------------------------------------------------------------------------
+
+
+def _involved(history: History, indices: Sequence[int]) -> list[Op]:
+    """The first of the ops with these indices, given by either end: those of clients, or facts."""
+    wanted = frozenset(indices)
+    found = {op.index: op for op in history if op.index in wanted}
+    for pair in history.pairs if wanted else ():
+        if pair.completion is not None and pair.completion.index in wanted:
+            found[pair.completion.index] = pair.invoke
+    ops = {found[i].index: found[i] for i in indices if i in found}.values()
+    return ([op for op in ops if op.is_client] or list(ops))[:INVOLVED_MAX]
+
+
+def _kinds(op: Op) -> Sequence[str]:
+    """The kinds of operations that an op is about: its own, or those that a fact names."""
+    if op.is_client:
+        return [op.f]
+    missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None
+    return [str(f) for f in missing] if isinstance(missing, list) else []
+
+
+# --- which faults --------------------------------------------------------------------------------
+
+
+def _faults(history: History, ops: Sequence[Op]) -> list[str]:
+    """The kinds of faults active when `ops` began, or else of the last one until the last of them.
+
+    Without ops it is the end of the run that counts.
+    """
+    times = [op.time for op in ops] or ([history[-1].time] if len(history) else [])
+    spans = [
+        (fault.kind, fault.start, fault.end)
+        for fault in faults_of(history.of_process(NEMESIS), most=None)
+        if fault.targets
+    ]
+    active = {
+        kind
+        for kind, start, end in spans
+        for time in times
+        if start <= time and (end is None or time < end)
+    }
+    if active:
+        return sorted(active)
+    before = [(start, kind) for kind, start, _ in spans if times and start <= max(times)]
+    return [max(before)[1]] if before else []

@@ -1,0 +1,116 @@
+"""Calls over one connection, one at a time, as Thrift's clients and PostgreSQL's sessions do it.
+
+A request is the msgpack array `[number, body]`, an answer repeats the number. Frames that come
+twice or late are recognised by it. Whoever lost an answer has lost the connection: nothing else is
+known of what the other side still does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Address, Conn, Env
+
+_REQUEST: Final = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class ChannelError(Exception):
+    """No answer came. `sent`: the request may have been carried out, or may yet be."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class IdleError(Exception):
+    """Nothing was asked for in time; the server hangs up."""
+
+
+class Channel:
+    """The calling side of one connection; after an error it is of no use."""
+
+    def __init__(self, conn: Conn) -> None:
+        self._conn = conn
+        self._count = 0
+        self.broken = False
+
+    @classmethod
+    async def open(cls, env: Env, address: Address, *, timeout_s: float) -> Channel:
+        """Connect. Raises `ChannelError` with `sent` false."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return cls(await env.net.connect(env.net.resolve(address)))
+        except TimeoutError as error:
+            message = f"connect to {address} timed out after {timeout_s:g} s"
+            raise ChannelError(message, sent=False) from error
+        except OSError as error:
+            raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
+
+    async def call(self, body: Any, *, timeout_s: float) -> msgspec.Raw:
+        """Send and wait for the answer. Raises `ChannelError`, and is broken then."""
+        self._count += 1
+        number = self._count
+        whole = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._conn.send(_encode((number, body)))
+                while True:
+                    frame = await self._conn.recv()
+                    if frame is None:
+                        raise ChannelError("the other side hung up", sent=True)
+                    answered, answer = _REQUEST.decode(frame)
+                    if answered == number:
+                        whole = True
+                        return answer
+        except TimeoutError as error:
+            raise ChannelError(f"no answer within {timeout_s:g} s", sent=True) from error
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ChannelError(f"the connection broke: {error}", sent=True) from error
+        finally:
+            if not whole:
+                self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.broken = True
+        self._conn.close()
+
+
+async def serve(
+    conn: Conn,
+    handle: Callable[[msgspec.Raw], Awaitable[Any]],
+    *,
+    idle_s: Callable[[], float | None] = lambda: None,
+) -> None:
+    """Answer requests until the connection ends, or none came for `idle_s` (`IdleError`)."""
+    last = 0
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(idle_s()):
+                    frame = await conn.recv()
+            except TimeoutError as error:
+                raise IdleError from error
+            except OSError:
+                return
+            if frame is None:
+                return
+            try:
+                number, body = _REQUEST.decode(frame)
+            except msgspec.MsgspecError:
+                return  # not our protocol
+            if number <= last:
+                continue  # a late copy
+            last = number
+            answer = _encode((number, await handle(body)))
+            try:
+                await conn.send(answer)
+            except OSError:
+                return
+    finally:
+        conn.close()

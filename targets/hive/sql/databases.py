@@ -1,0 +1,25 @@
+"""Which database stands behind the protocol, and how it is reached."""
+
+from __future__ import annotations
+
+import enum
+
+from harness.env import Address, Env
+from targets.hive.sql.protocol import Database
+from targets.hive.sql.remote import StoreDatabase
+
+
+class DatabaseKind(enum.StrEnum):
+    """The programs that the node `db` may be."""
+
+    STORE = "store"
+    POSTGRES = "postgres"
+
+
+def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float) -> Database:
+    """Where sessions come from; `bounds` are `connect_s` and `answer_s`."""
+    if kind is DatabaseKind.STORE:
+        return StoreDatabase(env, address, **bounds)
+    from targets.hive.sql.postgres import PostgresDatabase  # never in simulation
+
+    return PostgresDatabase(env, address, **bounds)

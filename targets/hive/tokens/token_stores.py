@@ -1,0 +1,35 @@
+"""The kinds of stores, and the one that a metastore opens."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from harness.env import Env
+from targets.hive.metastore.transactions import Transactions
+from targets.hive.tokens.database import DatabaseTokens
+from targets.hive.tokens.memory import MemoryTokens
+from targets.hive.tokens.store import TokenStore
+from targets.hive.tokens.zookeeper import ZooKeeperTokens
+from targets.hive.zookeeper.protocol import ZooKeeper
+
+
+class StoreKind(enum.StrEnum):
+    """`hive.cluster.delegation.token.store.class`."""
+
+    MEMORY = "memory"
+    DB = "db"
+    ZOOKEEPER = "zookeeper"
+
+
+def open_store(
+    env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
+) -> TokenStore:
+    """A store, over the transactions of the metastore or a session with ZooKeeper."""
+    match kind:
+        case StoreKind.MEMORY:
+            return MemoryTokens()
+        case StoreKind.DB:
+            return DatabaseTokens(env, transactions)
+        case StoreKind.ZOOKEEPER:
+            return ZooKeeperTokens(zookeeper())

@@ -1,0 +1,31 @@
+"""Which ZooKeeper stands behind the protocol, and how a session with it is opened."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from harness.env import Address, Env
+from targets.hive.zookeeper.protocol import ZooKeeper
+from targets.hive.zookeeper.remote import RemoteZooKeeper
+
+
+class ZooKeeperKind(enum.StrEnum):
+    """What the nodes `zk1..n` are: the one of ours, or three of the Debian package."""
+
+    NODE = "node"
+    ENSEMBLE = "ensemble"
+
+    @property
+    def servers(self) -> int:
+        """How many of them there are."""
+        return 1 if self is ZooKeeperKind.NODE else 3
+
+
+def session_with(env: Env, servers: Sequence[Address], kind: ZooKeeperKind) -> ZooKeeper:
+    """A session, which connects when it is used."""
+    if kind is ZooKeeperKind.NODE:
+        return RemoteZooKeeper(env, servers[0])
+    from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never in simulation
+
+    return KazooZooKeeper(env, servers)

@@ -1,0 +1,115 @@
+"""The vocabulary `append`: a table's columns as a list that transactions append to and read.
+
+A transaction is a list of micro-operations on one table, and it is one RPC, since nothing else is
+atomic in a catalog:
+
+* `[["append", table, column], ...]` is one AlterTable that adds the columns in this order, all or
+  none of them;
+* `[["r", table, null]]` is one GetTableSchema and answers with the columns.
+
+Others are refused: two tables take two RPCs, and an AlterTable answers with no columns that could
+be read with it. Tables are made by `create`, as in the vocabulary `ddl`.
+
+Two answers need a word. A table that is not there reads as the empty list: it is created once and
+never deleted, so before its creation nothing can have been appended, and later "not found" is a
+lost table. And Kudu shows the schema that all tablets have *applied*, which lags behind the one
+that is committed while the table is altering. Such an answer says nothing of the columns committed
+since, so the read goes on asking until the two agree, as Kudu's own client waits for an alter; each
+time is an attempt in the history, and at the deadline the read has failed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from harness.errors import UsageError
+from harness.plugins import Request
+from targets.kudu import messages as m
+from targets.kudu.client.calls import Answer, Call
+
+MicroOps = list[list[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Transaction(Call):
+    """One of the two RPCs; values are micro-operations and hold nothing else."""
+
+    micro_ops: MicroOps = dataclasses.field(default_factory=list)
+
+    def answered_value(self, response: Answer) -> MicroOps:
+        """What was appended, or what was read."""
+        if not isinstance(response, m.GetTableSchemaResponse):
+            return self.micro_ops
+        return self._read([column.name for column in response.schema.columns if not column.is_key])
+
+    def refused_value(self, response: Answer) -> None:
+        """A refused transaction did not happen and read nothing."""
+        del response
+
+    def absence_value(self, response: Answer) -> MicroOps | None:
+        """See `Call`: nothing was appended to a table that is not there."""
+        return None if Call.absence_value(self, response) is None else self._read([])
+
+    def unsettled(self, response: Answer) -> str | None:
+        """See `Call`."""
+        if not isinstance(response, m.GetTableSchemaResponse):
+            return None
+        shown, committed = response.applied_schema_version, response.schema_version
+        if shown == committed:
+            return None
+        return f"ALTERING: version {committed} is committed, but {shown} is shown"
+
+    def _read(self, columns: list[str]) -> MicroOps:
+        ((f, table, _),) = self.micro_ops
+        return [[f, table, columns]]
+
+
+def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
+    """The call for a transaction; raises `UsageError` for what one RPC cannot do."""
+    micro_ops = request.value
+    if not _are_micro_ops(micro_ops):
+        raise UsageError(
+            f"the transaction {micro_ops!r} is not a list of ['append', table, column] and "
+            "['r', table, null]; see the vocabulary 'append'"
+        )
+    kinds = {f for f, _, _ in micro_ops}
+    tables = {table for _, table, _ in micro_ops}
+    if len(tables) != 1 or (kinds != {"append"} and len(micro_ops) != 1):
+        raise UsageError(
+            f"the transaction {micro_ops!r} would take more than one RPC and so not be atomic; "
+            "give it appends to one table, or a single read"
+        )
+    name = min(tables)  # the only one
+    table = m.TableIdentifier(table_name=name)
+    if kinds == {"r"}:
+        return _Transaction(
+            "MasterService.GetTableSchema",
+            m.GetTableSchemaRequest(table=table),
+            is_mutation=False,
+            micro_ops=micro_ops,
+        )
+    steps = tuple(
+        m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(id=0, name=column))
+        for _, _, column in micro_ops
+    )
+    return _Transaction(
+        "MasterService.AlterTable",
+        m.AlterTableRequest(table=table, request_id=request_id, steps=steps),
+        is_mutation=True,
+        micro_ops=micro_ops,
+    )
+
+
+def _are_micro_ops(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    for micro_op in value:
+        if not isinstance(micro_op, list) or len(micro_op) != 3:
+            return False
+        f, table, column = micro_op
+        if not isinstance(table, str) or f not in ("append", "r"):
+            return False
+        if not (isinstance(column, str) if f == "append" else column is None):
+            return False
+    return True

@@ -1,0 +1,221 @@
+"""The vocabulary `ddl` in Kudu's terms: how each operation is asked, and what its answer says.
+
+Pure: a `Call` holds a request and the functions that turn an answer into a completion's value.
+Every table has one key column named `key`, which is added on create and stripped in answers, so
+that the vocabulary knows plain columns only. Results are observations and carry what a checker
+needs: the table's id and schema version, the revision of the system tablet, the master's term.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from harness.errors import UsageError
+from harness.plugins import Request
+from harness.vocabularies import ddl
+from targets.kudu import messages as m
+
+KEY_COLUMN: Final = "key"
+LOCATIONS_MAX: Final = 1000
+
+Answer: TypeAlias = (
+    m.CreateTableResponse
+    | m.AlterTableResponse
+    | m.DeleteTableResponse
+    | m.GetTableSchemaResponse
+    | m.ListTablesResponse
+    | m.GetTableLocationsResponse
+    | m.IsCreateTableDoneResponse
+    | m.IsAlterTableDoneResponse
+)
+
+
+Value: TypeAlias = dict[str, Any] | list[list[Any]]
+
+
+def _changed(response: Any) -> dict[str, Any]:
+    return {"table_id": response.table_id, "schema_version": response.schema_version}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One operation, ready to be sent any number of times."""
+
+    method: str
+    request: Any
+    is_mutation: bool
+    ok_value: Callable[[Any], dict[str, Any]] = _changed
+
+    @property
+    def response_type(self) -> type[Any]:
+        """The type of the answer."""
+        return m.METHODS[self.method][1]
+
+    def answered_value(self, response: Answer) -> Value:
+        """The value of an answer without error."""
+        return {"result": "ok", **self.ok_value(response), **_provenance(response)}
+
+    def refused_value(self, response: Answer) -> Value | None:
+        """What a refusal observed; `None` where it observed nothing that a model could check."""
+        error = response.error
+        assert error is not None
+        result = _observation(error, self.method)
+        if result is None:
+            return None
+        value: dict[str, Any] = {"result": result}
+        table_id = getattr(response, "table_id", "")
+        if table_id:
+            value["table_id"] = table_id
+        return {**value, **_provenance(response)}
+
+    def absence_value(self, response: Answer) -> Value | None:
+        """The value of a read to which "not found" is the complete answer; `None` if it was not."""
+        error = response.error
+        assert error is not None
+        if _observation(error, self.method) != "not-found":
+            return None
+        return Call.refused_value(self, response)
+
+    def unsettled(self, response: Answer) -> str | None:
+        """Why an answer without error does not say what was asked, so that a read asks again."""
+        del response
+        return None
+
+
+def _observation(error: m.MasterError, method: str) -> str | None:
+    code, status = error.code, error.status
+    if code is m.MasterErrorCode.TABLE_NOT_FOUND and status is m.AppStatus.NOT_FOUND:
+        return "not-found"
+    if (
+        code is m.MasterErrorCode.TABLE_ALREADY_PRESENT and status is m.AppStatus.ALREADY_PRESENT
+    ):  # with SERVICE_UNAVAILABLE the name was only reserved, and may vanish again
+        return "exists"
+    if code is m.MasterErrorCode.INVALID_SCHEMA and method == "MasterService.AlterTable":
+        return "invalid"
+    return None
+
+
+def _provenance(response: Answer) -> dict[str, Any]:
+    return {"revision": response.meta.revision, "term": response.meta.term}
+
+
+def plan_call(request: Request, request_id: m.RequestId) -> Call:
+    """The call for `request`; raises `UsageError` for what the vocabulary does not have."""
+    call = ddl.call_of(request.f, request.value)
+    match call:
+        case ddl.Create():
+            return _create(call, request_id)
+        case ddl.Alter():
+            steps = tuple(_step(step) for step in call.steps)
+            return _altered(call.name, request_id, steps=steps)
+        case ddl.Rename():
+            return _altered(call.name, request_id, new_table_name=call.new_name)
+        case ddl.Delete():
+            delete = m.DeleteTableRequest(table=_named(call.name), request_id=request_id)
+            return Call("MasterService.DeleteTable", delete, True)
+        case ddl.Get():
+            schema = m.GetTableSchemaRequest(table=_named(call.name))
+            return Call("MasterService.GetTableSchema", schema, False, _schema)
+        case ddl.List():
+            return Call("MasterService.ListTables", m.ListTablesRequest(), False, _tables)
+        case ddl.Locate():
+            where = m.GetTableLocationsRequest(
+                table=_named(call.name), max_returned_locations=LOCATIONS_MAX
+            )
+            return Call("MasterService.GetTableLocations", where, False, _locations)
+        case ddl.IsCreateDone():
+            created = m.IsCreateTableDoneRequest(table=_named(call.name))
+            return Call("MasterService.IsCreateTableDone", created, False, _create_done)
+        case ddl.IsAlterDone():
+            altered = m.IsAlterTableDoneRequest(table=_named(call.name))
+            return Call("MasterService.IsAlterTableDone", altered, False, _alter_done)
+
+
+# --- what is asked ---------------------------------------------------------------------------
+
+
+def _named(name: str) -> m.TableIdentifier:
+    return m.TableIdentifier(table_name=name)
+
+
+def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
+    key = m.Column(id=0, name=KEY_COLUMN, is_key=True, is_nullable=False)
+    # Ids are the server's to give: a client that sends them is refused (INVALID_SCHEMA).
+    columns = tuple(m.Column(id=0, name=name) for name in call.columns)
+    request = m.CreateTableRequest(
+        name=call.name,
+        schema=m.Schema((key, *columns)),
+        partition_schema=m.PartitionSchema(
+            num_hash_buckets=call.partitions, hash_columns=(KEY_COLUMN,)
+        ),
+        request_id=request_id,
+        num_replicas=call.replicas,
+        comment=call.nonce,
+    )
+    return Call("MasterService.CreateTable", request, True)
+
+
+def _step(step: list[str]) -> m.AlterStep:
+    match step:
+        case ["add", name]:
+            return m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(id=0, name=name))
+        case ["drop", name]:
+            return m.AlterStep(m.StepType.DROP_COLUMN, name=name)
+        case ["rename", old, new]:
+            return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
+    raise UsageError(
+        f"{step!r} is no step of an alter: ['add', c], ['drop', c] or ['rename', old, new]; "
+        "see the vocabulary 'ddl'"
+    )
+
+
+def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
+    request = m.AlterTableRequest(table=_named(name), request_id=request_id, **changes)
+    return Call("MasterService.AlterTable", request, True)
+
+
+# --- what is answered ------------------------------------------------------------------------
+
+
+def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
+    columns = [column for column in response.schema.columns if not column.is_key]
+    return {
+        **_changed(response),
+        "applied_schema_version": response.applied_schema_version,
+        "columns": [column.name for column in columns],
+        "column_ids": [column.id for column in columns],
+        "comment": response.comment,
+    }
+
+
+def _tables(response: m.ListTablesResponse) -> dict[str, Any]:
+    lines = sorted((t.name, t.id, t.schema_version) for t in response.tables)
+    return {"tables": [list(line) for line in lines]}
+
+
+def _tablet(location: m.TabletLocations) -> dict[str, Any]:
+    leaders = [r.ts_uuid for r in location.replicas if r.role == "LEADER"]
+    return {
+        "tablet_id": location.tablet_id,
+        "start": location.partition.start.hex(),
+        "end": location.partition.end.hex(),
+        "leader": leaders[0] if leaders else None,
+        "replicas": [replica.ts_uuid for replica in location.replicas],
+    }
+
+
+def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
+    value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
+    if len(response.tablets) >= LOCATIONS_MAX:
+        value["truncated"] = True  # more tablets may follow: nobody may take this for all
+    return value
+
+
+def _create_done(response: m.IsCreateTableDoneResponse) -> dict[str, Any]:
+    return {"table_id": response.table_id, "done": response.done}
+
+
+def _alter_done(response: m.IsAlterTableDoneResponse) -> dict[str, Any]:
+    return {**_changed(response), "done": response.done}

@@ -1,0 +1,288 @@
+"""One client process of the bundled target, strict about what it knows.
+
+The state of an operation is the list of its attempts. A mutation is sent once, and again only
+after an answer that proves the attempt before did nothing (`RetryPolicy` says when else); a read
+is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts: they
+carry nothing of the operation. How it ends follows `_classify`:
+
+| the attempts                                               | mutation | read |
+|------------------------------------------------------------|----------|------|
+| the last was answered within the deadline                  | ok       | ok   |
+| refused by a leader, and no attempt before is unknown      | fail     | fail |
+| none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
+| any of unknown outcome and none answered later             | info     | fail |
+
+A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
+of its own success, and an old request may still be on its way.
+
+Rows go to tablet servers: `_rows`, `_replicas` and `_tables`; reads that allow for staleness go to
+any master: `_stale`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Env
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion, Request
+from harness.vocabularies import follower_reads, members, rows
+from targets.kudu import messages as m
+from targets.kudu.client.append import plan_transaction
+from targets.kudu.client.caller import Caller
+from targets.kudu.client.calls import Call, plan_call
+from targets.kudu.client.classify import (
+    Effect,
+    error_text,
+    is_of_another,
+    mutation_effect,
+    rpc_error_effect,
+    rpc_error_text,
+)
+from targets.kudu.client.leader import LeaderFinder
+from targets.kudu.client.members import MembersClient
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.replicas import Replicas
+from targets.kudu.client.rows import RowsClient
+from targets.kudu.client.stale import StaleReads
+from targets.kudu.client.tables import TableCache
+from targets.kudu.client.time import Deadline
+from targets.kudu.rpc import RpcError
+
+LATE_LIMIT_S: Final = 2.0
+"""How long a late copy looks for a leader, and for an answer then."""
+_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
+_NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
+
+
+def _plan(request: Request, request_id: m.RequestId) -> Call:
+    """The call for an operation of either vocabulary."""
+    return (plan_transaction if request.f == "txn" else plan_call)(request, request_id)
+
+
+@dataclasses.dataclass(slots=True)
+class _Operation:
+    """What is known of an operation under way."""
+
+    call: Call
+    deadline: Deadline
+    attempts: list[Attempt]
+    maybe_done: bool = False  # an attempt's outcome is unknown
+    done: Completion | None = None  # the answer to the first copy, while another is under way
+    error: str = _NO_LEADER
+    node: str | None = None
+
+
+class KuduClient:
+    """One process's client; sends one operation at a time and remembers the leader."""
+
+    def __init__(
+        self,
+        env: Env,
+        rpc: Caller,
+        *,
+        masters: Sequence[str],
+        process: int,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        """Speak to `masters` ("node:port") over `rpc`, which the client owns and closes."""
+        self._env = env
+        self._rpc = rpc
+        self._policy = policy or RetryPolicy()
+        self._leader = LeaderFinder(env, rpc, masters, self._policy)
+        self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
+        self._seq_no = 0
+        self._late: dict[asyncio.Task[None], None] = {}
+        self._revision = 0  # the newest that was answered
+        self._tables = TableCache(env, rpc, self._leader, self._policy)
+        replicas = Replicas(env, rpc, self._tables, self._policy)
+        addresses = {address.partition(":")[0]: address for address in masters}
+        self._members = MembersClient(env, rpc, self._leader, self._policy, addresses)
+        self._stale_reads = StaleReads(env, rpc, masters, self._policy)
+        self._rows = RowsClient(env, self._tables, replicas, self._policy, self._client_id)
+
+    async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
+        """Do one operation; see the module's table for how it ends.
+
+        Raises `UsageError` for operations or values outside the vocabulary.
+        """
+        deadline = Deadline(self._env.clock, timeout_s)
+        if request.f in _ROWS:
+            return await self._rows.invoke(request, deadline)
+        if request.f in members.BY_NAME:
+            return await self._members.invoke(request, deadline)
+        if request.f in follower_reads.FRESH:
+            return await self._stale_reads.invoke(request, deadline)
+        self._seq_no += 1
+        value = request.value if isinstance(request.value, dict) else {}
+        request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
+        operation = _Operation(
+            call=_plan(request, request_id),
+            deadline=deadline,
+            attempts=[],
+        )
+        while True:
+            completion = await self._attempt(operation)
+            if completion is not None:
+                return completion
+            if len(operation.attempts) >= self._policy.attempts_max:
+                operation.error += f" (gave up after {len(operation.attempts)} attempts)"
+                return self._unanswered(operation)
+            await deadline.pause(self._policy.backoff_s(len(operation.attempts)))
+
+    async def close(self) -> None:
+        """Drop all connections, and copies that were to be sent."""
+        for task in self._late:
+            task.cancel()
+        self._rows.close()
+        self._tables.close()
+        self._leader.close()
+        self._rpc.close()
+
+    # --- one attempt -------------------------------------------------------------------------
+
+    async def _attempt(self, operation: _Operation) -> Completion | None:
+        """Find the leader and send once; `None` asks for another attempt."""
+        address = await self._leader.find(operation.deadline)
+        if address is None or operation.deadline.left_s <= 0:
+            return self._unanswered(operation)
+        operation.node = address.partition(":")[0]
+        call = operation.call
+        limit_s = (
+            self._policy.mutation_attempt_timeout_s
+            if call.is_mutation
+            else self._policy.read_attempt_timeout_s
+        )
+        start_ns = self._env.clock.monotonic_ns()
+        try:
+            response = await self._rpc.call(
+                address,
+                call.method,
+                call.request,
+                call.response_type,
+                timeout_s=operation.deadline.limit_s(limit_s),
+            )
+        except RpcError as failure:
+            self._record(operation, start_ns, rpc_error_text(failure))
+            self._leader.forget()
+            return self._after(operation, rpc_error_effect(failure))
+        error: m.MasterError | None = response.error
+        if error is None:
+            self._record(operation, start_ns, call.unsettled(response) or "ok")
+        else:
+            self._record(operation, start_ns, error_text(error))
+        if operation.deadline.left_s < 0:
+            return self._too_late(operation, response)
+        return self._judge(operation, response)
+
+    def _judge(self, operation: _Operation, response: Any) -> Completion | None:
+        error = response.error
+        call = operation.call
+        if error is None and call.unsettled(response) is not None:
+            return self._after(operation, Effect.NONE)
+        if error is None:
+            self._keep_late_copy(call, response.meta.revision)
+            answer = self._complete(operation, OpType.OK, call.answered_value(response), None)
+            if self._is_to_repeat(operation):
+                operation.done = answer
+                return None
+            return answer
+        if is_of_another(error):
+            self._leader.forget()
+        if call.is_mutation:
+            effect = mutation_effect(error)
+            if effect is not Effect.REFUSED:
+                return self._after(operation, effect)
+            if operation.done is not None and call.refused_value(response) is None:
+                return self._unanswered(operation)  # busy, say: the first answer stands
+            if operation.maybe_done and operation.done is None:
+                return self._unanswered(operation)
+            return self._complete(
+                operation, OpType.FAIL, call.refused_value(response), operation.error
+            )
+        absence = call.absence_value(response)
+        if absence is not None:
+            return self._complete(operation, OpType.OK, absence, None)
+        if is_of_another(error):
+            return self._after(operation, Effect.NONE)
+        return self._complete(operation, OpType.FAIL, None, operation.error)
+
+    def _is_to_repeat(self, operation: _Operation) -> bool:
+        """Whether an acknowledged operation is to be sent once more."""
+        first = operation.call.is_mutation and operation.done is None
+        return first and self._policy.repeat and self._seq_no % 2 == 1
+
+    def _keep_late_copy(self, call: Call, revision: int) -> None:
+        """Some acknowledged mutations come once more, late (`RetryPolicy`)."""
+        self._revision = max(self._revision, revision)
+        if not call.is_mutation or not self._policy.late_percent:
+            return
+        random = self._env.random
+        if random.randrange(100) < self._policy.late_percent:
+            pause_s = random.random() * self._policy.late_s_max
+            copy = self._send_late(call, revision, pause_s)
+            task = self._env.spawn(copy, name=f"late-copy-{self._seq_no}")
+            self._late[task] = None
+            task.add_done_callback(self._late.pop)
+
+    async def _send_late(self, call: Call, revision: int, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        address = await self._leader.find(Deadline(self._env.clock, LATE_LIMIT_S))
+        if address is None or self._revision - revision > self._policy.late_revisions_max:
+            return
+        self._env.event("late-copy", method=call.method, revision=revision)
+        with contextlib.suppress(RpcError):  # nobody waits for an answer
+            await self._rpc.call(
+                address,
+                call.method,
+                call.request,
+                call.response_type,
+                timeout_s=LATE_LIMIT_S,
+            )
+
+    def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
+        """Whether another attempt is allowed after one with `effect`."""
+        if not operation.call.is_mutation:
+            return None
+        if effect is Effect.UNKNOWN:
+            operation.maybe_done = True
+            if not self._policy.resend:
+                return self._unanswered(operation)
+        return None
+
+    # --- endings -----------------------------------------------------------------------------
+
+    def _too_late(self, operation: _Operation, response: Any) -> Completion:
+        """An answer after the deadline is as good as none, unless it proves there was no effect.
+
+        The caller has stopped waiting, so that even `ok` would be stamped at a wrong time.
+        """
+        if operation.call.is_mutation and mutation_effect(response.error) is not Effect.NONE:
+            operation.maybe_done = True
+        operation.error = "TIMED_OUT: the answer came after the deadline"
+        return self._unanswered(operation)
+
+    def _unanswered(self, operation: _Operation) -> Completion:
+        if operation.done is not None:
+            return msgspec.structs.replace(operation.done, attempts=tuple(operation.attempts))
+        lost = operation.call.is_mutation and operation.maybe_done
+        return self._complete(
+            operation, OpType.INFO if lost else OpType.FAIL, None, operation.error
+        )
+
+    def _complete(
+        self, operation: _Operation, kind: OpType, value: Any, error: str | None
+    ) -> Completion:
+        return Completion(kind, value, error, operation.node, tuple(operation.attempts))
+
+    def _record(self, operation: _Operation, start_ns: int, outcome: str) -> None:
+        assert operation.node is not None
+        end_ns = self._env.clock.monotonic_ns()
+        operation.attempts.append(Attempt(operation.node, start_ns, end_ns, outcome))
+        operation.error = outcome

@@ -1,0 +1,162 @@
+"""Finding the leader master: `ConnectToMaster` to all of them at once.
+
+Kudu's client takes the first answer that claims LEADER and compares no terms
+(`client/master_rpc.cc`), so a cut-off ex-leader can win even for a client that knows every
+address. Here (P23 of profile `strict`) a leader is accepted only when a majority of the masters
+has answered and none of those answers shows a higher term. A master that is not initialised yet
+counts as a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.kudu.client.caller import Caller
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.time import Deadline
+from targets.kudu.messages import ConnectToMasterRequest, ConnectToMasterResponse
+from targets.kudu.rpc import RpcError
+
+_ROUND_LIMIT_S: Final = 1.0
+_GRACE_STEP_S: Final = 0.2  # after a majority answered without a leader: wait so long for the rest
+
+
+class MasterAnswer(msgspec.Struct, frozen=True):
+    """What one master said of itself and of all; `ready_leader` is the catalog manager's word."""
+
+    address: str
+    term: int
+    ready_leader: bool
+    members: tuple[str, ...] = ()  # addresses
+
+
+def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
+    """The leader these answers prove to be the newest known, if they are a majority's of those
+    that it names as members; where it names none, of those that were `asked`.
+    """
+    newest = max((answer.term for answer in answers), default=0)
+    leaders = [a for a in answers if a.ready_leader and a.term == newest]
+    if not leaders:
+        return None
+    members = leaders[0].members or asked
+    heard = sum(answer.address in members for answer in answers)
+    return leaders[0] if 2 * heard > len(members) else None
+
+
+def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
+    """The first that claims to lead, in whatever term: switch LEADER-PICK."""
+    return next((answer for answer in answers if answer.ready_leader), None)
+
+
+class LeaderFinder:
+    """Finds the leader and remembers it until told to forget."""
+
+    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
+        """Look among `masters` ("node:port")."""
+        self._env = env
+        self._rpc = rpc
+        self._first = self._masters = tuple(masters)
+        self._policy = policy
+        self._cached: str | None = None
+        self._asked_ns = 0  # when a round began last
+        self._relearning: asyncio.Task[MasterAnswer | None] | None = None
+
+    def forget(self) -> None:
+        """Drop the remembered leader: it answered that it is none, or did not answer."""
+        self._cached = None
+
+    def close(self) -> None:
+        """Ask no more in passing."""
+        if self._relearning is not None:
+            self._relearning.cancel()
+
+    async def find(self, deadline: Deadline) -> str | None:
+        """The leader's address; `None` when the deadline passed without one."""
+        failures = 0
+        while self._cached is None:
+            if deadline.left_s <= 0:
+                return None
+            failures += 1
+            leader = await self._ask_all(
+                deadline.limit_s(_ROUND_LIMIT_S), grace_s=_GRACE_STEP_S * failures
+            )
+            if leader is not None:
+                self._cached = leader.address
+                break
+            if deadline.left_s <= 0:
+                return None
+            await deadline.pause(self._policy.backoff_s(failures))
+        self._relearn()
+        return self._cached
+
+    def _relearn(self) -> None:
+        """Ask who the masters are, if that was long ago, while the leader goes on as known."""
+        every_s, busy = self._policy.relearn_s, self._relearning
+        if every_s is None or (busy is not None and not busy.done()):
+            return
+        if self._env.clock.monotonic_ns() - self._asked_ns >= every_s * 1e9:
+            asked = self._ask_all(_ROUND_LIMIT_S, grace_s=_GRACE_STEP_S)
+            self._relearning = self._env.spawn(asked, name="relearn-masters")
+
+    async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
+        """One round: ends with a leader, when all answered or failed, or at its limit."""
+        self._asked_ns = self._env.clock.monotonic_ns()
+        answers: list[MasterAnswer] = []
+        arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
+        tasks = [
+            self._env.spawn(self._ask(address, limit_s, arrived), name=f"connect-{address}")
+            for address in self._masters
+        ]
+        leader: MasterAnswer | None = None
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                for _ in tasks:
+                    answer = await arrived.get()
+                    if answer is None:
+                        continue
+                    answers.append(answer)
+                    if self._policy.first_leader_wins:
+                        leader = first_leader(answers)
+                    else:
+                        leader = choose_leader(answers, self._masters)
+                    if leader is not None:
+                        break
+                    if 2 * len(answers) > len(self._masters):
+                        loop = asyncio.get_running_loop()
+                        limit.reschedule(min(limit.when() or 0.0, loop.time() + grace_s))
+        except TimeoutError:
+            leader = None  # the next round asks again
+        finally:
+            for task in tasks:
+                task.cancel()
+        self._learn(answers)
+        return leader
+
+    def _learn(self, answers: Sequence[MasterAnswer]) -> None:
+        """Ask those as well, next time, that the newest answer names: masters come and go."""
+        named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
+        if named is not None and self._policy.learns_masters:
+            self._masters = tuple(dict.fromkeys((*self._first, *named.members)))
+
+    async def _ask(
+        self, address: str, limit_s: float, arrived: asyncio.Queue[MasterAnswer | None]
+    ) -> None:
+        try:
+            response = await self._rpc.call(
+                address,
+                "MasterService.ConnectToMaster",
+                ConnectToMasterRequest(),
+                ConnectToMasterResponse,
+                timeout_s=limit_s,
+            )
+        except RpcError:
+            arrived.put_nowait(None)
+            return
+        ready = response.error is None and response.role == "LEADER"
+        members = response.master_addresses
+        arrived.put_nowait(MasterAnswer(address, response.meta.term, ready, members))

@@ -1,0 +1,181 @@
+"""One request to one tablet, whichever of its replicas answers.
+
+The next replica is tried after a network error and after "not here" (TABLET_NOT_FOUND and
+TABLET_NOT_RUNNING); one that says it does not lead is a follower from then on (`client/batcher.cc`,
+`client/meta_cache.cc`). Where all were tried, a master is asked where they are now, but only
+for a moment: without one, what is known is tried once more after a pause. So it goes on until the
+deadline, and every RPC is an attempt in the history.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.env import Env
+from harness.ops import Attempt
+from targets.kudu import messages as m
+from targets.kudu.client.caller import Caller
+from targets.kudu.client.classify import rpc_error_text
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
+from targets.kudu.client.time import Deadline
+from targets.kudu.rpc import RpcError
+
+_ASK_MASTER_S: Final = 0.5
+"""How long an operation waits for a master where it knows replicas that did not serve it."""
+_ELSEWHERE: Final = frozenset(
+    {
+        m.TabletErrorCode.TABLET_NOT_FOUND,
+        m.TabletErrorCode.TABLET_NOT_RUNNING,
+        m.TabletErrorCode.WRONG_SERVER_UUID,
+        m.TabletErrorCode.NOT_THE_LEADER,
+    }
+)
+FINAL: Final = frozenset(
+    {
+        m.TabletErrorCode.MISMATCHED_SCHEMA,
+        m.TabletErrorCode.INVALID_SCAN_SPEC,
+        m.TabletErrorCode.INVALID_SNAPSHOT,
+    }
+)
+"""Errors that asking again does not mend."""
+TOO_LATE: Final = "TIMED_OUT: the deadline passed"
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+@dataclasses.dataclass(slots=True)
+class Target:
+    """The tablet of an operation; `tried` are replicas that turned it down in this round."""
+
+    name: str
+    table: Table
+    tablet: Tablet
+    deadline: Deadline
+    attempts: list[Attempt]
+    any_replica: bool = False  # else the leader
+    tried: list[str] = dataclasses.field(default_factory=list)
+    rounds: int = 0
+    gone: bool = False
+    """A master said that the table is gone, or is another one by now."""
+
+    node: str | None = None
+    """The node asked last."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answered:
+    """What one attempt brought: an answer, which may hold an error, or none."""
+
+    response: Any
+    failure: RpcError | None
+    node: str
+    text: str
+
+    @property
+    def error(self) -> m.TabletError | None:
+        """The error in the answer."""
+        error: m.TabletError | None = None if self.response is None else self.response.error
+        return error
+
+
+def _leads(response: Any) -> bool:
+    """Whether who answered is the leader: writes nobody else answers, scans say it."""
+    return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
+
+
+class Replicas:
+    """Sends requests of one client to tablets."""
+
+    def __init__(self, env: Env, rpc: Caller, tables: TableCache, policy: RetryPolicy) -> None:
+        self._env = env
+        self._rpc = rpc
+        self._tables = tables
+        self._policy = policy
+
+    async def attempt(
+        self, target: Target, method: str, request: Any, response_type: type[R], limit_s: float
+    ) -> Answered | None:
+        """One RPC to the next replica; `None` at the deadline, or where the table is gone.
+
+        What the answer says of the replica is remembered, so that the next attempt goes elsewhere.
+        """
+        address = await self._next(target)
+        if address is None or target.deadline.left_s <= 0:
+            return None
+        node = target.node = address.partition(":")[0]
+        start_ns = self._env.clock.monotonic_ns()
+        response: R | None = None
+        failure: RpcError | None = None
+        try:
+            response = await self._rpc.call(
+                address,
+                method,
+                request,
+                response_type,
+                timeout_s=target.deadline.limit_s(limit_s),
+            )
+        except RpcError as error:
+            failure = error
+        answered = Answered(response, failure, node, "ok")
+        if failure is not None:
+            answered = dataclasses.replace(answered, text=rpc_error_text(failure))
+        elif answered.error is not None:
+            text = f"{answered.error.code.name}: {answered.error.message}"
+            answered = dataclasses.replace(answered, text=text)
+        end_ns = self._env.clock.monotonic_ns()
+        target.attempts.append(Attempt(node, start_ns, end_ns, answered.text))
+        self._learn(target, address, answered)
+        return answered
+
+    def _learn(self, target: Target, address: str, answered: Answered) -> None:
+        error = answered.error
+        if answered.failure is not None or (error is not None and error.code in _ELSEWHERE):
+            target.tried.append(address)
+            target.tablet.not_leader(address)
+        elif error is None and _leads(answered.response):
+            target.tablet.leader = address
+
+    async def pause(self, target: Target) -> None:
+        """Wait before the same replica is asked again."""
+        target.rounds += 1
+        await target.deadline.pause(self._policy.backoff_s(target.rounds))
+
+    async def _next(self, target: Target) -> str | None:
+        """The next replica to try; after all of them, those that a master knows by then."""
+        found = self._untried(target)
+        if found is not None:
+            return found
+        await self.pause(target)
+        await self._relocate(target)
+        target.tried.clear()
+        return None if target.gone else self._untried(target)
+
+    async def _relocate(self, target: Target) -> None:
+        try:
+            table = await self._tables.ask(target.name, target.deadline.within(_ASK_MASTER_S))
+        except Gone:
+            target.gone = True
+            return
+        if table is None:
+            return
+        tablet = next((t for t in table.tablets if t.tablet_id == target.tablet.tablet_id), None)
+        if table.table_id != target.table.table_id or tablet is None:
+            target.gone = True
+            return
+        target.table, target.tablet = table, tablet
+
+    def _untried(self, target: Target) -> str | None:
+        tablet = target.tablet
+        left = [address for address in tablet.replicas if address not in target.tried]
+        if not left:
+            return None
+        if not target.any_replica:
+            return tablet.leader if tablet.leader in left else left[0]
+        return self._any_of(left)
+
+    def _any_of(self, left: Sequence[str]) -> str:
+        return left[self._env.random.randrange(len(left))]

@@ -1,0 +1,270 @@
+"""Rows are written: one RPC a tablet, all at once.
+
+Each part has a request id of its own, under which it is sent again, as the policy says; the server
+does it once and answers as it did the first time. What an attempt proves follows the table of
+`_client`, with tablet servers in place of masters:
+
+| the attempts of a part                                      | its rows    |
+|-------------------------------------------------------------|-------------|
+| answered within the deadline                                | as answered |
+| none had an effect (never sent, NOT_THE_LEADER, refused)    | "failed"    |
+| one of unknown outcome (no answer, `indeterminate`), and    | null        |
+| none answered later                                         |             |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from harness.env import Env
+from harness.ops import Attempt, OpType
+from harness.plugins import Completion
+from harness.vocabularies.rows import Write
+from targets.kudu import messages as m
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.replicas import FINAL, TOO_LATE, Answered, Replicas, Target
+from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
+from targets.kudu.client.time import ClientTime, Deadline
+
+_METHOD: Final = "TabletServerService.Write"
+LATE_SEQ_NOS: Final = 50
+"""A client that sends late copies claims to be without the answers of so many of its requests."""
+_KINDS: Final[Mapping[str, m.RowKind]] = {
+    "insert": m.RowKind.INSERT,
+    "upsert": m.RowKind.UPSERT,
+    "update": m.RowKind.UPDATE,
+    "delete": m.RowKind.DELETE,
+}
+_RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
+    m.RowErrorCode.NOT_FOUND: "not-found",
+    m.RowErrorCode.ALREADY_PRESENT: "already-present",
+    m.RowErrorCode.INVALID_ARGUMENT: "invalid",
+    m.RowErrorCode.OUT_OF_RANGE: "invalid",
+}
+
+
+@dataclasses.dataclass(slots=True)
+class _Part:
+    """The rows of a write for one tablet, and what is known of them."""
+
+    target: Target
+    request: m.WriteRequest
+    positions: tuple[int, ...]
+    maybe_done: bool = False
+    answer: m.WriteResponse | None = None
+    node: str | None = None
+    error: str | None = None
+    again: list[list[Any]] = dataclasses.field(default_factory=list)
+
+    def results(self) -> list[str | None]:
+        """Of each row, in the vocabulary's words."""
+        if self.answer is not None:
+            return _row_results(self.answer, len(self.positions))
+        return [None if self.maybe_done else "failed"] * len(self.positions)
+
+    def told(self) -> dict[str, Any]:
+        """The part as histories have it."""
+        part = {
+            "tablet": self.target.tablet.tablet_id,
+            "node": self.node,
+            "term": None if self.answer is None else self.answer.term,
+            "timestamp": None if self.answer is None else self.answer.timestamp or None,
+            "rows": list(self.positions),
+        }
+        return {**part, "again": self.again} if self.again else part
+
+
+def _row_results(answer: m.WriteResponse, count: int) -> list[str | None]:
+    results: list[str | None] = ["ok"] * count
+    for error in answer.row_errors:
+        results[error.row] = _RESULTS[error.code]
+    return results
+
+
+class RowWriter:
+    """Writes of one client process."""
+
+    def __init__(
+        self,
+        env: Env,
+        tables: TableCache,
+        replicas: Replicas,
+        policy: RetryPolicy,
+        client_id: str,
+        time: ClientTime,
+    ) -> None:
+        self._env = env
+        self._tables = tables
+        self._replicas = replicas
+        self._policy = policy
+        self._client_id = client_id
+        self._time = time
+        self._seq_no = 0
+        self._late: dict[asyncio.Task[None], None] = {}
+
+    def close(self) -> None:
+        """Send no more copies."""
+        for task in self._late:
+            task.cancel()
+
+    async def write(self, call: Write, table: Table, deadline: Deadline) -> Completion:
+        """Write all rows; see the module's table for how it ends."""
+        attempts: list[Attempt] = []
+        columns = table.column_ids
+        unknown = sorted({c for _, _, cells in call.rows for c in cells if c not in columns})
+        if unknown:
+            # It may have been added since; nothing was sent.
+            await self._ask_beside(call.table, deadline)
+            return Completion(OpType.FAIL, None, f"NO_COLUMN: {', '.join(unknown)}")
+        parts = self._parts(call, table, deadline, attempts)
+        tasks = [
+            self._env.spawn(self._send(part), name=f"write-{part.request.request_id.seq_no}")
+            for part in parts
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return _written(parts, table, len(call.rows), attempts)
+
+    async def _ask_beside(self, name: str, deadline: Deadline) -> None:
+        try:
+            await self._tables.ask(name, deadline)
+        except Gone:
+            return
+
+    def _parts(
+        self, call: Write, table: Table, deadline: Deadline, attempts: list[Attempt]
+    ) -> list[_Part]:
+        columns = table.column_ids
+        by_tablet: dict[str, tuple[Tablet, list[int]]] = {}
+        for position, (_, key, _) in enumerate(call.rows):
+            tablet = table.tablet_of((key,))
+            by_tablet.setdefault(tablet.tablet_id, (tablet, []))[1].append(position)
+        first = self._seq_no + 1
+        self._seq_no += len(by_tablet)
+        held = LATE_SEQ_NOS if self._policy.late_percent else 0
+        parts = []
+        for number, (tablet, positions) in enumerate(by_tablet.values()):
+            rows = [call.rows[position] for position in positions]
+            request = m.WriteRequest(
+                tablet.tablet_id,
+                m.RowRequestId(self._client_id, first + number, max(0, first - held)),
+                tuple(
+                    m.RowOperation(
+                        _KINDS[kind], (key,), {columns[c]: cell for c, cell in cells.items()}
+                    )
+                    for kind, key, cells in rows
+                ),
+                self._time.timestamp,
+            )
+            target = Target(call.table, table, tablet, deadline, attempts)
+            parts.append(_Part(target, request, tuple(positions)))
+        return parts
+
+    async def _send(self, part: _Part) -> None:
+        """Send one part until it is answered, as the policy allows."""
+        count = 0
+        limit_s = self._policy.mutation_attempt_timeout_s
+        while count < self._policy.attempts_max:
+            count += 1
+            answered = await self._replicas.attempt(
+                part.target, _METHOD, part.request, m.WriteResponse, limit_s
+            )
+            if answered is None:
+                part.error = part.error or TOO_LATE
+                return
+            part.node, part.error = answered.node, answered.text
+            if self._judge(part, answered):
+                break
+            if answered.failure is None and answered.error is not None:
+                if answered.error.code is m.TabletErrorCode.NOT_THE_LEADER:
+                    continue
+                await self._replicas.pause(part.target)
+        if part.answer is None:
+            return
+        part.error = None
+        if self._policy.repeat and part.request.request_id.seq_no % 2 == 1:
+            await self._repeat(part)
+        self._keep_late_copy(part)
+
+    def _judge(self, part: _Part, answered: Answered) -> bool:
+        """Whether that was the last attempt."""
+        error = answered.error
+        if answered.failure is not None:
+            part.maybe_done = part.maybe_done or answered.failure.sent
+            return part.maybe_done and not self._policy.resend
+        if error is None:
+            if part.target.deadline.left_s < 0:
+                # The caller has stopped waiting: even success would be stamped at a wrong time.
+                part.maybe_done, part.error = True, TOO_LATE
+                return True
+            part.answer = answered.response
+            self._time.learn(answered.response.timestamp, answered.response.propagated_timestamp)
+            return True
+        if error.code is m.TabletErrorCode.REQUEST_STALE:
+            part.maybe_done = True  # its answer is forgotten, if there was one
+            return True
+        if error.indeterminate:
+            part.maybe_done = True
+            return not self._policy.resend
+        return error.code in FINAL
+
+    async def _repeat(self, part: _Part) -> None:
+        """Ask once more for what was acknowledged; what comes is for checkers to compare."""
+        limit_s = self._policy.mutation_attempt_timeout_s
+        answered = await self._replicas.attempt(
+            part.target, _METHOD, part.request, m.WriteResponse, limit_s
+        )
+        if answered is None or answered.response is None or answered.error is not None:
+            return
+        answer: m.WriteResponse = answered.response
+        self._time.learn(answer.propagated_timestamp)
+        results = _row_results(answer, len(part.positions))
+        part.again.append([answer.timestamp or None, results])
+
+    def _keep_late_copy(self, part: _Part) -> None:
+        """Some acknowledged parts come once more, late (`RetryPolicy`)."""
+        random = self._env.random
+        if not self._policy.late_percent or random.randrange(100) >= self._policy.late_percent:
+            return
+        pause_s = random.random() * self._policy.late_s_max
+        name = f"late-rows-{part.request.request_id.seq_no}"
+        task = self._env.spawn(self._send_late(part, pause_s), name=name)
+        self._late[task] = None
+        task.add_done_callback(self._late.pop)
+
+    async def _send_late(self, part: _Part, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        limit_s = self._policy.mutation_attempt_timeout_s
+        deadline = Deadline(self._env.clock, limit_s)
+        copy = dataclasses.replace(part.target, deadline=deadline, attempts=[], tried=[])
+        self._env.event("late-copy", method=_METHOD, revision=0)
+        await self._replicas.attempt(copy, _METHOD, part.request, m.WriteResponse, limit_s)
+
+
+def _written(
+    parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
+) -> Completion:
+    """How a write ends; see the module's table."""
+    results: list[str | None] = [None] * count
+    for part in parts:
+        for position, result in zip(part.positions, part.results(), strict=True):
+            results[position] = result
+    value = {
+        "table_id": table.table_id,
+        "rows": results,
+        "parts": [part.told() for part in parts],
+    }
+    errors = [part.error for part in parts if part.error is not None]
+    kind = OpType.INFO
+    if all(part.answer is not None for part in parts):
+        kind = OpType.OK
+    elif all(part.answer is None and not part.maybe_done for part in parts):
+        kind = OpType.FAIL
+    node = parts[-1].node
+    return Completion(kind, value, errors[0] if errors else None, node, tuple(attempts))

@@ -1,0 +1,64 @@
+"""The vocabulary `rows` at tablet servers, for one client process.
+
+Writes are in `_row_writes`, reads and scans in `_row_reads`. The highest timestamp of all answers
+goes with every request, so that what this client does later has a later timestamp, on whichever
+server (Kudu's `propagated_timestamp`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from harness.env import Env
+from harness.ops import OpType
+from harness.plugins import Completion, Request
+from harness.vocabularies import rows as v
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.replicas import Replicas
+from targets.kudu.client.row_reads import RowReader
+from targets.kudu.client.row_writes import RowWriter
+from targets.kudu.client.tables import Gone, TableCache
+from targets.kudu.client.time import ClientTime, Deadline
+
+_NO_MASTER: Final = "NO_LEADER: no master was found to lead before the deadline"
+
+
+class RowsClient:
+    """Rows of one client process."""
+
+    def __init__(
+        self,
+        env: Env,
+        tables: TableCache,
+        replicas: Replicas,
+        policy: RetryPolicy,
+        client_id: str,
+    ) -> None:
+        time = ClientTime()
+        self._tables = tables
+        self._writer = RowWriter(env, tables, replicas, policy, client_id, time)
+        self._reader = RowReader(tables, replicas, policy, time)
+
+    def close(self) -> None:
+        """Send no more copies."""
+        self._writer.close()
+
+    async def invoke(self, request: Request, deadline: Deadline) -> Completion:
+        """Do one operation; raises `UsageError` for values outside the vocabulary."""
+        call = v.call_of(request.f, request.value)
+        assert isinstance(call, v.Write | v.Read | v.Scan), "the others are for masters"
+        try:
+            table = await self._tables.find(call.table, deadline)
+        except Gone as gone:
+            kind = OpType.FAIL if isinstance(call, v.Write) else OpType.OK
+            error = f"TABLE_NOT_FOUND: {gone}" if kind is OpType.FAIL else None
+            return Completion(kind, {"result": "not-found"}, error)
+        if table is None:
+            return Completion(OpType.FAIL, None, _NO_MASTER)
+        match call:
+            case v.Write():
+                return await self._writer.write(call, table, deadline)
+            case v.Read():
+                return await self._reader.read(call, table, deadline)
+            case v.Scan():
+                return await self._reader.scan(call, table, deadline)

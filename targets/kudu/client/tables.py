@@ -1,0 +1,196 @@
+"""Where tables are: what masters said of them, kept for as long as it is of use.
+
+Locations are asked for once and kept for the time that the master gave with them
+(`table_locations_ttl_ms`). What is older is asked for again, but beside the operation, which goes
+on with what is known: rows are served by tablet servers, and a master that is down must not stop
+those who know where they are. Only where all known replicas turn an operation down, or nothing is
+known, does it wait for a master.
+
+Which replica leads is a hint: the master's word, until a tablet server says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+from typing import Any, Final
+
+from harness.env import Env
+from targets.kudu import messages as m
+from targets.kudu.client.caller import Caller
+from targets.kudu.client.classify import is_of_another
+from targets.kudu.client.leader import LeaderFinder
+from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.time import Deadline
+from targets.kudu.partitions import key_columns, partition_key, tablet_position
+from targets.kudu.rpc import RpcError
+
+TABLES_MAX: Final = 1000
+"""Tables remembered; the one asked for longest ago goes."""
+TABLETS_MAX: Final = 10_000
+_REFRESH_LIMIT_S: Final = 5.0
+
+
+class Gone(Exception):  # noqa: N818 - an answer, not an error
+    """There is no such table: a leading master said so."""
+
+
+@dataclasses.dataclass(slots=True)
+class Tablet:
+    """A tablet; `replicas` are addresses, `leader` is one of them if it is known to lead."""
+
+    tablet_id: str
+    partition: m.Partition
+    replicas: tuple[str, ...]
+    leader: str | None
+
+    def not_leader(self, address: str) -> None:
+        """The replica there said that it does not lead."""
+        if self.leader == address:
+            self.leader = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One table as of one answer; `tablets` are in key order and cover every key."""
+
+    table_id: str
+    schema: m.Schema
+    partition_schema: m.PartitionSchema
+    tablets: tuple[Tablet, ...]
+    expires_ns: int
+
+    @functools.cached_property
+    def column_ids(self) -> dict[str, int]:
+        """The ids of columns that are not part of the key."""
+        return {column.name: column.id for column in self.schema.columns if not column.is_key}
+
+    @functools.cached_property
+    def _starts(self) -> tuple[bytes, ...]:
+        return tuple(tablet.partition.start for tablet in self.tablets)
+
+    @functools.cached_property
+    def key(self) -> tuple[m.Column, ...]:
+        """The key columns."""
+        return key_columns(self.schema)
+
+    def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
+        """The tablet that owns a key; raises `ValueError` for one that does not fit."""
+        place = partition_key(self.partition_schema, self.key, key)
+        return self.tablets[tablet_position(self._starts, place)]
+
+
+class TableCache:
+    """What one client knows of tables."""
+
+    def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
+        self._env = env
+        self._rpc = rpc
+        self._leader = leader
+        self._policy = policy
+        self._tables: dict[str, Table] = {}
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+
+    def close(self) -> None:
+        """Ask no more."""
+        for task in self._refreshing.values():
+            task.cancel()
+
+    async def find(self, name: str, deadline: Deadline) -> Table | None:
+        """The table, as known or as a master says; `None` at the deadline. Raises `Gone`."""
+        table = self._tables.get(name)
+        if table is None:
+            return await self.ask(name, deadline)
+        if table.expires_ns <= self._env.clock.monotonic_ns() and name not in self._refreshing:
+            task = self._env.spawn(self._refresh(name), name=f"locations of {name}")
+            self._refreshing[name] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(name, None))
+        return table
+
+    async def ask(self, name: str, deadline: Deadline) -> Table | None:
+        """The table as a leading master says now; `None` at the deadline. Raises `Gone`."""
+        attempt = 0
+        while True:
+            address = await self._leader.find(deadline)
+            if address is None or deadline.left_s <= 0:
+                return None
+            found = await self._ask_once(address, name, deadline)
+            if found is not None:
+                self._keep(name, found)
+                return found
+            attempt += 1
+            if deadline.left_s <= 0:
+                return None
+            await deadline.pause(self._policy.backoff_s(attempt))
+
+    def _keep(self, name: str, table: Table) -> None:
+        self._tables.pop(name, None)
+        self._tables[name] = table
+        if len(self._tables) > TABLES_MAX:
+            del self._tables[next(iter(self._tables))]
+
+    async def _refresh(self, name: str) -> None:
+        try:
+            await self.ask(name, Deadline(self._env.clock, _REFRESH_LIMIT_S))
+        except Gone:
+            self._tables.pop(name, None)
+
+    async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
+        """Schema and locations of one leader, if they belong together; `None`: ask again."""
+        most_s = self._policy.read_attempt_timeout_s
+        which = m.TableIdentifier(table_name=name)
+        try:
+            schema = await self._rpc.call(
+                address,
+                "MasterService.GetTableSchema",
+                m.GetTableSchemaRequest(table=which),
+                m.GetTableSchemaResponse,
+                timeout_s=deadline.limit_s(most_s),
+            )
+            if self._refused(name, schema.error):
+                return None
+            where = await self._rpc.call(
+                address,
+                "MasterService.GetTableLocations",
+                m.GetTableLocationsRequest(
+                    table=m.TableIdentifier(table_id=schema.table_id),
+                    max_returned_locations=TABLETS_MAX,
+                ),
+                m.GetTableLocationsResponse,
+                timeout_s=deadline.limit_s(most_s),
+            )
+        except RpcError:
+            self._leader.forget()
+            return None
+        if self._refused(name, where.error) or not where.tablets:
+            return None
+        return Table(
+            schema.table_id,
+            schema.schema,
+            schema.partition_schema,
+            tuple(_tablet(tablet) for tablet in where.tablets),
+            self._env.clock.monotonic_ns() + where.ttl_ms * 1_000_000,
+        )
+
+    def _refused(self, name: str, error: m.MasterError | None) -> bool:
+        """Whether to ask again; raises `Gone` where the answer is final."""
+        if error is None:
+            return False
+        code, status = error.code, error.status
+        if code is m.MasterErrorCode.TABLE_NOT_FOUND and status is m.AppStatus.NOT_FOUND:
+            self._tables.pop(name, None)
+            raise Gone(error.message)
+        if is_of_another(error):
+            self._leader.forget()
+        return True
+
+
+def _tablet(location: m.TabletLocations) -> Tablet:
+    leaders = [replica.address for replica in location.replicas if replica.role == "LEADER"]
+    return Tablet(
+        location.tablet_id,
+        location.partition,
+        tuple(r.address for r in location.replicas if r.member_type == "VOTER"),
+        leaders[0] if leaders else None,
+    )

@@ -1,0 +1,110 @@
+"""What a replica keeps beside its log: vote state (Kudu's `consensus-metadata`) and snapshots; and
+the recovery, which puts all together and checks it.
+
+Both are whole files, replaced atomically and durably (`targets.kudu.checked_file`). The pending
+configuration is not here: it lives in the log and is active from its append, so an abort
+has nothing to undo on disk (KUDU-1735).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, TypeVar
+
+import msgspec
+
+from harness.env import Disk
+from targets.kudu import checked_file
+from targets.kudu.checked_file import DamagedFileError
+from targets.kudu.consensus.log import Wal
+from targets.kudu.consensus.messages import Entry, OpId
+from targets.kudu.messages import RaftConfig
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class VoteState(msgspec.Struct, frozen=True, array_like=True):
+    """Term, vote and committed configuration: what a replica must never forget.
+
+    `last_logged` is what the log that was given up ended with, see `tombstones.py`.
+    """
+
+    current_term: int
+    voted_for: str | None
+    committed_config: RaftConfig
+    last_logged: OpId = OpId(0, 0)
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The state machine as of `last_included`; `digest` is of all entries applied so far."""
+
+    last_included: OpId
+    config: RaftConfig
+    digest: bytes
+    data: bytes
+
+
+Content = TypeVar("Content", VoteState, Snapshot)
+
+_MAGIC: Final[dict[type, bytes]] = {VoteState: b"KCMETA01", Snapshot: b"KSNAP001"}
+
+
+async def save(disk: Disk, path: str, content: VoteState | Snapshot) -> None:
+    """Replace the file, durably."""
+    await checked_file.write(disk, path, _MAGIC[type(content)], _encode(content))
+
+
+async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | None:
+    """The content of the file; None when there is none. Raises `DamagedFileError`."""
+    try:
+        body = await checked_file.read(disk, path, _MAGIC[content_type])
+    except FileNotFoundError:
+        return None
+    return msgspec.msgpack.decode(body, type=content_type)
+
+
+def vote_state_path(folder: str) -> str:
+    """Where the vote state is."""
+    return f"{folder}/cmeta"
+
+
+def snapshot_path(folder: str) -> str:
+    """Where the snapshot is."""
+    return f"{folder}/snapshot"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovered:
+    """Everything durable about a replica. `config` is the newest that is known to be committed."""
+
+    vote_state: VoteState
+    snapshot: Snapshot | None
+    config: RaftConfig
+    base: OpId
+    entries: list[Entry]
+
+
+async def recover(
+    disk: Disk, folder: str, wal: Wal, initial_config: RaftConfig | None
+) -> Recovered:
+    """Read all of it, or make a new replica with `initial_config` in an empty folder.
+
+    Raises `DamagedFileError`, `wal.WalCorruptionError`.
+    """
+    vote_state = await load(disk, vote_state_path(folder), VoteState)
+    snapshot = await load(disk, snapshot_path(folder), Snapshot)
+    base = OpId(0, 0) if snapshot is None else snapshot.last_included
+    entries = await wal.recover(base)
+    if vote_state is None:
+        if snapshot is not None or entries:
+            raise DamagedFileError(
+                f"{folder}: there is a log but no vote state: votes may be forgotten"
+            )
+        if initial_config is None:
+            raise DamagedFileError(f"{folder}: empty, and no configuration was given to start with")
+        vote_state = VoteState(0, None, initial_config)
+        await save(disk, vote_state_path(folder), vote_state)
+    config = vote_state.committed_config
+    if snapshot is not None and snapshot.config.opid_index > config.opid_index:
+        config = snapshot.config
+    return Recovered(vote_state, snapshot, config, base, entries)

@@ -1,0 +1,457 @@
+"""The leader: replication, commitment, confirmed reads, membership.
+
+After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, where to try next
+after a mismatch, who is promoted and who succeeds) and the dissertation's 6.4 (reads that need no
+entry in the log).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.log_cache import COMMITTED_LOST
+from targets.kudu.consensus.messages import (
+    ChangeType,
+    ConsensusErrorCode,
+    Entry,
+    EntryKind,
+    OpId,
+    PeerChange,
+    PeerHealth,
+    StepDownMode,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+from targets.kudu.consensus.peers import PeerProgress
+from targets.kudu.consensus.quorum_util import (
+    NON_VOTER,
+    VOTER,
+    BadChangeError,
+    changed_config,
+    encode_config,
+)
+from targets.kudu.consensus.state import RaftState
+from targets.kudu.messages import PeerConfig
+
+_MATCH_INDEX: Final = attrgetter("match_index")
+_CONTACT_NS: Final = attrgetter("contact_ns")
+_READ_ACKED: Final = attrgetter("read_acked")
+_HAS_NO_REPLICA: Final = frozenset(
+    {ConsensusErrorCode.TABLET_NOT_FOUND, ConsensusErrorCode.TABLET_FAILED}
+)
+_MISMATCH: Final = ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
+_REFUSES_COPY: Final = frozenset(
+    {ConsensusErrorCode.INVALID_TERM, ConsensusErrorCode.TABLET_NOT_FOUND}
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _PendingRead:
+    """A read that waits for its round."""
+
+    number: int
+    index: int
+    token: Any
+
+
+@dataclasses.dataclass(slots=True)
+class _Transfer:
+    """Leadership that is being handed over."""
+
+    successor_uuid: str | None  # None: whichever voter is caught up first
+    deadline_ns: int
+    asked: bool = False  # a successor was asked to run
+
+
+class Leader:
+    """What a leader knows of its peers and of reads, from `begin` to `end` of each leadership.
+
+    It may `end` by itself; the core then changes the role. Responses of newer terms go to the core.
+    """
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._log = state.log
+        self._configs = state.log.configs
+        self.leads = False
+        self.peers: dict[str, PeerProgress] = {}
+        self.all_sent_ns = 0  # when it last sent to all peers at once
+        self._term_start_index = 0  # of the NO_OP that opened the own term
+        self._request_count = 0
+        self._reads: deque[_PendingRead] = deque()
+        self._read_count = 0
+        self._transfer: _Transfer | None = None
+
+    def begin(self) -> None:
+        """Lead, after an election was won."""
+        assert not self.leads, "leads already"
+        self.leads = True
+        self._refresh_peers()
+        self._term_start_index = self._log.last_index + 1
+        self._append(EntryKind.NO_OP, b"")
+
+    def end(self) -> None:
+        """Stop leading; reads that wait are rejected."""
+        self.leads = False
+        self.peers.clear()
+        self._transfer = None
+        effects = self._state.effects
+        effects += [ev.ReadRejected(read.token) for read in self._reads]
+        self._reads.clear()
+        effects.append(ev.ResetElectionTimer())
+
+    def step_down(self, event: ev.StepDown) -> None:
+        """Stop leading, or begin to hand over (`StepDownMode`)."""
+        if not self.leads:
+            return
+        if event.mode is StepDownMode.ABRUPT:
+            self.end()
+            return
+        deadline_ns = self._state.now_ns + self._state.options.leader_alive_ns
+        self._transfer = _Transfer(event.new_leader_uuid, deadline_ns)
+        for peer in self.peers.values():
+            self._hand_over(peer)
+
+    def _hand_over(self, peer: PeerProgress) -> None:
+        """Ask `peer` to run, if it is the successor and has the whole log; it then deposes us."""
+        transfer = self._transfer
+        if transfer is None or transfer.asked or peer.config.member_type != VOTER:
+            return
+        named = transfer.successor_uuid
+        if (named is None or named == peer.uuid) and peer.match_index == self._log.last_index:
+            transfer.asked = True
+            self._state.effects.append(ev.SendRunElection(peer.uuid, peer.address))
+
+    @property
+    def committed_in_term(self) -> bool:
+        """Whether it leads and an entry of its own term has committed."""
+        return self.leads and self._log.commit_index >= self._term_start_index
+
+    def _refresh_peers(self) -> None:
+        known, self.peers = self.peers, {}
+        for config in self._configs.active.peers:
+            if config.uuid == self._state.uuid:
+                continue
+            peer = known.get(config.uuid)
+            if peer is None or peer.address != config.address:
+                peer = PeerProgress(
+                    config.uuid,
+                    config.address,
+                    config,
+                    next_index=self._log.last_index + 1,
+                    contact_ns=self._state.now_ns,
+                )
+            peer.config = config
+            self.peers[config.uuid] = peer
+
+    def health(self) -> dict[str, PeerHealth]:
+        """What to make of each peer now, by uuid."""
+        now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
+        return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
+
+    def _tell_health(self) -> None:
+        """Say so where a peer's health is another than was told last."""
+        now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
+        changed = False
+        for peer in self.peers.values():
+            health = peer.health(now_ns, failed_ns)
+            if health is not peer.health_told:
+                peer.health_told = health
+                changed = True
+        if changed:
+            self._state.effects.append(ev.HealthChanged())
+
+    def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
+        """The highest value that a majority of voters has reached."""
+        peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
+        values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
+        values.sort()
+        return values[len(values) - configs.majority]
+
+    # --- appending --------------------------------------------------------------------------
+
+    def propose(self, event: ev.Propose) -> None:
+        """Append an entry, or say why not."""
+        assert event.kind is not EntryKind.CONFIG, "configurations change by ChangeConfig"
+        if self._transfer is not None:
+            reason = "not the leader for long: leadership is being handed over"
+            self._state.effects.append(ev.ProposalRejected(event.token, reason))
+            return
+        self._accept(event.token)
+        self._append(event.kind, event.payload)
+
+    def _accept(self, token: Any) -> None:
+        opid = OpId(self._state.term, self._log.last_index + 1)
+        self._state.effects.append(ev.ProposalAccepted(token, opid))
+
+    def change_config(self, event: ev.ChangeConfig) -> None:
+        """Append a changed configuration, or say why not."""
+        code, reason = ConsensusErrorCode.ILLEGAL_STATE, self._unfit_to_change()
+        expected, committed = event.cas_opid_index, self._configs.committed.opid_index
+        if expected is not None and expected != committed:
+            code = ConsensusErrorCode.CAS_FAILED
+            reason = f"the committed configuration is {committed}, not {expected}"
+        elif reason is None:
+            code = ConsensusErrorCode.INVALID_CONFIG
+            try:
+                config = changed_config(
+                    self._configs.active, event.changes, leader_uuid=self._state.uuid
+                )
+            except BadChangeError as error:
+                reason = str(error)
+        if reason is not None:
+            self._state.effects.append(ev.ProposalRejected(event.token, reason, code))
+            return
+        self._accept(event.token)
+        self._append(EntryKind.CONFIG, encode_config(config))
+
+    def _unfit_to_change(self) -> str | None:
+        """Why no configuration can be changed now."""
+        if self._transfer is not None:
+            return "leadership is being handed over"
+        if not self.committed_in_term:
+            return "no operation of this term has committed yet (KUDU-872)"
+        if self._configs.pending:
+            return "another configuration change is pending"
+        return None
+
+    def _promote(self, peer: PeerProgress) -> None:
+        """Give a newcomer its vote once one more batch would bring it to the commit index."""
+        config = peer.config
+        if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
+            return
+        log, following = self._log, peer.match_index + 1
+        if following <= log.base.index:
+            return
+        batch = log.batch(following, self._state.options.batch_bytes_max)
+        if peer.match_index + len(batch) < log.commit_index:
+            return
+        voter = PeerConfig(config.uuid, config.address, VOTER, replace=config.replace)
+        change = PeerChange(ChangeType.MODIFY_PEER, voter)
+        after = changed_config(self._configs.active, (change,), leader_uuid=self._state.uuid)
+        self._append(EntryKind.CONFIG, encode_config(after))
+
+    def _append(self, kind: EntryKind, payload: bytes) -> None:
+        """Append an entry as leader and send it to every peer that is free."""
+        self._state.append((Entry(self._state.term, self._log.last_index + 1, kind, payload),))
+        if kind is EntryKind.CONFIG:
+            self._refresh_peers()
+        self._send_updates()
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def heartbeat_due(self, event: ev.HeartbeatDue) -> None:
+        """Send to all peers, or stop leading when no majority answers any more."""
+        del event
+        if not self.leads:
+            return
+        now_ns = self._state.now_ns
+        if self._transfer is not None and now_ns >= self._transfer.deadline_ns:
+            self._transfer = None  # nobody took over
+        oldest_ns = now_ns - self._state.options.step_down_ns
+        if self._reached(now_ns, _CONTACT_NS) >= oldest_ns:
+            self._tell_health()
+            self._send_updates()
+        else:
+            self.end()
+
+    def _send_updates(self) -> None:
+        """Send to every peer that is free. If that was all of them, the next heartbeat is due an
+        interval from now, as in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
+        """
+        all_free = True
+        for peer in self.peers.values():
+            if peer.in_flight is None:
+                self._send_update(peer)
+            else:
+                all_free = False
+        if all_free:
+            self.all_sent_ns = self._state.now_ns
+
+    def _send_update(self, peer: PeerProgress) -> None:
+        """Send what the peer needs next: entries, a bare heartbeat, or a snapshot."""
+        assert peer.in_flight is None, "one outstanding request per peer"
+        state, log = self._state, self._log
+        self._request_count += 1
+        peer.in_flight = self._request_count
+        peer.read_sent = self._read_count
+        if peer.next_index <= log.base.index:
+            state.effects.append(
+                ev.SendSnapshot(peer.uuid, peer.address, self._request_count, state.term)
+            )
+            return
+        preceding_index = peer.next_index - 1
+        request = UpdateConsensusRequest(
+            dest_uuid=peer.uuid,
+            tablet_id=state.group_id,
+            caller_uuid=state.uuid,
+            caller_term=state.term,
+            preceding=OpId(log.term_at(preceding_index), preceding_index),
+            committed_index=log.commit_index,
+            entries=log.batch(peer.next_index, state.options.batch_bytes_max),
+        )
+        state.effects.append(ev.SendUpdate(peer.uuid, peer.address, self._request_count, request))
+
+    def _answering_peer(
+        self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
+    ) -> PeerProgress | None:
+        """The peer whose outstanding request ended; None for late or foreign answers."""
+        peer = self.peers.get(event.peer_uuid)
+        if peer is None or peer.in_flight != event.request_id:
+            return None
+        peer.in_flight = None
+        return peer
+
+    def update_answered(self, event: ev.UpdateAnswered) -> None:
+        """A peer answered its outstanding request, or did not."""
+        response = event.response
+        peer = self._answering_peer(event)
+        if peer is None or response is None:
+            return
+        error = response.error
+        if error is not None and error.code in _HAS_NO_REPLICA:
+            self._without_replica(peer, error.code)
+            return
+        if response.responder_term != self._state.term:
+            return
+        if error is not None and error.code is not _MISMATCH:
+            return  # refused for a reason that time may mend; the next heartbeat tries again
+        peer.note_contact(self._state.now_ns)
+        if error is None:
+            matched = response.last_received_current_leader.index
+            assert matched <= self._log.last_index, (
+                f"{COMMITTED_LOST}: {peer.uuid} has {matched}, here {self._log}"
+            )
+            peer.match_index = max(peer.match_index, matched)
+            peer.next_index = matched + 1
+            if matched > self._log.commit_index:
+                self.advance_commit()
+            if self.leads:  # the commit may have ended it
+                if peer.config.promote:
+                    self._promote(peer)
+                if self._transfer is not None:
+                    self._hand_over(peer)
+        else:
+            self._back_off(peer, response)
+        if self._reads:
+            self._resolve_reads()
+        if self._wants_more(peer) or error is not None:
+            self._send_update(peer)
+
+    def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
+        """A server that has lost the tablet, or never had it, is asked for an empty replica.
+
+        A newcomer is once its addition has committed: else a replica could be left on a server
+        that was never a member. One that votes may be needed for just that commit.
+        """
+        peer.match_index = 0
+        is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
+        if code is ConsensusErrorCode.TABLET_FAILED:
+            peer.is_hopeless = True
+        elif self._state.options.tablet_copy and not is_tentative:
+            self._request_count += 1
+            peer.in_flight = self._request_count
+            term, config = self._state.term, self._configs.committed
+            self._state.effects.append(
+                ev.SendStartCopy(peer.uuid, peer.address, peer.in_flight, term, config)
+            )
+
+    def copy_started(self, event: ev.CopyStarted) -> None:
+        """A peer has an empty replica now, or `error` says why not."""
+        peer = self._answering_peer(event)
+        if peer is None:
+            return
+        if event.error is None:
+            self._send_update(peer)
+        elif event.error.code in _REFUSES_COPY:
+            peer.is_hopeless = True
+
+    def _wants_more(self, peer: PeerProgress) -> bool:
+        """Whether to send again at once instead of with the next heartbeat."""
+        if peer.in_flight is not None or not self.leads:
+            return False
+        if peer.next_index <= self._log.last_index:
+            return True
+        return bool(self._reads) and self._reads[-1].number > peer.read_acked
+
+    def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
+        """Choose where to try next, after a peer's log did not match (Kudu `consensus_queue.cc`).
+
+        Its committed prefix always matches, so this ends; what it committed before our base needs
+        a snapshot.
+        """
+        # A peer that came back with less than it once acknowledged no longer counts for that.
+        peer.match_index = min(peer.match_index, response.last_received.index)
+        if self._log.holds(response.last_received):
+            following = response.last_received.index + 1
+        else:
+            following = response.last_committed_index + 1
+        peer.next_index = max(1, min(following, self._log.last_index + 1))
+
+    def snapshot_progress(self, event: ev.SnapshotProgress) -> None:
+        """A part of a snapshot arrived."""
+        peer = self.peers.get(event.peer_uuid)
+        if peer is not None and peer.in_flight == event.request_id:
+            peer.contact_ns = self._state.now_ns
+            peer.is_heard = True
+
+    def snapshot_sent(self, event: ev.SnapshotSent) -> None:
+        """The sending of a snapshot ended."""
+        response = event.response
+        peer = self._answering_peer(event)
+        if peer is None or response is None:
+            return
+        if response.error is not None and response.error.code in _HAS_NO_REPLICA:
+            self._without_replica(peer, response.error.code)
+            return
+        if response.responder_term != self._state.term:
+            return
+        peer.note_contact(self._state.now_ns)
+        if response.installed:
+            peer.match_index = max(peer.match_index, event.last_included.index)
+            peer.next_index = event.last_included.index + 1
+            self.advance_commit()
+        self._resolve_reads()
+        if self._wants_more(peer) and response.installed:
+            self._send_update(peer)
+
+    # --- commitment and reads ---------------------------------------------------------------
+
+    def advance_commit(self) -> None:
+        """Commit what a majority of voters has durably, if it is of this term."""
+        index = self._reached(self._log.durable_index, _MATCH_INDEX)
+        if index <= self._log.commit_index or not self._may_commit(index):
+            return
+        self._state.commit_to(index)
+        if not self._configs.may_run(self._state.uuid):
+            self.end()  # the change that demoted it has committed
+        self._resolve_reads()
+
+    def _may_commit(self, index: int) -> bool:
+        """Only entries of the own term commit by counting (Raft 5.4.2, figure 8)."""
+        return self._log.term_at(index) == self._state.term
+
+    def read(self, event: ev.ReadRequested) -> None:
+        """Confirm leadership for a read, with a round of requests that begins now."""
+        self._read_count += 1
+        index = max(self._log.commit_index, self._term_start_index)
+        self._reads.append(_PendingRead(self._read_count, index, event.token))
+        self._send_updates()
+        self._resolve_reads()
+
+    def _resolve_reads(self) -> None:
+        """Release the reads that a majority has confirmed, oldest first."""
+        if not self._reads:
+            return
+        confirmed = self._reached(self._read_count, _READ_ACKED)
+        while self._reads:
+            read = self._reads[0]
+            if read.number > confirmed or read.index > self._log.commit_index:
+                return
+            self._reads.popleft()
+            self._state.effects.append(ev.ReadReady(read.token, read.index))

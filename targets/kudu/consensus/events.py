@@ -1,0 +1,325 @@
+"""What goes into the Raft core and what comes out of it.
+
+Inputs are events, outputs are effects, to be carried out **in order**. `SaveMeta` and
+`InstallSnapshot` are barriers: nothing after them in the list, and no later event, may be handled
+before they are durable. `AppendLog` is not: its durability comes back as the event `Synced`, and
+the core itself holds back whatever depends on it.
+
+A token (`reply`, `token`) is the shell's own handle; the core only hands it back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from targets.kudu.consensus.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
+    Entry,
+    EntryKind,
+    InstallSnapshotResponse,
+    OpId,
+    PeerChange,
+    RequestConsensusVoteRequest,
+    RequestConsensusVoteResponse,
+    StepDownMode,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+from targets.kudu.messages import RaftConfig
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What goes in."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What comes out."""
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+class ElectionTimeout(Event, frozen=True):
+    """The election timer ran out (leaders ignore it)."""
+
+
+class HeartbeatDue(Event, frozen=True):
+    """A leader's heartbeat interval has passed (others ignore it)."""
+
+
+class VoteRequested(Event, frozen=True):
+    """A candidate asks for this replica's vote."""
+
+    request: RequestConsensusVoteRequest
+    reply: Any
+
+
+class VoteAnswered(Event, frozen=True):
+    """A voter answered, or did not (`response` None)."""
+
+    election_id: int
+    peer_uuid: str
+    response: RequestConsensusVoteResponse | None
+
+
+class UpdateRequested(Event, frozen=True):
+    """A leader's heartbeat or entries."""
+
+    request: UpdateConsensusRequest
+    reply: Any
+
+
+class UpdateAnswered(Event, frozen=True):
+    """A follower answered `SendUpdate` number `request_id`, or did not (`response` None)."""
+
+    peer_uuid: str
+    request_id: int
+    response: UpdateConsensusResponse | None
+
+
+class LeaderContact(Event, frozen=True):
+    """A sign of life of a leader that carries nothing else (a chunk of a snapshot)."""
+
+    caller_uuid: str
+    caller_term: int
+
+
+class SnapshotReceived(Event, frozen=True):
+    """A whole snapshot arrived and its checksum is right."""
+
+    caller_uuid: str
+    caller_term: int
+    last_included: OpId
+    config: RaftConfig
+    digest: bytes
+    data: bytes
+    reply: Any
+
+
+class SnapshotProgress(Event, frozen=True):
+    """A peer answered a part of `SendSnapshot` number `request_id`: a sign of life."""
+
+    peer_uuid: str
+    request_id: int
+
+
+class SnapshotSent(Event, frozen=True):
+    """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
+
+    `last_included` is what was sent.
+    """
+
+    peer_uuid: str
+    request_id: int
+    last_included: OpId
+    response: InstallSnapshotResponse | None
+
+
+class CopyStarted(Event, frozen=True):
+    """`SendStartCopy` number `request_id` ended: `error` says why there is no replica."""
+
+    peer_uuid: str
+    request_id: int
+    error: ConsensusError | None
+
+
+class Propose(Event, frozen=True):
+    """Append an entry, if this replica leads. Not for configurations."""
+
+    kind: EntryKind
+    payload: bytes
+    token: Any
+
+
+class ChangeConfig(Event, frozen=True):
+    """Change the configuration, if this replica leads and the change is allowed now; with
+    `cas_opid_index` only if the committed one has that index.
+    """
+
+    changes: tuple[PeerChange, ...]
+    cas_opid_index: int | None
+    token: Any
+
+
+class ForceConfig(Event, frozen=True):
+    """Leave all but these members out, by the word of an administrator and nobody's vote."""
+
+    members: tuple[str, ...]
+    token: Any
+
+
+class ReadRequested(Event, frozen=True):
+    """Confirm leadership and find the read index (Raft dissertation, 6.4)."""
+
+    token: Any
+
+
+class Synced(Event, frozen=True):
+    """Everything up to `AppendLog` number `sequence` is durable."""
+
+    sequence: int
+
+
+class Compact(Event, frozen=True):
+    """A durable snapshot covers the log up to `index`: forget that part."""
+
+    index: int
+
+
+class StepDown(Event, frozen=True):
+    """Give up leadership, or hand it over to `new_leader_uuid` or any voter."""
+
+    mode: StepDownMode = StepDownMode.ABRUPT
+    new_leader_uuid: str | None = None
+
+
+class RunElection(Event, frozen=True):
+    """Run for leader now: no pre-election, in spite of a live leader."""
+
+
+# --- effects ---------------------------------------------------------------------------------
+
+
+class SaveMeta(Effect, frozen=True):
+    """Make term, vote and committed configuration durable. A barrier."""
+
+    term: int
+    voted_for: str | None
+    committed_config: RaftConfig
+
+
+class AppendLog(Effect, frozen=True):
+    """Write entries to the log; an index at or below the last one replaces the tail from there.
+
+    `preceding` is the entry before the first, which tells a recovery whether the entries continue
+    the snapshot it found.
+    """
+
+    sequence: int
+    preceding: OpId
+    entries: tuple[Entry, ...]
+
+
+class InstallSnapshot(Effect, frozen=True):
+    """Replace the state machine. A barrier.
+
+    `keep_log` False: the log on disk does not continue the snapshot and must go.
+    """
+
+    last_included: OpId
+    config: RaftConfig
+    digest: bytes
+    data: bytes
+    keep_log: bool
+
+
+class SendVote(Effect, frozen=True):
+    """Ask a peer for its vote; the answer comes back as `VoteAnswered`."""
+
+    peer_uuid: str
+    address: str
+    election_id: int
+    request: RequestConsensusVoteRequest
+
+
+class SendUpdate(Effect, frozen=True):
+    """Send to a peer; the answer comes back as `UpdateAnswered`."""
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    request: UpdateConsensusRequest
+
+
+class SendSnapshot(Effect, frozen=True):
+    """Send the latest snapshot to a peer; the end comes back as `SnapshotSent`."""
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    term: int
+
+
+class SendStartCopy(Effect, frozen=True):
+    """Ask a peer's server for an empty replica that starts from `config`, the committed one; the
+    end comes back as `CopyStarted`.
+    """
+
+    peer_uuid: str
+    address: str
+    request_id: int
+    term: int
+    config: RaftConfig
+
+
+class SendRunElection(Effect, frozen=True):
+    """Ask a peer to run for leader."""
+
+    peer_uuid: str
+    address: str
+
+
+class Reply(Effect, frozen=True):
+    """Answer the call behind `reply`."""
+
+    reply: Any
+    response: RequestConsensusVoteResponse | UpdateConsensusResponse | InstallSnapshotResponse
+
+
+class Committed(Effect, frozen=True):
+    """Entries up to `index` are committed: apply them."""
+
+    index: int
+
+
+class ProposalAccepted(Effect, frozen=True):
+    """The entry is in the leader's log under `opid`."""
+
+    token: Any
+    opid: OpId
+
+
+class ConfigForced(Effect, frozen=True):
+    """A configuration was forced upon this replica, as the entry `opid`: what the members that were
+    left out alone have is given up. It holds once it is durable.
+    """
+
+    token: Any
+    opid: OpId
+    config: RaftConfig
+
+
+class ProposalRejected(Effect, frozen=True):
+    """Nothing was appended."""
+
+    token: Any
+    reason: str
+    code: ConsensusErrorCode = ConsensusErrorCode.NOT_THE_LEADER
+
+
+class ReadReady(Effect, frozen=True):
+    """Leadership was confirmed after the request; read once `index` is applied."""
+
+    token: Any
+    index: int
+
+
+class ReadRejected(Effect, frozen=True):
+    """This replica does not lead, or lost leadership before it could confirm it."""
+
+    token: Any
+
+
+class ResetElectionTimer(Effect, frozen=True):
+    """Wait for a whole election timeout again."""
+
+
+class StateChanged(Effect, frozen=True):
+    """Role, term, leader or committed configuration changed."""
+
+
+class HealthChanged(Effect, frozen=True):
+    """The leader thinks otherwise of the health of a peer."""

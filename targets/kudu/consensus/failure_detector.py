@@ -1,0 +1,162 @@
+"""Election timeouts, and the one timer of a replica.
+
+Every heartbeat moves a follower's deadline; making and cancelling a timer of the event loop each
+time would cost more than the heartbeat itself. So the deadline is a number, and the timer, when it
+fires early, arms itself for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from harness.env import Env
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.raft_core import RaftCore, Role
+from targets.kudu.flags import Flags
+
+_BACKOFF_EXPONENT_MAX: Final = 20
+_FIRST_SHARE_MAX: Final = 0.2
+_NS: Final = 1_000_000_000
+_SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many times at one instant
+
+
+class ElectionTimeouts:
+    """How long a replica waits for a leader: uniform between `min_ns` and a maximum that grows by
+    half with every election it lost in a row, up to `leader_failure_exp_backoff_max_delta_ms`.
+
+    A timeout holds until it has run out or an election fails. So heartbeats only ever move the
+    deadline on, which costs no timer.
+    """
+
+    def __init__(self, flags: Flags, random: Random) -> None:
+        self._random = random
+        self._current_ns = 0  # 0: to be drawn
+        self._failed_elections = 0
+        periods = flags.leader_failure_max_missed_heartbeat_periods
+        self.min_ns = int(flags.raft_heartbeat_interval_ms * 1_000_000 * periods)
+        self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
+
+    def max_ns(self, failed_elections: int) -> int:
+        """The longest timeout after so many failures."""
+        exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
+        return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
+
+    def draw_first_ns(self) -> int:
+        """The first timeout of a replica that knows of no leader ever: there is none to wait for.
+
+        Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`); a
+        share of the shortest timeout keeps the replicas of one group apart. It is safe because it
+        starts a pre-election, which a live leader's followers refuse; it is drawn once because
+        the last replica of a group to start finds all others there.
+        """
+        return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
+
+    def current_ns(self, failed_elections: int) -> int:
+        """The timeout that holds now, after so many failures."""
+        if not self._current_ns or failed_elections != self._failed_elections:
+            spread_ns = self.max_ns(failed_elections) - self.min_ns
+            self._current_ns = self.min_ns + int(spread_ns * self._random.random())
+            self._failed_elections = failed_elections
+        return self._current_ns
+
+    def redraw(self) -> None:
+        """The timeout has run out: draw another one next time."""
+        self._current_ns = 0
+
+
+class ReplicaTimer:
+    """Tells a leader when its next heartbeat is due, and all others when to run for leader.
+
+    `fired` is given the event. `failed` is given what `fired` raises, since an error in a callback
+    does not end the node everywhere.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        flags: Flags,
+        election: ElectionTimeouts,
+        fired: Callable[[ev.Event], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._clock = env.clock
+        self._election = election
+        self._heartbeat_ns = flags.raft_heartbeat_interval_ms * 1_000_000
+        self._pre_election = flags.raft_enable_pre_election
+        self._fired = fired
+        self._failed = failed
+        self._deadline_ns = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def start(self, core: RaftCore) -> None:
+        """Wait for a leader, or, in a new group, for a moment."""
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        if core.is_new and self._pre_election:
+            # The first contact with a leader, or the first election, sets the usual timeout.
+            self._set_deadline(self._clock.monotonic_ns() + self._election.draw_first_ns())
+        else:
+            self.reset()
+
+    def reset(self, _: object = None) -> None:
+        """Wait for a whole election timeout from now on; a leader does not."""
+        core = self._core
+        if core.role is not Role.LEADER:
+            timeout_ns = self._election.current_ns(core.failed_elections)
+            self._set_deadline(self._clock.monotonic_ns() + timeout_ns)
+
+    def lead(self) -> None:
+        """Wait for a whole heartbeat interval from now on."""
+        self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
+
+    def stop(self) -> None:
+        """Never fire again."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _set_deadline(self, deadline_ns: int) -> None:
+        """Move the deadline; the loop is touched only if it would wake too late."""
+        earlier = deadline_ns < self._deadline_ns
+        self._deadline_ns = deadline_ns
+        if self._handle is None:
+            self._arm()
+        elif earlier:
+            self._handle.cancel()
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._stopped:
+            return
+        delay_s = max(0, self._deadline_ns - self._clock.monotonic_ns()) / _NS
+        self._handle = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._handle = None
+        if self._stopped:
+            return
+        if self._deadline_ns > self._clock.monotonic_ns() + _SLACK_NS:
+            self._arm()  # the deadline moved on since
+            return
+        try:
+            self._expire()
+        except Exception as error:  # noqa: BLE001  handed on, see above
+            self._failed(error)
+
+    def _expire(self) -> None:
+        core = self._core
+        if core.role is not Role.LEADER:
+            self._election.redraw()
+            self.reset()
+            self._fired(ev.ElectionTimeout())
+            return
+        due_ns = core.all_sent_ns + self._heartbeat_ns
+        if due_ns > self._clock.monotonic_ns():
+            self._set_deadline(due_ns)  # what it sent was as good as a heartbeat
+            return
+        self.lead()
+        self._fired(ev.HeartbeatDue())

@@ -1,0 +1,156 @@
+"""The follower: what it takes from a leader, and when it answers.
+
+After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip what is held already, check the
+preceding entry, drop a conflicting tail, append, commit what was matched, answer when durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.log_cache import COMMITTED_LOST
+from targets.kudu.consensus.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
+    Entry,
+    InstallSnapshotResponse,
+    OpId,
+    UpdateConsensusRequest,
+    UpdateConsensusResponse,
+)
+from targets.kudu.consensus.state import RaftState
+
+_LEFT_OUT = "you were left out of this group"
+
+
+class Follower:
+    """Takes entries and snapshots from leaders whose term the core has accepted.
+
+    It owns the answers that wait for the disk.
+    """
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._log = state.log
+        self._acks: deque[tuple[int, Any]] = deque()  # (index to be durable, reply)
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether an answer waits until something is durable."""
+        return bool(self._acks)
+
+    def update(self, event: ev.UpdateRequested) -> None:
+        """Take entries; the answer leaves once they are durable."""
+        request = event.request
+        preceding, entries = self._above_base(request)
+        matches = self._matches(preceding)
+        if (
+            (entries or not matches)
+            and self._state.is_stranger(request.caller_uuid)
+            and self._contradicts(preceding, entries)
+        ):
+            # It leads those that were left out by force: what it sends is nothing to us.
+            self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
+            return
+        if not matches:
+            assert preceding.index > self._log.commit_index, (
+                f"{COMMITTED_LOST}: the leader of {self._state.term} has {preceding}, "
+                f"here {self._log}"
+            )
+            message = f"preceding {preceding}, here {self._log!r}"
+            self.refuse(event.reply, ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, message)
+            return
+        self._append_missing(entries)
+        matched = preceding.index + len(entries)
+        self._state.commit_to(min(request.committed_index, matched))
+        if matched <= self._log.durable_index:
+            self._acknowledge(event.reply, matched)
+        elif request.entries:
+            self._acks.append((matched, event.reply))
+        else:
+            # A heartbeat is answered at once, so that a slow disk does not look like a dead node.
+            self._acknowledge(event.reply, self._log.durable_index)
+
+    def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
+        """The request without what the snapshot covers, which is committed and thus equal."""
+        preceding, entries = request.preceding, request.entries
+        for position, entry in enumerate(entries, start=1):
+            assert entry.index == preceding.index + position, "a gap in a request"
+        covered = self._log.base.index - preceding.index
+        if covered <= 0:
+            return preceding, entries
+        return self._log.base, entries[covered:]
+
+    def _matches(self, preceding: OpId) -> bool:
+        """The log matching check (Raft 5.3)."""
+        return self._log.holds(preceding)
+
+    def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
+        """Whether a request has another entry where one is committed here."""
+        opids = (preceding, *(OpId(entry.term, entry.index) for entry in entries))
+        return any(o.index <= self._log.commit_index and not self._log.holds(o) for o in opids)
+
+    def _append_missing(self, entries: tuple[Entry, ...]) -> None:
+        for position, entry in enumerate(entries):
+            if entry.index <= self._log.last_index:
+                if self._log.term_at(entry.index) == entry.term:
+                    continue
+                self._log.truncate_from(entry.index)
+            self._state.append(entries[position:])
+            return
+
+    def _acknowledge(self, reply: Any, matched: int) -> None:
+        # A snapshot may have taken the entry at `matched` since: then its term is not known.
+        term = self._log.term_at(matched) if matched >= self._log.base.index else 0
+        response = UpdateConsensusResponse(
+            responder_uuid=self._state.uuid,
+            responder_term=self._state.term,
+            last_received=self._log.last,
+            last_received_current_leader=OpId(term, matched),
+            last_committed_index=self._log.commit_index,
+        )
+        self._state.effects.append(ev.Reply(reply, response))
+
+    def refuse(self, reply: Any, code: ConsensusErrorCode, message: str) -> None:
+        """Answer an update with an error."""
+        response = UpdateConsensusResponse(
+            responder_uuid=self._state.uuid,
+            responder_term=self._state.term,
+            last_received=self._log.last,
+            last_committed_index=self._log.commit_index,
+            error=ConsensusError(code, message),
+        )
+        self._state.effects.append(ev.Reply(reply, response))
+
+    def fail_acks(self, message: str) -> None:
+        """Answer requests of a term that is over; their caller does not lead any more."""
+        acks, self._acks = self._acks, deque()
+        for _, reply in acks:
+            self.refuse(reply, ConsensusErrorCode.INVALID_TERM, message)
+
+    def send_durable_acks(self) -> None:
+        """Send the answers that waited for what is durable now."""
+        while self._acks and self._acks[0][0] <= self._log.durable_index:
+            matched, reply = self._acks.popleft()
+            self._acknowledge(reply, matched)
+
+    def install(self, event: ev.SnapshotReceived) -> None:
+        """Take a whole snapshot, unless what it covers is committed here."""
+        state, last = self._state, event.last_included
+        committed = self._log.term_at(self._log.commit_index)
+        if last.term < committed and state.is_stranger(event.caller_uuid):
+            error = ConsensusError(ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
+            response = InstallSnapshotResponse(state.uuid, state.term, error=error)
+            state.effects.append(ev.Reply(event.reply, response))
+            return
+        if last.index > self._log.commit_index:
+            self.fail_acks("a snapshot took the log's place")
+            keep_log = self._log.install(last, event.config)
+            state.save_meta()
+            state.effects.append(
+                ev.InstallSnapshot(last, event.config, event.digest, event.data, keep_log)
+            )
+        response = InstallSnapshotResponse(state.uuid, state.term, installed=True)
+        state.effects.append(ev.Reply(event.reply, response))

@@ -1,0 +1,66 @@
+"""The record of what a replica applied, by which logs of replicas are compared.
+
+A rolling digest covers every entry ever applied (index, term, kind, payload), also those a snapshot
+has taken from the log; snapshots carry it along. Two replicas agree on everything up to an index
+exactly if their digests at that index are equal, so a bounded window of recent digests suffices to
+compare replicas that are not equally far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from typing import Any, Final
+
+from targets.kudu.consensus.log_cache import MemoryLog
+from targets.kudu.consensus.messages import Entry, OpId
+
+_WINDOW: Final = 2048
+_ENTRY: Final = struct.Struct(">QQB")
+_DIGEST_BYTES: Final = 8
+
+
+class Journal:
+    """The entry applied last, and the digests of the last applied ones."""
+
+    __slots__ = ("_digests", "digest", "index", "term")
+
+    def __init__(self, last: OpId, digest: bytes = bytes(_DIGEST_BYTES)) -> None:
+        self.index = last.index
+        self.term = last.term
+        self.digest = digest
+        # One after the other, up to that of `index`. Two thousand objects would take 20 times the
+        # memory, of every replica, and a tablet takes an hour to have so many.
+        self._digests = bytearray(digest)
+
+    def add(self, entry: Entry) -> None:
+        """Note that the next entry was applied."""
+        assert entry.index == self.index + 1, f"applied {entry.index} after {self.index}"
+        header = _ENTRY.pack(entry.index, entry.term, entry.kind)
+        data = self.digest + header + entry.payload
+        self.index = entry.index
+        self.term = entry.term
+        self.digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+        self._digests += self.digest
+        if len(self._digests) > _WINDOW * _DIGEST_BYTES:
+            del self._digests[:_DIGEST_BYTES]
+
+    def dump(self, log: MemoryLog) -> dict[str, Any]:
+        """`log`: [index, term, CRC-32 of the payload] of the newest retained entries;
+        `digests`: [index, digest] of the newest applied ones, oldest first. Both are bounded.
+        """
+        first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
+        size = _DIGEST_BYTES
+        digests = [self._digests[at : at + size] for at in range(0, len(self._digests), size)]
+        return {
+            "log": [
+                [entry.index, entry.term, zlib.crc32(entry.payload)]
+                for entry in log.between(first, log.last_index)
+            ],
+            "digest": self.digest.hex(),
+            "digests": [
+                [index, digest.hex()]
+                for index, digest in enumerate(digests, self.index - len(digests) + 1)
+            ],
+        }

@@ -1,0 +1,337 @@
+"""The write-ahead log of a replica: append-only segments over `Env.disk`.
+
+A segment `wal-NNNNNNNNNN` is a header and records. One record is one group commit: everything that
+was queued while the last one was being written, appended at once and made durable by one sync.
+
+    header  magic, segment number, CRC-32
+    record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
+
+Truncation is by overwrite, as in Kudu's log: an entry whose index is not beyond the last one
+replaces the tail from there, so nothing on disk is changed in place.
+
+**Torn or rotten?** A power cut leaves a beginning of what was not yet synced, since a file grows on
+the disk only with its data, and only the last segment can hold such bytes: it is cut there. Damage
+to bytes that *were* synced must never be cut silently, as that would forget acknowledged entries.
+So a record is torn where the file ends before it does, by a header that is too short, or is right
+and says so. One that is there as a whole and wrong is corruption, and start-up fails with
+`WalCorruptionError`. (Compare Alagappan et al., "Protocol-Aware Recovery for Consensus-Based
+Storage", FAST 2018, which has what a file system needs that does not keep this order.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from harness.env import Env, File
+from targets.kudu.consensus.messages import Entry, OpId
+
+_HEADER_MAGIC: Final = b"KWAL0001"
+_HEADER: Final = struct.Struct(">8sQI")
+_RECORD_MAGIC: Final = b"\xd7KWR"
+_RECORD_CHECKED: Final = struct.Struct(">4sQ")
+_RECORD: Final = struct.Struct(">12sII")
+
+
+class WalCorruptionError(Exception):
+    """Durable bytes of the log are damaged or missing; the replica must not start on it."""
+
+
+class _Append(msgspec.Struct, frozen=True, array_like=True):
+    """Entries that were appended together, and the term of the entry before them."""
+
+    preceding_term: int
+    entries: tuple[Entry, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
+
+
+@dataclasses.dataclass(slots=True)
+class _Segment:
+    """A segment on disk; `last_index` is the highest index any of its records holds."""
+
+    number: int
+    path: str
+    last_index: int = 0
+    size: int = 0  # bytes
+
+
+class Wal:
+    """The log of one replica. `recover` once, then `append`; the caller learns of durability by
+    `on_durable(sequence)`, called from the task `run`, which the caller spawns.
+
+    With `sync` off (Kudu's default), appends count as durable without a sync; a power cut may then
+    lose them, a kill may not.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        folder: str,
+        *,
+        sync: bool,
+        segment_bytes: int,
+        segments_min: int,
+        on_durable: Callable[[int], None],
+    ) -> None:
+        self._env = env
+        self._prefix = f"{folder}/wal-"
+        self._sync = sync
+        self._segment_bytes = segment_bytes
+        self._segments_min = max(1, segments_min)
+        self._on_durable = on_durable
+        self._segments: list[_Segment] = []
+        self._number_next = 1
+        self._file: File | None = None
+        self._queue: list[tuple[int, _Append]] = []
+        self._wake: asyncio.Future[None] | None = None
+        self._writing = asyncio.Lock()
+
+    # --- recovery ---------------------------------------------------------------------------
+
+    async def recover(self, base: OpId) -> list[Entry]:
+        """The entries after `base`, the end of the snapshot. Raises `WalCorruptionError`.
+
+        Cuts a torn tail. Entries that do not continue the snapshot (it was installed over a
+        conflicting log, and the power failed before the log went) are left out.
+        """
+        assert not self._segments, "recovered already"
+        log = _Replay(base)
+        paths = await self._env.disk.list(self._prefix)
+        for position, path in enumerate(paths):
+            segment = _Segment(self._number_of(path), path)
+            if position and segment.number != self._number_next:
+                raise WalCorruptionError(
+                    f"{path} follows segment {self._number_next - 1}: a segment is missing"
+                )
+            self._number_next = segment.number
+            is_last = position == len(paths) - 1
+            if await self._read_segment(segment, log, is_last=is_last):
+                self._segments.append(segment)
+                self._number_next += 1
+        if self._segments:
+            # What a killed process wrote but did not sync was read all the same, and will be
+            # acknowledged as durable from here on: make that true.
+            file = await self._env.disk.open(self._segments[-1].path)
+            await file.sync()
+            file.close()
+        return log.continuation()
+
+    def _number_of(self, path: str) -> int:
+        text = path.removeprefix(self._prefix)
+        if not text.isdigit():
+            raise WalCorruptionError(f"{path} is not a segment: its name is not wal-NUMBER")
+        return int(text)
+
+    async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
+        """Replay a segment; false when nothing is in it, and it was removed: a crash came before
+        its header (KUDU-1551), or a power cut took all after it. Each of those would leave one.
+        """
+        data = await self._env.disk.read(segment.path)
+        if is_last and len(data) < _HEADER.size:
+            await self._env.disk.remove(segment.path)
+            return False
+        if data[: _HEADER.size] != _pack_header(segment.number):
+            raise WalCorruptionError(f"{segment.path}: the segment's header is damaged")
+        offset = _HEADER.size
+        while offset < len(data):
+            record = _parse_record(data, offset, segment.path)
+            if record is None:
+                if not is_last:
+                    raise WalCorruptionError(
+                        f"{segment.path}: torn at {offset}, but a later segment follows"
+                    )
+                file = await self._env.disk.open(segment.path)
+                await file.truncate(offset)
+                file.close()
+                break
+            body, end = record
+            for append in body:
+                log.add(append, f"{segment.path} at {offset}")
+                segment.last_index = max(segment.last_index, append.entries[-1].index)
+            offset = end
+        if is_last and offset == _HEADER.size:
+            await self._env.disk.remove(segment.path)
+            return False
+        segment.size = offset
+        return True
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def append(self, sequence: int, preceding: OpId, entries: tuple[Entry, ...]) -> None:
+        """Queue entries for the next group commit."""
+        assert entries, "an append without entries"
+        self._queue.append((sequence, _Append(preceding.term, entries)))
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def run(self) -> None:
+        """Write what is queued, for ever. An `OSError` ends it and must end the node."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._queue:
+                self._wake = loop.create_future()
+                await self._wake
+                self._wake = None
+                continue
+            await self._writing.acquire()  # `async with` costs two more coroutines a write
+            try:
+                queue, self._queue = self._queue, []
+                if queue:
+                    await self._write(tuple([append for _, append in queue]))
+            finally:
+                self._writing.release()
+            if queue:
+                self._on_durable(queue[-1][0])
+
+    async def _write(self, appends: tuple[_Append, ...]) -> None:
+        body = _encode(appends)
+        size = _RECORD.size + len(body)
+        file = self._file
+        if file is None or file.size() + size > max(self._segment_bytes, _HEADER.size + size):
+            file = await self._roll()
+        await file.append(_pack_record(body))
+        if self._sync:
+            await file.sync()
+        segment = self._segments[-1]
+        segment.size = file.size()
+        for append in appends:
+            segment.last_index = max(segment.last_index, append.entries[-1].index)
+
+    async def _roll(self) -> File:
+        """Start the next segment. The one before becomes durable first, whatever the policy:
+        recovery relies on it that only the last segment can be torn.
+        """
+        if self._file is not None:
+            await self._file.sync()
+            self.close()
+        number = self._number_next
+        self._number_next += 1
+        segment = _Segment(number, f"{self._prefix}{number:010d}")
+        file = await self._env.disk.open(segment.path)
+        assert file.size() == 0, f"{segment.path} exists already"
+        await file.append(_pack_header(number))
+        self._segments.append(segment)
+        self._file = file
+        return file
+
+    async def collect(self, index: int) -> None:
+        """Remove the oldest segments that hold nothing after `index`."""
+        async with self._writing:
+            while len(self._segments) > self._segments_min:
+                oldest = self._segments[0]
+                if oldest.last_index > index:
+                    return
+                await self._env.disk.remove(oldest.path)
+                del self._segments[0]
+
+    async def reset(self) -> None:
+        """Remove everything, also what is queued: a durable snapshot has taken its place."""
+        self._queue.clear()
+        async with self._writing:
+            self.close()
+            # Newest first: a crash in between leaves a prefix, never a hole.
+            while self._segments:
+                await self._env.disk.remove(self._segments[-1].path)
+                del self._segments[-1]
+
+    def close(self) -> None:
+        """Close the file; what is queued is not written."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments exist."""
+        return len(self._segments)
+
+    def counters(self, base_index: int) -> dict[str, int]:
+        """Size on disk; `garbage segments`, the oldest, hold nothing after `base_index` and may go.
+
+        One whose end was overwritten stays, and keeps those after it, until a snapshot covers that.
+        """
+        old = sum(
+            1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
+        )
+        return {
+            "log bytes": sum(segment.size for segment in self._segments),
+            "log segments": len(self._segments),
+            "garbage segments": min(old, max(0, len(self._segments) - self._segments_min)),
+        }
+
+
+class _Replay:
+    """Rebuilds the log from records in the order they were written."""
+
+    def __init__(self, base: OpId) -> None:
+        self._base = base
+        self._items: list[tuple[int, Entry]] = []  # (term of the entry before, entry)
+
+    def add(self, append: _Append, where: str) -> None:
+        """Take over one append. Raises `WalCorruptionError` for a gap no snapshot covers."""
+        preceding_term = append.preceding_term
+        for entry in append.entries:
+            first = self._items[0][1].index if self._items else entry.index
+            last = self._items[-1][1].index if self._items else None
+            if last is None or entry.index > last + 1:
+                if entry.index - 1 > self._base.index:
+                    raise WalCorruptionError(
+                        f"{where}: entry {entry.index} after {last}, and the snapshot "
+                        f"ends at {self._base.index}: entries are missing"
+                    )
+                self._items.clear()
+            elif entry.index <= last:
+                del self._items[max(0, entry.index - first) :]
+            self._items.append((preceding_term, entry))
+            preceding_term = entry.term
+
+    def continuation(self) -> list[Entry]:
+        """The entries that continue the snapshot."""
+        items = [item for item in self._items if item[1].index > self._base.index]
+        if not items:
+            return []
+        preceding_term, first = items[0]
+        if (preceding_term, first.index) != (self._base.term, self._base.index + 1):
+            return []
+        return [entry for _, entry in items]
+
+
+def _pack_header(number: int) -> bytes:
+    crc = zlib.crc32(_HEADER_MAGIC + number.to_bytes(8, "big"))
+    return _HEADER.pack(_HEADER_MAGIC, number, crc)
+
+
+def _pack_record(body: bytes) -> bytes:
+    checked = _RECORD_CHECKED.pack(_RECORD_MAGIC, len(body))
+    return _RECORD.pack(checked, zlib.crc32(checked), zlib.crc32(body)) + body
+
+
+def _parse_record(data: bytes, offset: int, path: str) -> tuple[tuple[_Append, ...], int] | None:
+    """The appends of the record at `offset` and its end; None when the file ends within it.
+
+    Raises `WalCorruptionError`.
+    """
+    start = offset + _RECORD.size
+    if start > len(data):
+        return None
+    checked, header_crc, body_crc = _RECORD.unpack_from(data, offset)
+    magic, size = _RECORD_CHECKED.unpack(checked)
+    if magic != _RECORD_MAGIC or zlib.crc32(checked) != header_crc:
+        raise WalCorruptionError(f"{path}: the header of the record at {offset} is damaged")
+    end = start + size
+    if end > len(data):
+        return None
+    body = data[start:end]
+    if zlib.crc32(body) != body_crc:
+        raise WalCorruptionError(f"{path}: the record at {offset} is damaged")
+    return _BODY_DECODER.decode(body), end

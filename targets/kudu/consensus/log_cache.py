@@ -1,0 +1,178 @@
+"""The log as the core sees it: entries in memory, and how far they are durable and committed.
+
+The log begins after `base`, the last entry that a snapshot took over. Everything up to `base` is
+committed, so it equals every later leader's log by leader completeness.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.messages import Entry, EntryKind, OpId
+from targets.kudu.consensus.quorum_util import ConfigHistory
+from targets.kudu.messages import RaftConfig
+
+COMMITTED_LOST: Final = "a committed entry was lost"
+"""How assertions begin that fail where a leader lacks what was committed: only a disk that takes
+back what it had can lead there.
+"""
+
+_ENTRY_OVERHEAD_BYTES: Final = 16
+
+
+class MemoryLog:
+    """Contiguous entries after `base`, and the configurations among them (`configs`).
+
+    What is committed is never cut. `durable_index` is of this replica's disk alone: an entry may be
+    committed before it is durable here.
+    """
+
+    def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
+        """As recovered from disk: everything given is durable, `base` is committed."""
+        self.base = base
+        self.last = base  # the name of the last entry; `base` when there is none
+        self.last_index = base.index
+        self.payload_bytes = 0
+        self.configs = ConfigHistory(config)
+        self.commit_index = base.index
+        self.append_sequence = 0  # the number of the latest append
+        self._entries: list[Entry] = []
+        self._unsynced: deque[tuple[int, int]] = deque()  # (append sequence, last index)
+        self._extend(entries)
+        self.durable_index = self.last_index
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def term_at(self, index: int) -> int:
+        """The term of the entry at `index`, which must be `base` or in memory."""
+        if index == self.last_index:
+            return self.last.term
+        return self.base.term if index == self.base.index else self.entry(index).term
+
+    def holds(self, opid: OpId) -> bool:
+        """Whether `opid` is `base` or an entry in memory."""
+        if opid == self.last:
+            return True
+        if not self.base.index <= opid.index <= self.last_index:
+            return False
+        return self.term_at(opid.index) == opid.term
+
+    def entry(self, index: int) -> Entry:
+        """The entry at `index`."""
+        offset = index - self.base.index
+        assert 0 < offset <= len(self._entries), f"no entry {index} in {self}"
+        return self._entries[offset - 1]
+
+    def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
+        """Entries from `index` on, at most `bytes_max` of payload but at least one if any."""
+        if index == self.last_index + 1:
+            return ()
+        offset = index - self.base.index - 1
+        assert 0 <= offset <= len(self._entries), f"batch from {index} of {self}"
+        size = 0
+        end = offset
+        while end < len(self._entries):
+            size += len(self._entries[end].payload) + _ENTRY_OVERHEAD_BYTES
+            if size > bytes_max and end > offset:
+                break
+            end += 1
+        return tuple(self._entries[offset:end])
+
+    def between(self, first: int, last: int) -> list[Entry]:
+        """Entries `first` to `last`, both included."""
+        start = first - self.base.index - 1
+        assert start >= 0, f"entries from {first} of {self}"
+        assert last <= self.last_index, f"entries up to {last} of {self}"
+        return self._entries[start : last - self.base.index]
+
+    def __repr__(self) -> str:
+        return f"MemoryLog(base={self.base}, committed={self.commit_index}, last={self.last})"
+
+    # --- changing ---------------------------------------------------------------------------
+
+    def append(self, entries: tuple[Entry, ...]) -> ev.AppendLog:
+        """Append entries, in memory now, on disk by the effect."""
+        preceding = self.last
+        self._extend(entries)
+        self.append_sequence += 1
+        self._unsynced.append((self.append_sequence, self.last_index))
+        return ev.AppendLog(self.append_sequence, preceding, entries)
+
+    def _extend(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            last, index, term = self.last, entry.index, entry.term
+            assert index == last.index + 1, f"entry {index} after {last}"
+            assert term >= last.term, f"term {term} after {last}"
+            self._entries.append(entry)
+            self.last = OpId(term, index)
+            self.last_index = index
+            self.payload_bytes += len(entry.payload)
+            if entry.kind is EntryKind.CONFIG:
+                self.configs.append(entry)
+
+    def truncate_from(self, index: int) -> None:
+        """Drop a conflicting tail; what replaces it on disk is the next append."""
+        assert index > self.commit_index, f"{COMMITTED_LOST}: truncation from {index}, {self}"
+        offset = index - self.base.index - 1
+        assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
+        self._remove(slice(offset, None))
+        self.durable_index = min(self.durable_index, index - 1)
+        # Appends under way still end, but what they made durable counts only below the cut.
+        self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
+        self.configs.truncate_from(index)
+
+    def synced(self, sequence: int) -> bool:
+        """Note that everything up to that append is durable; true when that is more than before."""
+        durable_before = self.durable_index
+        while self._unsynced and self._unsynced[0][0] <= sequence:
+            _, last_index = self._unsynced.popleft()
+            self.durable_index = max(self.durable_index, last_index)
+        assert self.durable_index <= self.last_index, "durable beyond the log"
+        return self.durable_index > durable_before
+
+    def commit_to(self, index: int) -> bool:
+        """Note that `index` is committed; true when the committed configuration changed."""
+        assert self.commit_index < index <= self.last_index, f"commit {index} of {self}"
+        self.commit_index = index
+        return self.configs.commit(index)
+
+    def compact(self, index: int) -> None:
+        """Forget everything up to `index`, which becomes `base`; a snapshot covers it."""
+        assert index <= self.commit_index, "only committed entries may go"
+        if index <= self.base.index:
+            return
+        entry = self.entry(index)
+        count = index - self.base.index
+        self.base = OpId(entry.term, index)
+        self._remove(slice(0, count))
+
+    def install(self, last: OpId, config: RaftConfig) -> bool:
+        """A snapshot up to `last` takes the place of what it covers; false when that is everything:
+        the log does not continue it.
+        """
+        assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
+        keeps = self.holds(last)
+        self.commit_index = last.index
+        if keeps:
+            self.compact(last.index)
+        else:
+            self.base = last
+            self._remove(slice(None))
+            self._unsynced.clear()
+            self.durable_index = last.index
+        self.durable_index = max(self.durable_index, last.index)
+        self.configs.reset(config)
+        for entry in self._entries:
+            if entry.kind is EntryKind.CONFIG:
+                self.configs.append(entry)
+        return keeps
+
+    def _remove(self, part: slice) -> None:
+        self.payload_bytes -= sum(len(entry.payload) for entry in self._entries[part])
+        del self._entries[part]
+        entry = self._entries[-1] if self._entries else self.base
+        self.last = OpId(entry.term, entry.index)
+        self.last_index = entry.index

@@ -1,0 +1,623 @@
+"""One member of a Raft group: the shell that carries out what the core decides.
+
+The core (`core.py`) is stepped synchronously, one event at a time. Its effects run in order; the
+two that must be durable before anything else happens (`SaveMeta`, `InstallSnapshot`) stop the line
+until they are, while later events queue up. Log writes do not stop it: they are committed in groups
+by one task, and the core holds back what waits for them. So an idle heartbeat costs no task, no
+disk access and no timer operation: the election deadline is a number that the one timer of the
+replica looks at when it fires.
+
+A replica is bounded: a snapshot of the state machine is taken every `snapshot_every` entries (or
+`log_cache_size_limit_kb`), the log behind it is dropped from memory and disk, and peers that fell
+behind it are sent the snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.env import Env
+from targets.kudu.consensus import consensus_meta as cmeta
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus import messages as msg
+from targets.kudu.consensus.applier import Applier, SnapshotFiles, StateMachine, Waiter
+from targets.kudu.consensus.consensus_peers import Senders, entry_limit
+from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.errors import (
+    ConfigRefusedError,
+    IndeterminateError,
+    NotAppendedError,
+    NotLeaderError,
+    OverloadedError,
+    RaftError,
+)
+from targets.kudu.consensus.failure_detector import ElectionTimeouts, ReplicaTimer
+from targets.kudu.consensus.incoming import ConsensusCalls
+from targets.kudu.consensus.log import Wal
+from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
+from targets.kudu.consensus.tablet_copy import Snapshots
+from targets.kudu.flags import Flags
+from targets.kudu.messages import RaftConfig
+
+__all__ = [
+    "SYS_CATALOG_ID",
+    "ConfigRefusedError",
+    "ConsensusService",
+    "IndeterminateError",
+    "NotAppendedError",
+    "NotLeaderError",
+    "OverloadedError",
+    "RaftError",
+    "Replica",
+    "StateMachine",
+]
+
+SYS_CATALOG_ID: Final = "0" * 32
+"""The masters' own group, called `master` in events."""
+
+_PROPOSALS_MAX: Final = 1024
+_NS: Final = 1_000_000_000
+_NEVER_NS: Final = 1 << 62
+
+
+class Replica:
+    """One member of a Raft group.
+
+    `start` recovers and joins in; `replicate` and `confirm_leadership` are for its leader. The
+    properties are snapshots of the core and may be read at any time.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        *,
+        consensus: ConsensusService,
+        group_id: str,
+        folder: str,
+        local_uuid: str,
+        initial_config: RaftConfig | None,
+        flags: Flags,
+        machine: StateMachine,
+        snapshot_every: int,
+        checkpoint_every: int = 1,
+        on_role_change: Callable[[Replica], None] | None = None,
+        trace_steps: bool = False,
+        needs_majority: bool = True,
+        files: SnapshotFiles | None = None,
+        copy_source: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
+        role, term, leader, committed configuration or, on a leader, the health of a peer changed;
+        it must not block. `trace_steps` announces every append, sync, vote, commit and apply as an
+        event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
+        contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
+        `copy_source` gives what a server that lacks this group needs to make an empty replica of
+        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
+        the snapshots of a large machine.
+        """
+        self.group_id = group_id
+        self.state_text = "NOT_INITIALIZED"
+        self._env = env
+        self._local_uuid = local_uuid
+        self._flags = flags
+        self._consensus = consensus
+        self._folder = folder
+        self._initial_config = initial_config
+        self._on_role_change = on_role_change
+        self._trace_steps = trace_steps
+        self._needs_majority = needs_majority
+        self._can_copy = copy_source is not None
+        self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
+        self._core: RaftCore | None = None
+        self._last_logged = msg.OpId(0, 0)  # of a log that was given up
+        self._calls: ConsensusCalls | None = None
+        self._events: deque[ev.Event] = deque()
+        self._effects: deque[ev.Effect] = deque()
+        self._busy = False
+        self._forced: deque[ev.ConfigForced] = deque()  # not durable yet
+        self._announced: tuple[Role, int] | None = None
+        self._elections = {"started": 0, "won": 0}  # since the start of the node
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._task_count = 0
+        self._wal = Wal(
+            env,
+            folder,
+            sync=flags.log_force_fsync_all,
+            segment_bytes=flags.log_segment_size_kb * 1024,
+            segments_min=flags.log_min_segments_to_retain,
+            on_durable=self._on_durable,
+        )
+        self._applier = Applier(
+            env,
+            machine,
+            self._group_label,
+            checkpoint_every=checkpoint_every,
+            digest=None if files is None else files.digest,
+        )
+        self._snapshots = Snapshots(
+            env.disk,
+            folder,
+            self._wal,
+            self._applier,
+            every=snapshot_every,
+            log_bytes_max=flags.log_cache_size_limit_kb * 1024,
+            files=files,
+        )
+        self._election = ElectionTimeouts(flags, env.random)
+        self._timer = ReplicaTimer(env, flags, self._election, self._timer_fired, self._panic)
+        self._senders = Senders(
+            env,
+            consensus.rpc_client,
+            flags,
+            self._snapshots,
+            group_id=group_id,
+            local_uuid=local_uuid,
+            vote_timeout_s=self._election.min_ns / _NS,
+            step=self.step,
+            spawn=self._spawn,
+            copy_source=copy_source,
+        )
+        self._carry_out = self._effect_handlers()
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def core(self) -> RaftCore:
+        """The core, once started; to be read, never stepped from outside."""
+        assert self._core is not None, "not started"
+        return self._core
+
+    @property
+    def role(self) -> str:
+        """LEADER, FOLLOWER, CANDIDATE, LEARNER (a non-voter) or NON_PARTICIPANT."""
+        return (Role.NON_PARTICIPANT if self._core is None else self._core.role)._value_
+
+    @property
+    def term(self) -> int:
+        """The current term; 0 before the start."""
+        return 0 if self._core is None else self._core.term
+
+    @property
+    def leader_uuid(self) -> str | None:
+        """The leader of the current term, if it is known."""
+        return None if self._core is None else self._core.leader_uuid
+
+    @property
+    def config(self) -> RaftConfig:
+        """The active configuration; before the start the initial one."""
+        if self._core is not None:
+            return self._core.config
+        return self._initial_config or RaftConfig(-1, ())
+
+    @property
+    def committed_config(self) -> RaftConfig:
+        """The newest committed configuration."""
+        return self.config if self._core is None else self._core.configs.committed
+
+    @property
+    def pending_config(self) -> RaftConfig | None:
+        """The configuration that waits for its commit, if one does; it is active already."""
+        if self._core is None or not self._core.configs.pending:
+            return None
+        return self._core.config
+
+    def peer_health(self) -> dict[str, msg.PeerHealth]:
+        """What this leader makes of each member, itself included, by uuid; {} on all others."""
+        return {} if self._core is None else self._core.peer_health()
+
+    @property
+    def has_what_older_terms_committed(self) -> bool:
+        """Whether it leads and has applied an entry of its own term. The core is ahead of that:
+        a write to the disk may come between its step and what follows from it.
+        """
+        core = self.core
+        return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
+
+    @property
+    def applied_index(self) -> int:
+        """Everything up to here is in the state machine."""
+        return self._applier.journal.index
+
+    # --- life -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover from disk, then serve consensus calls and run the timers.
+
+        The state machine is restored from the snapshot; entries after it are applied as the commit
+        index advances. Raises `DamagedFileError`, `wal.WalCorruptionError`.
+        """
+        assert self.state_text == "NOT_INITIALIZED", f"the replica is {self.state_text}"
+        self.state_text = "BOOTSTRAPPING"
+        self._core = core = await self._recover()
+        self._calls = ConsensusCalls(core, self.step)
+        self.state_text = "RUNNING"
+        self._spawn(self._wal.run(), "wal")
+        self._consensus.add(self.group_id, self._calls)
+        self._timer.start(core)
+        self._announce()
+        if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
+            self.step(ev.ElectionTimeout())  # nobody else to wait for
+
+    async def _recover(self) -> RaftCore:
+        found = await cmeta.recover(self._env.disk, self._folder, self._wal, self._initial_config)
+        self._last_logged = found.vote_state.last_logged
+        if found.snapshot is not None:
+            await self._snapshots.resume(found.snapshot)
+        return RaftCore(
+            self._local_uuid,
+            self.group_id,
+            last_logged=self._last_logged,
+            term=found.vote_state.current_term,
+            voted_for=found.vote_state.voted_for,
+            config=found.config,
+            base=found.base,
+            entries=found.entries,
+            options=CoreOptions(
+                leader_alive_ns=self._election.min_ns,
+                step_down_ns=self._election.max_ns(0) if self._needs_majority else _NEVER_NS,
+                batch_bytes_max=self._flags.consensus_max_batch_size_bytes,
+                pre_election=self._flags.raft_enable_pre_election,
+                failed_ns=int(self._flags.follower_unavailable_considered_failed_sec * _NS),
+                tablet_copy=self._can_copy,
+            ),
+        )
+
+    async def stop(self) -> None:
+        """Stop timers and tasks; those who wait get an error. Safe to call twice."""
+        if self.state_text == "STOPPED":
+            return
+        self.state_text = "STOPPED"
+        self._consensus.remove(self.group_id)
+        self._timer.stop()
+        self._senders.drop()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._wal.close()
+        stopped = NotLeaderError("the replica was stopped")
+        for event in self._events:
+            if isinstance(event, ev.Propose | ev.ChangeConfig | ev.ForceConfig | ev.ReadRequested):
+                event.token.finish(stopped)
+        self._events.clear()
+        self._effects.clear()
+        self._applier.fail("the replica was stopped")
+        for effect in self._forced:
+            effect.token.finish(IndeterminateError("the replica was stopped"))
+        self._forced.clear()
+        if self._calls is not None:
+            self._calls.stop()
+
+    async def keep_last_logged(self) -> None:
+        """Have the vote state remember the end of the log, which is about to be given up.
+
+        Only when stopped after a start. Until the log goes, this changes nothing.
+        """
+        assert self.state_text == "STOPPED", f"it is {self.state_text}"
+        core = self.core
+        ends = (self._last_logged, core.log.last)
+        self._last_logged = max(ends, key=lambda opid: (opid.term, opid.index))
+        await self._save_votes(core.term, core.voted_for, core.configs.committed)
+
+    async def delete_data(self, *, keep_votes: bool = False) -> None:
+        """Remove everything below the folder, or leave a tombstone; only when stopped or never
+        started. Before a tombstone, `keep_last_logged`.
+
+        Vote state goes last: without it, what is left of a log is refused at the next start.
+        """
+        assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
+        paths = await self._env.disk.list(f"{self._folder}/")
+        last = cmeta.vote_state_path(self._folder)
+        for path in sorted(paths, key=lambda path: (path == last, path)):
+            if path != last or not keep_votes:
+                await self._env.disk.remove(path)
+
+    def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run a task of this replica: it ends with `stop`, its failure panics the node."""
+        self._task_count += 1
+        key = self._task_count
+        task = self._env.spawn(coro, name=f"raft {name} {self._group_label}")
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        return task
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def step(self, event: ev.Event) -> None:
+        """Give the core an event; after a stop, nothing happens."""
+        if self.state_text != "RUNNING":
+            return
+        if self._busy:
+            self._events.append(event)
+            return
+        assert not self._events, "events wait, and nobody is at work on them"
+        self._busy = True
+        self._effects += self.core.step(event, self._env.clock.monotonic_ns())
+        self._carry_on()
+
+    def _carry_on(self) -> None:
+        """Carry out effects and take events until there are none, or a barrier must be passed."""
+        core, effects, events = self._core, self._effects, self._events
+        assert core is not None, "not started"
+        methods, clock = self._carry_out, self._env.clock
+        while self.state_text == "RUNNING":
+            if effects:
+                effect = effects.popleft()
+                carry_out = methods.get(type(effect))
+                if carry_out is None:
+                    self._spawn(self._pass_barrier(effect), "barrier")
+                    return
+                carry_out(effect)
+            elif events:
+                effects += core.step(events.popleft(), clock.monotonic_ns())
+            else:
+                self._busy = False
+                return
+
+    async def _pass_barrier(self, effect: ev.Effect) -> None:
+        if isinstance(effect, ev.SaveMeta):
+            await self._save_votes(effect.term, effect.voted_for, effect.committed_config)
+        else:
+            assert isinstance(effect, ev.InstallSnapshot), effect
+            await self._snapshots.install(effect)
+        self._carry_on()
+
+    async def _save_votes(self, term: int, voted_for: str | None, config: RaftConfig) -> None:
+        state = cmeta.VoteState(term, voted_for, config, self._last_logged)
+        await cmeta.save(self._env.disk, cmeta.vote_state_path(self._folder), state)
+
+    def _on_durable(self, sequence: int) -> None:
+        if self._trace_steps:
+            self._trace("synced")
+        self.step(ev.Synced(sequence))
+        log = self.core.log
+        while self._forced and self._forced[0].opid.index <= log.durable_index:
+            effect = self._forced.popleft()
+            lost = IndeterminateError("another leader's entry took its place")
+            effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
+
+    def _trace(self, kind: str, **data: Any) -> None:
+        """Announce a step; only to be called where that is wanted."""
+        self._env.event(kind, group=self._group_label, term=self.term, **data)
+
+    # --- effects ----------------------------------------------------------------------------
+
+    def _effect_handlers(self) -> dict[type, Callable[[Any], None]]:
+        """Who carries out which effect; what is not here is a barrier."""
+        senders = self._senders
+        return {
+            ev.AppendLog: self._append_log,
+            ev.SendVote: senders.send_vote,
+            ev.SendUpdate: senders.send_update,
+            ev.SendSnapshot: senders.send_snapshot,
+            ev.SendStartCopy: senders.send_start_copy,
+            ev.SendRunElection: senders.send_run_election,
+            ev.Reply: self._reply,
+            ev.Committed: self._committed,
+            ev.ConfigForced: self._config_forced,
+            ev.ProposalAccepted: self._applier.accept,
+            ev.ProposalRejected: self._proposal_rejected,
+            ev.ReadReady: self._read_ready,
+            ev.ReadRejected: self._read_rejected,
+            ev.ResetElectionTimer: self._timer.reset,
+            ev.StateChanged: self._state_changed,
+            ev.HealthChanged: lambda _: self._tell_owner(),
+        }
+
+    def _append_log(self, effect: ev.AppendLog) -> None:
+        if self._trace_steps:
+            self._trace("appended", index=effect.entries[-1].index)
+        self._wal.append(effect.sequence, effect.preceding, effect.entries)
+
+    def _reply(self, effect: ev.Reply) -> None:
+        if self._trace_steps:
+            is_vote = isinstance(effect.response, msg.RequestConsensusVoteResponse)
+            self._trace("voted" if is_vote else "acked")
+        effect.reply.set(effect.response)
+
+    def _committed(self, effect: ev.Committed) -> None:
+        """Apply what is committed, and take a snapshot if one is due."""
+        log = self.core.log
+        if self._trace_steps:
+            self._trace("committed", index=effect.index)
+        self._applier.apply(log.between(self._applier.journal.index + 1, effect.index))
+        if self._trace_steps:
+            self._trace("applied", index=effect.index)
+        if self._snapshots.begin(log):
+            self._spawn(self._take_snapshot(), "snapshot")
+
+    async def _take_snapshot(self) -> None:
+        log = self.core.log
+        index = await self._snapshots.take(log)
+        if index > log.base.index:
+            self.step(ev.Compact(index))
+
+    def _proposal_rejected(self, effect: ev.ProposalRejected) -> None:
+        error: RaftError = NotLeaderError(effect.reason)
+        if effect.code is not msg.ConsensusErrorCode.NOT_THE_LEADER:
+            error = ConfigRefusedError(effect.code, effect.reason)
+        effect.token.finish(error)
+
+    def _config_forced(self, effect: ev.ConfigForced) -> None:
+        """Say so before anything comes of it: from now on, promises to others may be broken."""
+        self._forced.append(effect)
+        kept = [peer.uuid for peer in effect.config.peers]
+        before = self.core.configs.committed.peers
+        self._env.event(
+            "config-overruled",
+            group=self._group_label,
+            term=effect.opid.term,
+            index=effect.opid.index,
+            kept=[peer.address for peer in effect.config.peers],
+            left_out=[peer.address for peer in before if peer.uuid not in kept],
+        )
+
+    def _read_ready(self, effect: ev.ReadReady) -> None:
+        assert effect.index <= self._applier.journal.index, "a read is ready before it was applied"
+        effect.token.finish(effect.index)
+
+    def _read_rejected(self, effect: ev.ReadRejected) -> None:
+        message = f"not the leader; that is {self.leader_uuid or 'unknown'}"
+        effect.token.finish(NotLeaderError(message))
+
+    def _state_changed(self, _: ev.StateChanged) -> None:
+        if self.core.role is Role.LEADER:
+            self._timer.lead()
+        else:
+            self._senders.drop()
+            self._applier.fail("leadership was lost")
+        self._announce()
+        self._tell_owner()
+
+    def _tell_owner(self) -> None:
+        if self._on_role_change is not None:
+            self._on_role_change(self)
+
+    def _announce(self) -> None:
+        """Tell the world about a new role or term."""
+        core = self.core
+        now = (core.role, core.term)
+        if now == self._announced:
+            return
+        self._announced = now
+        self._elections["started"] += core.role is Role.CANDIDATE
+        self._elections["won"] += core.role is Role.LEADER
+        passive = {Role.LEARNER: "follower", Role.NON_PARTICIPANT: "follower"}
+        kind = passive.get(core.role, core.role.value.lower())
+        self._env.event(kind, group=self._group_label, term=core.term)
+
+    def _timer_fired(self, event: ev.Event) -> None:
+        # A replica that waits for its disk must not run through all it missed at once.
+        if not self._busy:
+            self.step(event)
+
+    def _panic(self, error: Exception) -> None:
+        self._spawn(_raise(error), "timer")
+
+    # --- for the owner ----------------------------------------------------------------------
+
+    async def replicate(
+        self,
+        payload: bytes,
+        *,
+        timeout_s: float | None = None,
+    ) -> tuple[int, int, Any]:
+        """Replicate one write; returns its index, its term and what `apply` returned.
+
+        Raises `NotLeaderError` or `OverloadedError` when nothing was appended, and
+        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        """
+        limit = entry_limit(self._flags)
+        if len(payload) > limit:
+            raise OverloadedError(
+                f"a payload of {len(payload)} bytes; the limit is {limit} (KUDU-3036)"
+            )
+        self._check_running()
+        waiting = self._applier.waiting_count
+        if waiting + len(self._events) >= _PROPOSALS_MAX:
+            raise OverloadedError(f"{waiting} writes wait for their commit already")
+        waiter = Waiter()
+        self.step(ev.Propose(msg.EntryKind.WRITE, payload, waiter))
+        return await _committed(waiter, timeout_s)
+
+    async def change_config(
+        self,
+        changes: Sequence[msg.PeerChange],
+        *,
+        cas_config_opid_index: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RaftConfig:
+        """Change the membership; returns the committed configuration once the change is in it.
+
+        At most one of `changes` may concern a vote, no other change may be pending, an operation of
+        this leader's term must have committed (KUDU-872), and the committed configuration must be
+        at `cas_config_opid_index`, where that is given. A leader neither removes nor demotes
+        itself. A member that is added as NON_VOTER with `promote` gets its vote by itself.
+
+        Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
+        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        """
+        self._check_running()
+        waiter = Waiter()
+        self.step(ev.ChangeConfig(tuple(changes), cas_config_opid_index, waiter))
+        await _committed(waiter, timeout_s)
+        return self.committed_config
+
+    async def confirm_leadership(self, *, timeout_s: float) -> int:
+        """Make sure that this replica leads *now* and has applied all that was acknowledged before.
+
+        Waits until a majority has answered a request sent after this call, until an entry of the
+        own term has committed, and until everything up to the read index is applied; returns that
+        index. Raises `NotLeaderError`, `TimeoutError`.
+        """
+        self._check_running()
+        waiter = Waiter()
+        self.step(ev.ReadRequested(waiter))
+        index: int = await waiter.wait(timeout_s)
+        return index
+
+    def step_down(self) -> None:
+        """Give up leadership at once; nothing happens on a follower."""
+        self.step(ev.StepDown())
+
+    def _check_running(self) -> None:
+        if self.state_text != "RUNNING":
+            raise NotLeaderError(f"the replica is {self.state_text}")
+
+    def dump(self) -> dict[str, Any]:
+        """`status`, and what lets logs be compared (`journal.py`), which takes a look at all of
+        the log in memory.
+        """
+        data, core = self.status(), self._core
+        return data if core is None else data | self._applier.journal.dump(core.log)
+
+    def status(self) -> dict[str, Any]:
+        """Plain JSON, for checkers and people: state, configuration, and what must not grow without
+        end: the log on disk, and what waits.
+        """
+        core, config = self._core, self.config
+        data: dict[str, Any] = {
+            "group": self.group_id,
+            "uuid": self._local_uuid,
+            "state": self.state_text,
+            "role": self.role,
+            "term": self.term,
+            "leader_uuid": self.leader_uuid,
+            "commit_index": 0 if core is None else core.commit_index,
+            "applied_index": self._applier.journal.index,
+            "last_index": 0 if core is None else core.log.last_index,
+            "config": {
+                "opid_index": config.opid_index,
+                "peers": [msgspec.structs.asdict(peer) for peer in config.peers],
+            },
+            "committed_config_index": self.committed_config.opid_index,
+            "elections": dict(self._elections),
+            "peer_health": dict(self.peer_health()),
+        }
+        if core is not None:
+            data["first_index"] = core.log.base.index + 1
+            data["durable_index"] = core.durable_index
+            data["counters"] = {
+                **self._wal.counters(core.log.base.index),
+                "waiting requests": self._applier.waiting_count,
+            }
+        return data
+
+
+async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
+    """Wait until what was proposed is applied: index, term, result."""
+    try:
+        outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+    except TimeoutError as error:
+        message = f"not committed within {timeout_s} s; it may be later"
+        raise IndeterminateError(message) from error
+    return outcome
+
+
+async def _raise(error: Exception) -> None:
+    raise error

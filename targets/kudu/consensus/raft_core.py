@@ -1,0 +1,494 @@
+"""Raft without input or output: `step(event, now_ns) -> effects`.
+
+After Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`, whose deviations are kept:
+pre-elections (9.6), votes withheld while a leader is alive (KUDU-562), one outstanding request per
+peer. The core reads no clock, draws no randomness and does no IO: time comes with each event,
+election timeouts are events, and effects are carried out by a shell (`replica.py`; in tests, by a
+model of a disk that forgets). It is deterministic, so a schedule of events replays exactly.
+
+`RaftCore` decides on terms, votes and roles; `Follower` and `Leader` do what each role does within
+a term. They share `RaftState` and know neither each other nor the core.
+
+What it guarantees, and where:
+
+* **Votes are remembered.** `SaveMeta` is a barrier before every answer that depends on it.
+* **An acknowledged entry is durable.** A follower's answer waits for `Synced`; the leader counts
+  itself only up to its own durable index.
+* **Only entries of the own term are counted** towards commit (Raft 5.4.2); a leader opens its term
+  with a NO_OP so that there is one.
+* **A follower commits only what it has matched** with this leader (KUDU-639).
+* **Reads**: a leader answers after a majority has answered a request that left after the read
+  arrived, and after an entry of its own term has committed (dissertation 6.4).
+* **An administrator may overrule votes** where a majority is lost for good (`ForceConfig`). Members
+  that were left out may live on in a history of their own; what contradicts this one is refused.
+* **A leader without a majority steps down** after one longest election timeout (profile `strict`;
+  Kudu's stays leader for ever).
+
+The index arithmetic is asserted throughout; a failed assertion is a bug, or a node that lost what
+it promised to keep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus.consensus_queue import Leader
+from targets.kudu.consensus.follower import Follower
+from targets.kudu.consensus.log_cache import MemoryLog
+from targets.kudu.consensus.messages import (
+    ConsensusError,
+    ConsensusErrorCode,
+    Entry,
+    EntryKind,
+    InstallSnapshotResponse,
+    OpId,
+    PeerHealth,
+    RequestConsensusVoteRequest,
+    RequestConsensusVoteResponse,
+)
+from targets.kudu.consensus.quorum_util import BadChangeError, encode_config, forced_config
+from targets.kudu.consensus.state import CoreOptions, RaftState
+from targets.kudu.messages import RaftConfig
+
+__all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
+
+TWO_LEADERS: Final = "two lead term"
+"""What a replica ends with that hears of two leaders in one term."""
+
+_NOTHING: Final = OpId(0, 0)
+_RESET: Final = ev.ResetElectionTimer()
+
+
+class Role(enum.StrEnum):
+    """`RaftPeerPB.Role`, and CANDIDATE for the time of an election."""
+
+    LEADER = "LEADER"
+    FOLLOWER = "FOLLOWER"
+    CANDIDATE = "CANDIDATE"
+    LEARNER = "LEARNER"
+    NON_PARTICIPANT = "NON_PARTICIPANT"
+
+
+@dataclasses.dataclass(slots=True)
+class _Election:
+    """An election or pre-election this replica runs in."""
+
+    number: int
+    term: int
+    is_pre: bool
+    ignore_live_leader: bool
+    answers: dict[str, bool]
+
+
+class RaftCore:
+    """One member of one group. All state is public to read; only `step` changes it."""
+
+    def __init__(
+        self,
+        uuid: str,
+        group_id: str,
+        *,
+        term: int,
+        voted_for: str | None,
+        config: RaftConfig,
+        base: OpId,
+        entries: Iterable[Entry] = (),
+        options: CoreOptions | None = None,
+        last_logged: OpId = _NOTHING,
+    ) -> None:
+        """A replica as recovered from disk: everything given is durable, `base` is committed.
+
+        `last_logged` is what a log that was given up here ended with (`tombstones.py`).
+        """
+        self.uuid = uuid
+        self.options = options or CoreOptions()
+        self.log = MemoryLog(base, config, entries)
+        self.configs = self.log.configs
+        self.leader_uuid: str | None = None
+        self.failed_elections = 0
+        self.heard_leader_ns: int | None = None
+        self._last_logged = last_logged
+        self._state = RaftState(
+            uuid, group_id, term=term, voted_for=voted_for, log=self.log, options=self.options
+        )
+        self._follower = Follower(self._state)
+        self._leader = Leader(self._state)
+        self._election: _Election | None = None
+        self._election_count = 0
+        self._config = self.configs.active  # as of the last step
+        self.role = self._passive_role()
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            ev.ElectionTimeout: self._on_election_timeout,
+            ev.HeartbeatDue: self._leader.heartbeat_due,
+            ev.VoteRequested: self._on_vote_requested,
+            ev.VoteAnswered: self._on_vote_answered,
+            ev.UpdateRequested: self._on_update_requested,
+            ev.UpdateAnswered: self._on_answered,
+            ev.LeaderContact: self._on_leader_contact,
+            ev.SnapshotReceived: self._on_snapshot_received,
+            ev.SnapshotProgress: self._leader.snapshot_progress,
+            ev.SnapshotSent: self._on_answered,
+            ev.CopyStarted: self._leader.copy_started,
+            ev.Propose: self._on_propose,
+            ev.ChangeConfig: self._on_change_config,
+            ev.ForceConfig: self._on_force_config,
+            ev.ReadRequested: self._on_read_requested,
+            ev.Synced: self._on_synced,
+            ev.Compact: self._on_compact,
+            ev.StepDown: self._leader.step_down,
+            ev.RunElection: self._on_run_election,
+        }
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._state.term
+
+    @property
+    def voted_for(self) -> str | None:
+        """Whom this replica has voted for in the current term."""
+        return self._state.voted_for
+
+    @property
+    def config(self) -> RaftConfig:
+        """The active configuration."""
+        return self.configs.active
+
+    @property
+    def commit_index(self) -> int:
+        """The highest index known to be committed."""
+        return self.log.commit_index
+
+    @property
+    def durable_index(self) -> int:
+        """The highest index that is durable here."""
+        return self.log.durable_index
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this replica knows of no leader ever: no term and no entry."""
+        return self.term == 0 and self.log.last_index == 0
+
+    @property
+    def committed_in_term(self) -> bool:
+        """Whether this is a leader that has committed an entry of its own term."""
+        return self._leader.committed_in_term
+
+    def peer_health(self) -> dict[str, PeerHealth]:
+        """What a leader makes of each member now, itself included, by uuid; others of nobody."""
+        if not self._leader.leads:
+            return {}
+        return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
+
+    @property
+    def all_sent_ns(self) -> int:
+        """When, as leader, it last sent to all peers at once."""
+        return self._leader.all_sent_ns
+
+    # --- stepping ---------------------------------------------------------------------------
+
+    def step(self, event: ev.Event, now_ns: int) -> list[ev.Effect]:
+        """Handle one event; the effects are to be carried out in order."""
+        state, log, configs = self._state, self.log, self.configs
+        assert not state.effects, "effects of the last step were not taken"
+        state.now_ns = now_ns
+        role, term, leader_uuid = self.role, state.term, self.leader_uuid
+        committed = configs.committed
+        commit_before = log.commit_index
+        self._handlers[type(event)](event)
+        if self.role is Role.LEADER and not self._leader.leads:
+            self._become_follower(state.term, None)  # the leader ended by itself
+        if configs.active is not self._config:
+            self._config = configs.active
+            if self.role is not Role.LEADER:
+                self.role = self._passive_role()
+        effects, state.effects = state.effects, []
+        assert log.commit_index >= commit_before, "the commit index fell"
+        assert log.commit_index <= log.last_index, "committed more than the log holds"
+        if (
+            self.role is not role
+            or state.term != term
+            or self.leader_uuid != leader_uuid
+            or configs.committed != committed
+        ):
+            effects.append(ev.StateChanged())
+        return effects
+
+    # --- terms and roles --------------------------------------------------------------------
+
+    def _passive_role(self) -> Role:
+        """What this replica is when it neither leads nor runs."""
+        if self.uuid in self.configs.voters:
+            return Role.FOLLOWER
+        if any(peer.uuid == self.uuid for peer in self.config.peers):
+            return Role.LEARNER
+        return Role.NON_PARTICIPANT
+
+    def _become_follower(self, term: int, leader_uuid: str | None) -> None:
+        """Adopt `term` if it is newer, and stop leading or running."""
+        state = self._state
+        assert term >= state.term, f"term {term} after {state.term}"
+        if term > state.term:
+            state.term = term
+            state.voted_for = None
+            state.save_meta()
+            self._follower.fail_acks("the term is over")
+        if self._leader.leads:
+            self._leader.end()
+        self._election = None
+        self.role = self._passive_role()
+        self.leader_uuid = leader_uuid
+
+    def _follow(self, caller_term: int, caller_uuid: str) -> bool:
+        """Accept a leader; false when its term is over."""
+        term = self._state.term
+        if caller_term < term:
+            return False
+        if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
+            # Only who was left out by force may lead a term that has a leader here.
+            assert self._state.is_stranger(caller_uuid), (
+                f"{TWO_LEADERS} {caller_term}: {self.leader_uuid} and {caller_uuid}"
+            )
+            return False
+        if caller_term > term or self.role is Role.CANDIDATE or self._election is not None:
+            self._become_follower(caller_term, caller_uuid)
+        self.leader_uuid = caller_uuid
+        self.heard_leader_ns = self._state.now_ns
+        self.failed_elections = 0
+        self._state.effects.append(_RESET)
+        return True
+
+    # --- elections: the candidate's side ----------------------------------------------------
+
+    def _on_election_timeout(self, event: ev.ElectionTimeout) -> None:
+        del event
+        if self.role is Role.LEADER:
+            return
+        if self._follower.waits_for_disk:
+            # The leader is fine: it is our own disk that is slow (KUDU-2947).
+            self._state.effects.append(ev.ResetElectionTimer())
+            return
+        if self._election is not None:
+            self.failed_elections += 1
+        self._run(is_pre=self.options.pre_election, ignore_live_leader=False)
+
+    def _on_run_election(self, event: ev.RunElection) -> None:
+        del event
+        if self.role is not Role.LEADER:
+            self._run(is_pre=False, ignore_live_leader=True)
+
+    def _run(self, *, is_pre: bool, ignore_live_leader: bool) -> None:
+        """Start an election. A pre-election touches no state (dissertation 9.6)."""
+        state = self._state
+        state.effects.append(ev.ResetElectionTimer())
+        if not self.configs.may_run(self.uuid) or not self._log_is_current(self.log.last):
+            return
+        self._election_count += 1
+        term = state.term + 1
+        if not is_pre:
+            state.term = term
+            state.voted_for = self.uuid
+            self.role = Role.CANDIDATE
+            self.leader_uuid = None
+            self._follower.fail_acks("this replica runs for leader")
+            state.save_meta()
+        self._election = _Election(
+            self._election_count, term, is_pre, ignore_live_leader, {self.uuid: True}
+        )
+        for peer in self.config.peers:
+            if peer.uuid == self.uuid or peer.member_type != "VOTER":
+                continue
+            request = RequestConsensusVoteRequest(
+                dest_uuid=peer.uuid,
+                tablet_id=state.group_id,
+                candidate_uuid=self.uuid,
+                candidate_term=term,
+                last_logged=self.log.last,
+                is_pre_election=is_pre,
+                ignore_live_leader=ignore_live_leader,
+            )
+            vote = ev.SendVote(peer.uuid, peer.address, self._election_count, request)
+            state.effects.append(vote)
+        self._count_votes(self._election)
+
+    def _on_vote_answered(self, event: ev.VoteAnswered) -> None:
+        response = event.response
+        if response is None:
+            return
+        if response.responder_term > self.term:
+            # Also after a lost pre-election: two replicas that each miss the other's term would
+            # block one another for ever.
+            lost = self._election is not None
+            self._become_follower(response.responder_term, None)
+            self.failed_elections += lost
+            return
+        election = self._election
+        if election is None or election.number != event.election_id:
+            return
+        if response.vote_granted and not election.is_pre and response.responder_term != self.term:
+            return  # of an election with the same number, before this replica was restarted
+        election.answers[event.peer_uuid] = response.vote_granted
+        self._count_votes(election)
+
+    def _count_votes(self, election: _Election) -> None:
+        voters, majority = self.configs.voters, self.configs.majority
+        answers = [election.answers[uuid] for uuid in voters if uuid in election.answers]
+        granted = sum(answers)
+        denied = len(answers) - granted
+        if granted >= majority:
+            self._election = None
+            if election.is_pre:
+                self._run(is_pre=False, ignore_live_leader=election.ignore_live_leader)
+            else:
+                self._become_leader(election.term)
+        elif denied > len(voters) - majority:
+            self._election = None
+            self.failed_elections += 1
+            self.role = self._passive_role()
+            self._state.effects.append(ev.ResetElectionTimer())
+
+    def _become_leader(self, term: int) -> None:
+        assert self.role is Role.CANDIDATE, self.role
+        assert self.term == term, f"won the election of {term} in {self.term}"
+        self.role = Role.LEADER
+        self.leader_uuid = self.uuid
+        self.failed_elections = 0
+        self._leader.begin()
+
+    # --- elections: the voter's side --------------------------------------------------------
+
+    def _on_vote_requested(self, event: ev.VoteRequested) -> None:
+        request, state = event.request, self._state
+        if not request.ignore_live_leader and self._leader_is_alive():
+            self._reply_vote(event.reply, ConsensusErrorCode.LEADER_IS_ALIVE, "a leader is alive")
+            return
+        term = request.candidate_term
+        if term < state.term:
+            self._reply_vote(event.reply, ConsensusErrorCode.INVALID_TERM, f"{term} is over")
+            return
+        if term == state.term and state.voted_for is not None:
+            if state.voted_for == request.candidate_uuid:
+                self._reply_vote(event.reply)
+            else:
+                message = f"voted for {state.voted_for} in {term}"
+                self._reply_vote(event.reply, ConsensusErrorCode.ALREADY_VOTED, message)
+            return
+        if term > state.term and not request.is_pre_election:
+            self._become_follower(term, None)
+        if not self._log_is_current(request.last_logged):
+            message = f"last logged {request.last_logged}, here {self.log.last}"
+            self._reply_vote(event.reply, ConsensusErrorCode.LAST_OPID_TOO_OLD, message)
+            return
+        if not request.is_pre_election:
+            if self.role is Role.CANDIDATE:
+                self._become_follower(term, None)
+            state.voted_for = request.candidate_uuid
+            state.save_meta()
+            state.effects.append(ev.ResetElectionTimer())
+        self._reply_vote(event.reply)
+
+    def _leader_is_alive(self) -> bool:
+        """A leader withholds its vote for ever, the others for the shortest election timeout; one
+        that waits for its own slow disk still counts its leader as alive (KUDU-2947).
+        """
+        if self.role is Role.LEADER or self._follower.waits_for_disk:
+            return True
+        heard_ns = self.heard_leader_ns
+        return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
+
+    def _log_is_current(self, last_logged: OpId) -> bool:
+        """The election restriction (Raft 5.4.1); of a log that was given up, its end counts."""
+        given_up, last = self._last_logged, self.log.last
+        least = max((last.term, last.index), (given_up.term, given_up.index))
+        return (last_logged.term, last_logged.index) >= least
+
+    def _reply_vote(
+        self, reply: Any, code: ConsensusErrorCode | None = None, message: str = ""
+    ) -> None:
+        error = None if code is None else ConsensusError(code, message)
+        response = RequestConsensusVoteResponse(self.uuid, self.term, code is None, error)
+        self._state.effects.append(ev.Reply(reply, response))
+
+    # --- what the roles do ------------------------------------------------------------------
+
+    def _on_leader_contact(self, event: ev.LeaderContact) -> None:
+        self._follow(event.caller_term, event.caller_uuid)
+
+    def _on_update_requested(self, event: ev.UpdateRequested) -> None:
+        if self._follow(event.request.caller_term, event.request.caller_uuid):
+            self._follower.update(event)
+        else:
+            code = ConsensusErrorCode.INVALID_TERM
+            self._follower.refuse(event.reply, code, "the term is over")
+
+    def _on_snapshot_received(self, event: ev.SnapshotReceived) -> None:
+        if self._follow(event.caller_term, event.caller_uuid):
+            self._follower.install(event)
+        else:
+            error = ConsensusError(ConsensusErrorCode.INVALID_TERM, "the term is over")
+            response = InstallSnapshotResponse(self.uuid, self.term, error=error)
+            self._state.effects.append(ev.Reply(event.reply, response))
+
+    def _on_synced(self, event: ev.Synced) -> None:
+        if self.log.synced(event.sequence):
+            self._follower.send_durable_acks()
+        if self._leader.leads:
+            self._leader.advance_commit()
+
+    def _on_compact(self, event: ev.Compact) -> None:
+        self.log.compact(event.index)
+
+    def _on_answered(self, event: ev.UpdateAnswered | ev.SnapshotSent) -> None:
+        response = event.response
+        if response is not None and response.responder_term > self._state.term:
+            self._become_follower(response.responder_term, None)
+        elif isinstance(event, ev.UpdateAnswered):
+            self._leader.update_answered(event)
+        else:
+            self._leader.snapshot_sent(event)
+
+    def _on_propose(self, event: ev.Propose) -> None:
+        if self._leader.leads:
+            self._leader.propose(event)
+        else:
+            self._refuse_proposal(event.token)
+
+    def _on_change_config(self, event: ev.ChangeConfig) -> None:
+        if self._leader.leads:
+            self._leader.change_config(event)
+        else:
+            self._refuse_proposal(event.token)
+
+    def _on_force_config(self, event: ev.ForceConfig) -> None:
+        """Append the configuration as if a leader of a new term had sent it, and run with it.
+
+        It is active from its append, like any other, so the members that are left decide alone.
+        """
+        try:
+            config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)
+        except BadChangeError as error:
+            code = ConsensusErrorCode.INVALID_CONFIG
+            self._state.effects.append(ev.ProposalRejected(event.token, str(error), code))
+            return
+        self._become_follower(self.term + 1, None)
+        opid = OpId(self.term, self.log.last_index + 1)
+        self._state.effects.append(ev.ConfigForced(event.token, opid, config))
+        self._state.append((Entry(opid.term, opid.index, EntryKind.CONFIG, encode_config(config)),))
+        self._config = self.configs.active
+        self._run(is_pre=False, ignore_live_leader=True)
+
+    def _refuse_proposal(self, token: Any) -> None:
+        reason = f"not the leader; that is {self.leader_uuid or 'unknown'}"
+        self._state.effects.append(ev.ProposalRejected(token, reason))
+
+    def _on_read_requested(self, event: ev.ReadRequested) -> None:
+        if self._leader.leads:
+            self._leader.read(event)
+        else:
+            self._state.effects.append(ev.ReadRejected(event.token))

@@ -1,0 +1,98 @@
+"""What is left of a replica whose data were given up, and how it votes (KUDU-871).
+
+A tombstone is the vote state alone: term, vote, committed configuration, and the last entry the log
+ever held. That entry is what makes it safe: the tombstone votes for nobody who has less, and a
+replica that is filled again in its place neither votes for less nor runs until its log has come as
+far. So whatever it once acknowledged still counts towards the majority that must agree.
+
+Without such votes a group of three could elect nobody once it has lost a member for good and a late
+order has tombstoned another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from harness.env import Env
+from targets.kudu.consensus import consensus_meta as cmeta
+from targets.kudu.consensus import events as ev
+from targets.kudu.consensus import messages as msg
+from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.raft_core import RaftCore
+from targets.kudu.rpc import Answer
+
+
+class TombstonedVoter:
+    """Answers vote requests for a tombstone, from `start` to `stop`. One at a time: others are told
+    CONSENSUS_BUSY while a vote is being made durable.
+    """
+
+    def __init__(
+        self, env: Env, *, consensus: ConsensusService, group_id: str, folder: str, local_uuid: str
+    ) -> None:
+        self._env = env
+        self._consensus = consensus
+        self._group_id = group_id
+        self._path = cmeta.vote_state_path(folder)
+        self._local_uuid = local_uuid
+        self._core: RaftCore | None = None
+        self._last_logged = msg.OpId(0, 0)
+        self._saving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read the vote state and serve. Without a vote state there is nothing to vote with.
+
+        Raises `DamagedFileError`.
+        """
+        state = await cmeta.load(self._env.disk, self._path, cmeta.VoteState)
+        if state is None:
+            return
+        self._last_logged = state.last_logged
+        self._core = RaftCore(
+            self._local_uuid,
+            self._group_id,
+            term=state.current_term,
+            voted_for=state.voted_for,
+            config=state.committed_config,
+            base=msg.OpId(0, 0),
+            last_logged=state.last_logged,
+        )
+        self._consensus.add_tombstone(self._group_id, self._vote, state.last_logged)
+
+    async def stop(self) -> None:
+        """Serve no more; a vote that is being saved is saved. Safe to call twice."""
+        if self._core is not None:
+            self._core = None
+            self._consensus.remove(self._group_id)
+        if self._saving is not None:
+            await self._saving
+
+    def _vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
+        answer = Answer()
+        core = self._core
+        assert core is not None, "stopped"
+        if self._saving is not None and not self._saving.done():
+            busy = msg.ConsensusError(msg.ConsensusErrorCode.CONSENSUS_BUSY, "it is voting")
+            answer.set(msg.RequestConsensusVoteResponse(core.uuid, core.term, False, busy))
+            return answer
+        effects = core.step(ev.VoteRequested(request, answer), self._env.clock.monotonic_ns())
+        if any(isinstance(effect, ev.SaveMeta) for effect in effects):
+            self._saving = self._env.spawn(self._save(effects), name=f"vote of {self._group_id}")
+        else:
+            _reply(effects)
+        return answer
+
+    async def _save(self, effects: list[ev.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ev.SaveMeta):
+                state = cmeta.VoteState(
+                    effect.term, effect.voted_for, effect.committed_config, self._last_logged
+                )
+                await cmeta.save(self._env.disk, self._path, state)
+        _reply(effects)
+
+
+def _reply(effects: list[ev.Effect]) -> None:
+    for effect in effects:
+        if isinstance(effect, ev.Reply):
+            effect.reply.set(effect.response)

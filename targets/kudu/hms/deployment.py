@@ -1,0 +1,181 @@
+"""The metastores and their database beside a deployment's masters, as the harness looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from harness.cluster import NodeSpec
+from harness.env import Address, ClientEnv
+from harness.errors import UsageError
+from harness.plugins import TargetSettings
+from targets.hive import api
+from targets.hive.channel import Channel, ChannelError
+from targets.hive.client import MetastoreClient
+from targets.hive.metastore import kudu_rules as rules
+from targets.hive.system import DATABASE_NODE
+from targets.hive.system import Layout as HiveLayout
+from targets.hive.target import HiveTarget
+from targets.kudu import messages as m
+from targets.kudu.bugs import Bug, bugs_of
+from targets.kudu.hms.client import HaClient
+from targets.kudu.hms.entries import HmsCatalog, tables_of
+from targets.kudu.hms.settings import HmsSettings
+from targets.kudu.tools.admin import Admin
+from targets.kudu.tools.hms import Metastore
+
+METASTORES: Final = 2
+PROFILE: Final = "strict"
+"""Of both targets. What Kudu's other profiles do here is in no list of permits yet."""
+_ASK_S: Final = 1.0
+_reply: Final = msgspec.msgpack.Decoder(api.Reply)
+
+
+class _SilentError(Exception):
+    """A metastore gave no answer, or refused."""
+
+
+class HmsLayout:
+    """The nodes, and what masters are told of them."""
+
+    def __init__(self, settings: TargetSettings) -> None:
+        """Raises `UsageError` for impossible settings."""
+        own = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+        own["metastores"] = METASTORES
+        if settings.profile != PROFILE:
+            raise UsageError(
+                f"--hms with --profile {settings.profile}: metastores stand beside masters of the "
+                f"profile {PROFILE} only; switches (--bug) show what Kudu does otherwise"
+            )
+        self._settings = TargetSettings(
+            profile=PROFILE, bugs=(), options=own, environment=settings.environment
+        )
+        self.hive = HiveLayout(self._settings)
+        bugs = bugs_of(settings.profile, settings.bugs)
+        self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
+        """Whether the leader keeps entries as they have to be, and says when they are."""
+        self.masters = HmsSettings(
+            addresses=tuple(f"{one.node}:{one.port}" for one in self.hive.metastores),
+            poll_period_s=settings.options["hms_poll_ms"] / 1000,
+        )
+
+    def nodes(self) -> Iterator[NodeSpec]:
+        """Metastores, with Kudu's plug-in, and their database."""
+        for spec in HiveTarget().nodes(self._settings):
+            own = {"kudu": True} if spec.role == "hms" else {}
+            yield msgspec.structs.replace(spec, config={**spec.config, **own})
+
+
+class Beside:
+    """Questions to the metastores of one deployment."""
+
+    def __init__(self, env: ClientEnv, layout: HmsLayout) -> None:
+        """Nothing is asked yet."""
+        self._env = env
+        self._layout = layout
+        self._tool = HaClient(env, layout.masters)
+
+    def client(self, process: int) -> MetastoreClient:
+        """A client of Hive's."""
+        hive = self._layout.hive
+        return MetastoreClient(
+            self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs
+        )
+
+    def core(self, rng: random.Random) -> list[str]:
+        """What has to serve: masters and clients find the one metastore."""
+        return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
+
+    async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
+        """What the tool works on; entries are to name `masters`. Raises `ToolError`."""
+        connected = await admin.ask_leader(
+            "MasterService.ConnectToMaster", m.ConnectToMasterRequest()
+        )
+        cluster_id: str = connected.cluster_id
+        catalog = HmsCatalog(
+            self._tool,
+            cluster_id=lambda: cluster_id,
+            addresses=lambda: masters,
+            new_id=lambda: f"{self._env.random.getrandbits(128):032x}",
+        )
+        return Metastore(admin, catalog, cluster_id)
+
+    async def pending(self) -> tuple[str, ...]:
+        """Which metastores do not reach their database."""
+        every = self._layout.hive.metastores
+        answers = await asyncio.gather(
+            *(self._ask(address, api.GetCurrentEventId()) for address in every)
+        )
+        return tuple(
+            f"{address.node} does not answer"
+            for address, answer in zip(every, answers, strict=True)
+            if answer is None
+        )
+
+    async def snapshot(self) -> dict[str, Any] | None:
+        """Entries as [name, table id, masters, cluster id], by name, and the newest event; `None`
+        where no metastore answers.
+        """
+        for address in self._layout.hive.metastores:
+            found = await self._entries(address)
+            if found is not None:
+                return found
+        return None
+
+    async def _entries(self, address: Address) -> dict[str, Any] | None:
+        async def ask(call: api.ApiCall) -> Any:
+            answer = await self._ask(address, call)
+            if answer is None:
+                raise _SilentError
+            return answer
+
+        try:
+            event = await ask(api.GetCurrentEventId())
+            return {"event": event, "entries": sorted(map(_row, await tables_of(ask)))}
+        except _SilentError:
+            return None
+
+    def open_work(
+        self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
+    ) -> Iterator[str]:
+        """What keeps the two catalogs from being at rest."""
+        if seen is None:
+            yield "no metastore answers"
+            return
+        for name, dump in masters.items():
+            if dump is not None and dump["hms"]["changing"]:
+                yield f"{name} has {dump['hms']['changing']} changes of the metastore under way"
+        if leader is None:
+            return
+        own = leader["hms"]
+        if own["last_event"] < seen["event"]:
+            yield f"event {own['last_event']} of {seen['event']} of the metastore is carried out"
+        elif self._layout.repairs and (own["checked_event"] or -1) < seen["event"]:
+            yield "the leader has not compared the metastore's entries since the last event"
+        elif self._layout.repairs and own["checked_masters"] != own["masters"]:
+            yield "the leader has not compared the metastore's entries since masters changed"
+
+    async def _ask(self, address: Address, call: api.ApiCall) -> Any:
+        try:
+            channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
+            raw = await channel.call(call, timeout_s=_ASK_S)
+        except ChannelError:
+            return None
+        channel.close()
+        reply = _reply.decode(raw)
+        return None if reply.error else reply.result
+
+
+def _row(table: api.MetaTable) -> list[Any]:
+    parameters = table.parameters
+    masters = parameters.get(rules.MASTER_ADDRESSES, "")
+    return [
+        table.full_name,
+        parameters.get(rules.TABLE_ID, ""),
+        masters.split(",") if masters else [],
+        parameters.get(rules.CLUSTER_ID, ""),
+    ]

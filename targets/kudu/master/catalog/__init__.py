@@ -1,0 +1,1 @@
+"""The catalog of tables and tablets: maps, records, planners of DDL."""

@@ -1,0 +1,120 @@
+"""Writes as they were before the write contract: lock, copy, one batch, commit, publish, calls.
+
+The three exceptions in the appendix of Kudu's multi-master design, which were mended in March and
+April 2016, the several writes of one operation (KUDU-495), and a gap that Kudu has to this day
+(RENAME-GAP). Each is the broken half of a condition at its caller's. The events let a nemesis hit
+the windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from harness.env import Env
+from targets.kudu.master.catalog.plan import Plan
+from targets.kudu.master.catalog.records import Reply, TableState, TabletState
+from targets.kudu.master.catalog.sys_catalog import Applied
+from targets.kudu.master.errors import RefusedError, write_lost
+from targets.kudu.master.leader_term import Epoch
+from targets.kudu.messages import Schema
+
+GAP_S: Final = 0.0002
+"""How long a thread may take from one step in memory to the next, when others work beside it."""
+
+
+async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
+    """ORDER-CREATE: publish, then replicate. Raises `RefusedError` after taking the table back.
+
+    The maps show the new table at once, in state UNKNOWN and without a schema; then the tablets and
+    the table are replicated one after another. Clients can see a table that never comes to be.
+    """
+    (table,) = plan.tables
+    blank = msgspec.structs.replace(
+        table, state=TableState.UNKNOWN, schema=Schema(()), comment="", owner=""
+    )
+    blanks = [msgspec.structs.replace(tablet, state=TabletState.UNKNOWN) for tablet in plan.tablets]
+    async with epoch.locked([table.id]):
+        epoch.catalog.publish_unlogged([blank], blanks)
+        env.event("published", table=table.id, name=table.name)
+        try:
+            await epoch.write(tablets=plan.tablets)
+            env.event("tablets-replicated", table=table.id)
+            await epoch.write(tables=plan.tables, reply=reply)
+            env.event("table-replicated", table=table.id)
+        finally:
+            epoch.catalog.take_back_unlogged(table.id)
+    epoch.after_commit(plan.calls)
+
+
+def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
+    """ORDER-DELETE: tablet servers are told before anything is replicated."""
+    epoch.tasks.abort_table(plan.table_id)
+    epoch.tasks.submit(plan.calls)
+    env.event("delete-rpc-sent", table=plan.table_id)
+
+
+async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
+    """ORDER-REPLACE: new tablets are shown before they are replicated.
+
+    If that fails they are taken back in two steps, between which the table lacks a tablet.
+    """
+    known = epoch.catalog.tablets
+    before = [known[t.id] for t in plan.tablets if t.state is TabletState.REPLACED]
+    if not before:
+        await epoch.write(tablets=plan.tablets)
+        epoch.tasks.submit(plan.calls)
+        return
+    fresh = [tablet for tablet in plan.tablets if tablet.id not in known]
+    replaced = [tablet for tablet in plan.tablets if tablet.state is TabletState.REPLACED]
+    epoch.catalog.publish_unlogged((), [*replaced, *fresh])
+    env.event("replacement-published", table=plan.table_id)
+    try:
+        await epoch.write(tablets=plan.tablets)
+    except RefusedError:
+        epoch.catalog.take_back_tablets(fresh)
+        await asyncio.sleep(GAP_S)
+        epoch.catalog.publish_unlogged((), before)
+        raise
+    env.event("assignments-replicated", table=plan.table_id)
+    epoch.tasks.submit(plan.calls)
+
+
+async def write_split(
+    env: Env, epoch: Epoch, plan: Plan, reply: Reply, *, is_delete: bool
+) -> Applied:
+    """KUDU-495-SPLIT: the tablets of a new table, then the table; a table that goes, then each of
+    its tablets. Raises `RefusedError`.
+    """
+    if not plan.tablets:
+        return await epoch.write(plan.tables, reply=reply)
+    if not is_delete:
+        await epoch.write(tablets=plan.tablets)
+        env.event("tablets-replicated", table=plan.table_id)
+        return await epoch.write(plan.tables, reply=reply)
+    applied = await epoch.write(plan.tables, reply=reply)
+    env.event("table-replicated", table=plan.table_id)
+    try:
+        for tablet in plan.tablets:
+            await epoch.write(tablets=[tablet])
+            env.event("tablet-replicated", tablet=tablet.id)
+    except RefusedError as refusal:  # the table is gone already: nobody may say that it is not
+        raise RefusedError(write_lost(refusal.error.message)) from refusal
+    return applied
+
+
+async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
+    """RENAME-GAP: the old name is gone a moment before the new one resolves; the id does always.
+
+    Raises `RefusedError`.
+    """
+    assert plan.reserve is not None
+    epoch.catalog.hidden[plan.reserve] = None
+    try:
+        applied = await epoch.write(plan.tables, plan.tablets, reply=reply)
+        await asyncio.sleep(GAP_S)
+    finally:
+        epoch.catalog.show(plan.reserve, plan.table_id)
+    return applied

@@ -1,0 +1,260 @@
+"""CreateTable, AlterTable and DeleteTable: the shell around their planners.
+
+Each runs at most once per request id: an answer that is stored is given again, and a request whose
+first copy is under way waits for it. A definite error that comes from the state ("already exists",
+"not found", "no such column") is given only after leadership was confirmed and the request planned
+once more; errors of the request itself need no such thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
+from targets.kudu.master.catalog.alter import plan_alter
+from targets.kudu.master.catalog.bug_paths import (
+    create_unordered,
+    rename_with_gap,
+    send_deletes,
+    write_split,
+)
+from targets.kudu.master.catalog.create import (
+    check_create,
+    check_live,
+    check_placement,
+    plan_create,
+)
+from targets.kudu.master.catalog.delete import plan_delete
+from targets.kudu.master.catalog.plan import Plan
+from targets.kudu.master.catalog.records import Reply
+from targets.kudu.master.errors import RefusedError, busy, invalid_argument
+from targets.kudu.master.leader_term import Epoch, Outcome
+from targets.kudu.master.tablets.placement import available
+from targets.kudu.master.tablets.ts_manager import TServerMap
+from targets.kudu.messages import (
+    AlterTableRequest,
+    CreateTableRequest,
+    DeleteTableRequest,
+    MasterError,
+    RequestId,
+    TableIdentifier,
+)
+
+IN_FLIGHT_MAX: Final = 512
+"""DDL requests of one leadership at once."""
+
+_RESOLVE_ATTEMPTS_MAX: Final = 8
+"""How often a name may move to another table while we wait for the lock."""
+
+
+class Ddl:
+    """The three operations, on the epoch they are given."""
+
+    def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
+        self._tservers = tservers
+
+    async def create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
+        """Create a table; done when it is committed, before any tablet runs."""
+        return await self._once(epoch, request.request_id, lambda: self._create(epoch, request))
+
+    async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Outcome:
+        """Alter or rename a table; done when it is committed, before tablets have followed."""
+
+        def plan() -> Plan | MasterError:
+            now_ns = self._env.clock.wall_ns()
+            return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
+
+        async def execute() -> Outcome:
+            replicas = request.num_replicas
+            if replicas is not None:
+                error = await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
+                if error is not None:
+                    return error
+            return await self._on_table(epoch, request.table, request.request_id, plan)
+
+        return await self._once(epoch, request.request_id, execute)
+
+    async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
+        """Delete a table; done when it is committed, before replicas are gone."""
+
+        def plan() -> Plan | MasterError:
+            return plan_delete(epoch.catalog, request, now_ns=self._env.clock.wall_ns())
+
+        return await self._once(
+            epoch,
+            request.request_id,
+            lambda: self._on_table(epoch, request.table, request.request_id, plan, is_delete=True),
+        )
+
+    # --- exactly once ------------------------------------------------------------------------
+
+    async def _once(
+        self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Outcome]]
+    ) -> Outcome:
+        if Bug.KUDU_1537 in self._node.bugs:  # request ids are unknown
+            return await execute()
+        key = (request_id.client_id, request_id.seq_no)
+        stored = epoch.catalog.find_reply(*key)
+        if stored is not None:
+            if stored.nonce != request_id.nonce:
+                return invalid_argument(
+                    f"the request id {key} was used with nonce {stored.nonce!r} before, now it "
+                    f"comes with {request_id.nonce!r}; number every operation anew"
+                )
+            return stored
+        first = epoch.in_flight.get(key)
+        if first is not None:
+            return await asyncio.shield(first)
+        if len(epoch.in_flight) >= IN_FLIGHT_MAX:
+            return busy("DDL requests in flight", IN_FLIGHT_MAX)
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        epoch.in_flight[key] = future
+        try:
+            outcome = await execute()
+        except RefusedError as refusal:
+            outcome = refusal.error
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            del epoch.in_flight[key]
+        future.set_result(outcome)
+        return outcome
+
+    # --- the operations ----------------------------------------------------------------------
+
+    async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
+        error = check_create(request, self._flags)
+        if error is None:
+            error = await self._wait_alive(
+                epoch, lambda alive: check_placement(request, self._flags, alive)
+            )
+        if error is not None:
+            return error
+
+        def plan_again() -> Plan | MasterError:
+            return plan_create(
+                epoch.catalog,
+                request,
+                self._flags,
+                new_id=self._node.new_id,
+                now_ns=self._env.clock.wall_ns(),
+            )
+
+        plan = plan_again()
+        if isinstance(plan, MasterError):
+            await epoch.confirm()
+            plan = plan_again()
+            if isinstance(plan, MasterError):
+                return plan
+        if Bug.ORDER_CREATE in self._node.bugs:
+            reply = _reply(plan, request.request_id)
+            await create_unordered(self._env, epoch, plan, reply)
+            stored = epoch.catalog.find_reply(*reply.key)
+            assert stored is not None, "its batch was applied"
+            return stored
+        return await self._commit(epoch, plan, request.request_id)
+
+    async def _wait_alive(
+        self, epoch: Epoch, check: Callable[[int], MasterError | None]
+    ) -> MasterError | None:
+        """What `check` says of the number of available tablet servers, if it still does two
+        heartbeats after this leader got ready.
+
+        A master that has just started has heard nobody yet (KUDU-1358).
+        """
+        interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
+        waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
+        until_ns = epoch.ready_ns + 2 * interval_ns * waits
+        while True:
+            now_ns = self._env.clock.monotonic_ns()
+            error = check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
+            if error is None or now_ns >= until_ns:
+                return error
+            await asyncio.sleep(min(interval_ns / 4, until_ns - now_ns) / 1e9)
+            epoch.check()
+
+    async def _on_table(
+        self,
+        epoch: Epoch,
+        identifier: TableIdentifier,
+        request_id: RequestId,
+        plan_again: Callable[[], Plan | MasterError],
+        *,
+        is_delete: bool = False,
+    ) -> Outcome:
+        for _ in range(_RESOLVE_ATTEMPTS_MAX):
+            found = epoch.catalog.find(identifier)
+            if isinstance(found, MasterError):
+                await epoch.confirm()
+                found = epoch.catalog.find(identifier)
+                if isinstance(found, MasterError):
+                    return found
+            async with epoch.locked([found.id]):
+                plan = plan_again()
+                if isinstance(plan, MasterError):
+                    await epoch.confirm()
+                    plan = plan_again()
+                    if isinstance(plan, MasterError):
+                        return plan
+                if plan.table_id == found.id:
+                    return await self._commit(epoch, plan, request_id, is_delete=is_delete)
+            # While we waited the name moved to another table, whose lock we do not hold.
+        return busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
+
+    async def _commit(
+        self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
+    ) -> Outcome:
+        """One batch with the answer in it; then, and only then, the calls."""
+        reply = _reply(plan, request_id)
+        if not plan.tables:  # an alter without steps
+            await epoch.confirm()
+            return _at(reply, epoch.catalog.revision, epoch.term)
+        bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables
+        if is_delete and Bug.ORDER_DELETE in bugs:
+            send_deletes(self._env, epoch, plan)
+        if plan.reserve is not None:
+            epoch.catalog.reserve(plan.reserve, f"the operation {request_id.nonce!r}")
+        try:
+            if Bug.KUDU_495_SPLIT in bugs:
+                applied = await write_split(self._env, epoch, plan, reply, is_delete=is_delete)
+            elif Bug.RENAME_GAP in bugs and plan.reserve is not None and not is_new:
+                applied = await rename_with_gap(epoch, plan, reply)
+            else:
+                applied = await epoch.write(plan.tables, plan.tablets, reply=reply)
+        finally:
+            if plan.reserve is not None:
+                epoch.catalog.release(plan.reserve)
+        if not (is_delete and Bug.ORDER_DELETE in bugs):
+            if is_delete:
+                epoch.tasks.abort_table(plan.table_id)
+            epoch.after_commit(plan.calls)
+        return _at(reply, applied.index, epoch.term)
+
+
+def _reply(plan: Plan, request_id: RequestId) -> Reply:
+    return Reply(
+        request_id.client_id,
+        request_id.seq_no,
+        request_id.nonce,
+        plan.table_id,
+        plan.schema_version,
+    )
+
+
+def _at(reply: Reply, index: int, term: int) -> Reply:
+    return Reply(
+        reply.client_id,
+        reply.seq_no,
+        reply.nonce,
+        reply.table_id,
+        reply.schema_version,
+        index,
+        term,
+    )

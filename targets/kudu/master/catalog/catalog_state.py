@@ -1,0 +1,329 @@
+"""The maps: tables by id and name, tablets by id and by table; of leaders also reported versions.
+
+A leader's are rebuilt from the rows of the system tablet at its election, a follower's read view is
+kept. Both are moved forward by `publish`, which takes a whole batch in one synchronous step. A
+rename therefore switches the old and the new name at once (Kudu leaves an instant in which neither
+resolves: RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the
+index of the last operation in the maps.
+
+Names in use by a create or rename under way are reserved here; they live in this object only and
+end with the leadership that made it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from targets.kudu.master.catalog.records import (
+    Batch,
+    Reply,
+    TableRecord,
+    TableState,
+    TabletRecord,
+    TabletState,
+    TServerRecord,
+    decode_reply,
+)
+from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.messages import (
+    AppStatus,
+    MasterError,
+    MasterErrorCode,
+    PeerConfig,
+    PeerHealth,
+    TableIdentifier,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """How the leader of a tablet saw its group, under the configuration of `opid_index`."""
+
+    leader_uuid: str
+    opid_index: int
+    health: Mapping[str, PeerHealth]
+
+
+def table_not_found(identifier: TableIdentifier) -> MasterError:
+    """The error for a table that does not exist."""
+    named = ", ".join(
+        f"{kind} {value!r}"
+        for kind, value in (("id", identifier.table_id), ("name", identifier.table_name))
+        if value is not None
+    )
+    return MasterError(
+        MasterErrorCode.TABLE_NOT_FOUND, AppStatus.NOT_FOUND, f"the table does not exist: {named}"
+    )
+
+
+class Catalog:
+    """The maps of one leadership, in term `term`."""
+
+    def __init__(self, term: int) -> None:
+        self.term: Final = term
+        self.revision = 0
+        self.tables: dict[str, TableRecord] = {}
+        self.tablets: dict[str, TabletRecord] = {}
+        self.by_name: dict[str, str] = {}  # live tables only
+        self.reserved: dict[str, str] = {}  # name -> what reserved it
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}
+        self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
+        self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
+        self.tservers: dict[str, TServerRecord] = {}
+        self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
+        self.to_review: dict[str, None] = {}  # tablets that may lack a replica, or have too many
+        self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
+        self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
+        self.heard: dict[str, dict[str, None]] | None = None
+        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader. Replicas
+        are otherwise those of the stored configuration."""
+
+    @classmethod
+    def load(cls, rows: SystemTablet, term: int) -> Catalog:
+        """The maps of everything applied so far.
+
+        A tablet counts as "version not yet reported" until a report to this leader. A tablet
+        without its table is left out: Kudu exits here (Corruption), but no such row comes from
+        one-batch writes, and a master of profile `strict` never exits by itself.
+        """
+        catalog = cls(term)
+        catalog.revision = rows.last_index
+        catalog.tables = dict(rows.tables)
+        catalog.tservers = dict(rows.tservers)
+        catalog.replies = rows.replies  # shared: append-only and never read across leaderships
+        for table_id, table in sorted(rows.tables.items()):
+            catalog._live_tablets[table_id] = []
+            if table.is_live:
+                catalog.by_name[table.name] = table_id
+        for tablet_id, tablet in sorted(rows.tablets.items()):
+            if tablet.table_id in catalog.tables:
+                catalog._put_tablet(tablet_id, tablet)
+        for table_id in catalog.tables:
+            catalog._settle(table_id)
+        return catalog
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
+        """The answer to a request that was carried out, unless that is too long ago."""
+        raw = self.replies.get((client_id, seq_no))
+        return None if raw is None else decode_reply(raw)
+
+    def find(self, identifier: TableIdentifier) -> TableRecord | MasterError:
+        """The live table an identifier means, or Kudu's error for it.
+
+        Both id and name given and meaning different tables is "not found", as in Kudu.
+        """
+        if identifier.table_id is None and identifier.table_name is None:
+            return MasterError(
+                MasterErrorCode.UNKNOWN_ERROR,
+                AppStatus.INVALID_ARGUMENT,
+                "the table identifier has neither an id nor a name; give one of them",
+            )
+        table_id = identifier.table_id
+        if table_id is None:
+            assert identifier.table_name is not None
+            table_id = self.by_name.get(identifier.table_name)
+        table = None if table_id is None else self.tables.get(table_id)
+        if table is None or not table.is_live:
+            return table_not_found(identifier)
+        if identifier.table_name is not None and table.name != identifier.table_name:
+            return table_not_found(identifier)
+        return table
+
+    def find_running(self, identifier: TableIdentifier) -> TableRecord | MasterError:
+        """As `find`; a table that exists but does not run is code 3 with SERVICE_UNAVAILABLE."""
+        table = self.find(identifier)
+        if isinstance(table, TableRecord) and not table.is_running:
+            return MasterError(
+                MasterErrorCode.TABLE_NOT_FOUND,
+                AppStatus.SERVICE_UNAVAILABLE,
+                f"the table {table.name!r} is not running: {table.state.name}",
+            )
+        return table
+
+    def live_tablets(self, table_id: str) -> Sequence[TabletRecord]:
+        """The live tablets of a table by partition start."""
+        return self._live_tablets.get(table_id, ())
+
+    def all_run(self, table_id: str) -> bool:
+        """Whether every live tablet of a table is RUNNING."""
+        for tablet in self._live_tablets.get(table_id, ()):
+            if tablet.state is not TabletState.RUNNING:
+                return False
+        return True
+
+    def name_taken(self, name: str) -> MasterError | None:
+        """Why a new table cannot have this name; `None` if it can."""
+        if name in self.by_name:
+            return MasterError(
+                MasterErrorCode.TABLE_ALREADY_PRESENT,
+                AppStatus.ALREADY_PRESENT,
+                f"the table {name!r} already exists with id {self.by_name[name]}",
+            )
+        if name in self.reserved:
+            return MasterError(
+                MasterErrorCode.TABLE_ALREADY_PRESENT,
+                AppStatus.SERVICE_UNAVAILABLE,
+                f"the name {name!r} is reserved by {self.reserved[name]}; try again later",
+            )
+        return None
+
+    def is_fully_altered(self, table: TableRecord) -> bool:
+        """Whether every live tablet reported the table's version to this leader."""
+        return all(
+            self.reported_versions.get(tablet.id, -1) >= table.version
+            for tablet in self.live_tablets(table.id)
+        )
+
+    def is_in_maintenance(self, ts_uuid: str) -> bool:
+        """Whether a tablet server is to get no replicas, and not to be missed."""
+        record = self.tservers.get(ts_uuid)
+        return record is not None and record.in_maintenance
+
+    def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
+        """The replicas of a tablet, as far as they are known."""
+        peers = () if tablet.consensus is None else tablet.consensus.config.peers
+        if self.heard is None:
+            return peers
+        heard = self.heard.get(tablet.id, {})
+        return tuple(peer for peer in peers if peer.uuid in heard)
+
+    def differences(self, other: Catalog) -> list[str]:
+        """What both do not show alike, in words, with one example a map."""
+        found = []
+        if self.revision != other.revision:
+            found.append(f"revision {self.revision}, not {other.revision}")
+        for what, mine, theirs in (
+            ("table", self.tables, other.tables),
+            ("tablet", self.tablets, other.tablets),
+            ("name", self.by_name, other.by_name),
+            ("live tablets of table", self._live_tablets, other._live_tablets),
+            ("unsettled table", self.unsettled, other.unsettled),
+            ("tablet server", self.tservers, other.tservers),
+        ):
+            if mine != theirs:
+                key = min(
+                    key
+                    for key in [*mine, *theirs]
+                    if key not in mine or key not in theirs or mine[key] != theirs[key]
+                )
+                if key not in mine:
+                    found.append(f"lacks {what} {key}")
+                elif key not in theirs:
+                    found.append(f"shows {what} {key}, which is not there")
+                else:
+                    found.append(f"shows {what} {key} as it is not")
+        return found
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def reserve(self, name: str, owner: str) -> None:
+        """Keep `name` for an operation under way; `release` ends it, whatever became of it."""
+        assert name not in self.reserved, f"{name!r} is already reserved"
+        self.reserved[name] = owner
+
+    def release(self, name: str) -> None:
+        """End a reservation."""
+        del self.reserved[name]
+
+    def publish(self, batch: Batch, index: int) -> None:
+        """Take over a committed batch, all of it at once."""
+        assert index > self.revision, f"operation {index} after {self.revision} was published"
+        self._put(batch.tables, batch.tablets)
+        if batch.tservers:
+            self.tservers |= {record.uuid: record for record in batch.tservers}
+            self._review(self.views)
+        self.revision = index
+
+    def publish_unlogged(
+        self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
+    ) -> None:
+        """Show records that no log contains: the broken half of switch ORDER-CREATE."""
+        self._put(tables, tablets)
+
+    def show(self, name: str, table_id: str) -> None:
+        """End what `hidden` does for a name: it resolves from now on, if the table still has it."""
+        del self.hidden[name]
+        table = self.tables.get(table_id)
+        if table is not None and table.is_live and table.name == name:
+            self.by_name[name] = table_id
+
+    def take_back_tablets(self, tablets: Sequence[TabletRecord]) -> None:
+        """Forget tablets that `publish_unlogged` showed."""
+        for tablet in tablets:
+            self._live_tablets[tablet.table_id].remove(tablet)
+            del self.tablets[tablet.id]
+
+    def take_back_unlogged(self, table_id: str) -> None:
+        """Forget what `publish_unlogged` showed and nothing confirmed since."""
+        table = self.tables.get(table_id)
+        if table is None or table.state is not TableState.UNKNOWN:
+            return
+        self._unmap_name(table)
+        del self.tables[table_id]
+        self.unsettled.pop(table_id, None)
+        for tablet in self._live_tablets.pop(table_id, []):
+            del self.tablets[tablet.id]
+
+    def note_reported_version(self, tablet_id: str, version: int) -> None:
+        """Raise a tablet's known schema version to what one replica reported."""
+        if version > self.reported_versions.get(tablet_id, -1):
+            self.reported_versions[tablet_id] = version
+
+    def _review(self, tablet_ids: Iterable[str]) -> None:
+        self.to_review |= dict.fromkeys(tablet_ids)
+
+    def _put(self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]) -> None:
+        for tablet in tablets:
+            self._put_tablet(tablet.id, tablet)
+        for table in tables:
+            old = self.tables.get(table.id)
+            if old is not None:
+                self._unmap_name(old)
+                if old.num_replicas != table.num_replicas:
+                    self._review(tablet.id for tablet in self.live_tablets(table.id))
+        for table in tables:
+            self.tables[table.id] = table
+            self._live_tablets.setdefault(table.id, [])
+            if table.is_live and table.name not in self.hidden:
+                self.by_name[table.name] = table.id
+        for table_id in dict.fromkeys([*(t.id for t in tables), *(t.table_id for t in tablets)]):
+            self._settle(table_id)
+
+    def _settle(self, table_id: str) -> None:
+        """Keep `unsettled` true after a change to this table."""
+        table = self.tables.get(table_id)
+        if table is not None and (
+            table.state is TableState.ALTERING
+            or (table.state is TableState.RUNNING and not self.all_run(table_id))
+        ):
+            self.unsettled[table_id] = None
+        else:
+            self.unsettled.pop(table_id, None)
+
+    def _unmap_name(self, table: TableRecord) -> None:
+        if self.by_name.get(table.name) == table.id:
+            del self.by_name[table.name]
+
+    def _put_tablet(self, tablet_id: str, tablet: TabletRecord) -> None:
+        old = self.tablets.get(tablet_id)
+        self.tablets[tablet_id] = tablet
+        siblings = self._live_tablets.setdefault(tablet.table_id, [])
+        if old is not None and old.is_live:
+            siblings.remove(old)
+        if tablet.is_live:
+            bisect.insort(siblings, tablet, key=_position)
+        else:
+            self.reported_versions.pop(tablet_id, None)
+            self.views.pop(tablet_id, None)
+            self.to_review.pop(tablet_id, None)
+
+
+def _position(tablet: TabletRecord) -> tuple[bytes, str]:
+    return tablet.partition.start, tablet.id

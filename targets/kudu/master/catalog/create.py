@@ -1,0 +1,146 @@
+"""CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
+
+The tablets are PREPARING; the background loop places them. The stored table is RUNNING at once, as
+in Kudu, where PREPARING never leaves memory; whether its tablets run is `IsCreateTableDone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog.batches import tablets_limit
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.plan import Plan
+from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.catalog.validation import (
+    bad_name,
+    bad_partitioning,
+    bad_schema,
+    invalid_schema,
+    with_ids,
+)
+from targets.kudu.master.errors import invalid_argument
+from targets.kudu.messages import (
+    AppStatus,
+    CreateTableRequest,
+    MasterError,
+    MasterErrorCode,
+    Schema,
+)
+from targets.kudu.partitions import partition_count, partitions_of
+
+
+def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
+    """The replication factor asked for; -1 means the default."""
+    return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
+
+
+def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | None:
+    """The checks that need no state: schema, partitioning, replication factor."""
+    problem = (
+        bad_name("table name", request.name, flags)
+        or bad_name("owner", request.owner, flags, may_be_empty=True)
+        or bad_name("comment", request.comment, flags, may_be_empty=True)
+        or bad_schema(request.schema, flags)
+        or bad_partitioning(request.partition_schema, request.schema)
+    )
+    if problem is not None:
+        return invalid_schema(problem)
+    tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
+    if tablets > limit:  # not even worth making: the leader must outlive what it is asked for
+        return invalid_argument(
+            f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
+            "most (flag rpc_max_message_size)"
+        )
+    return check_replicas(_replicas_of(request, flags), flags)
+
+
+def check_replicas(replicas: int, flags: Flags) -> MasterError | None:
+    """Whether a table can have this replication factor at all."""
+    if replicas > flags.max_num_replicas:
+        return MasterError(
+            MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is above the limit of {flags.max_num_replicas} "
+            "(flag max_num_replicas)",
+        )
+    if replicas < flags.min_num_replicas:
+        return MasterError(
+            MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is below the limit of {flags.min_num_replicas} "
+            "(flag min_num_replicas)",
+        )
+    if replicas % 2 == 0:
+        return MasterError(
+            MasterErrorCode.EVEN_REPLICATION_FACTOR,
+            AppStatus.INVALID_ARGUMENT,
+            f"the replication factor {replicas} is even; use an odd one",
+        )
+    return None
+
+
+def check_placement(
+    request: CreateTableRequest, flags: Flags, live_tservers: int
+) -> MasterError | None:
+    """The checks against the tablet servers heard of lately. More may be heard a moment later."""
+    replicas = _replicas_of(request, flags)
+    error = check_live(replicas, live_tservers)
+    if error is not None:
+        return error
+    tablets = partition_count(request.partition_schema)
+    limit = flags.max_create_tablets_per_ts * live_tservers
+    if replicas > 1 and tablets * replicas > limit:
+        return MasterError(
+            MasterErrorCode.TOO_MANY_TABLETS,
+            AppStatus.INVALID_ARGUMENT,
+            f"the table would have {tablets * replicas} replicas; the limit for {live_tservers} "
+            f"live tablet servers is {limit} (flag max_create_tablets_per_ts)",
+        )
+    return None
+
+
+def check_live(replicas: int, live_tservers: int) -> MasterError | None:
+    """Whether so many replicas find a tablet server each."""
+    if replicas <= live_tservers:
+        return None
+    return MasterError(
+        MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+        AppStatus.INVALID_ARGUMENT,
+        f"not enough live tablet servers for a table with the replication factor {replicas}: "
+        f"{live_tservers} tablet servers are alive",
+    )
+
+
+def plan_create(
+    catalog: Catalog,
+    request: CreateTableRequest,
+    flags: Flags,
+    *,
+    new_id: Callable[[], str],
+    now_ns: int,
+) -> Plan | MasterError:
+    """The table and its tablets, after both checks above passed. Fails if the name is taken."""
+    taken = catalog.name_taken(request.name)
+    if taken is not None:
+        return taken
+    columns = with_ids(request.schema.columns)
+    table = TableRecord(
+        id=new_id(),
+        name=request.name,
+        version=0,
+        schema=Schema(columns),
+        partition_schema=request.partition_schema,
+        next_column_id=len(columns),
+        num_replicas=_replicas_of(request, flags),
+        state=TableState.RUNNING,
+        create_ns=now_ns,
+        owner=request.owner,
+        comment=request.comment,
+    )
+    tablets = tuple(
+        TabletRecord(new_id(), table.id, partition, TabletState.PREPARING)
+        for partition in partitions_of(request.partition_schema)
+    )
+    return Plan(table.id, 0, (table,), tablets, reserve=request.name)

@@ -1,0 +1,155 @@
+"""The system tablet: the rows all masters replicate, as a deterministic state machine.
+
+Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
+(`master/sys_catalog.h`). The rows here are the same, one map per entry type. Time never comes from
+the applying node: it is in the batch, from the leader's wall clock.
+
+The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, bounds them: the age
+would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
+How many were forgotten is part of the state and of every dump. They are kept as every snapshot
+needs them, encoded, since hardly one is ever asked for.
+
+`observer` sees every batch at the very step at which its rows are put; the maps of leaders and of
+followers are published there, so that nothing applied is ever invisible to a read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from targets.kudu.master.catalog.batches import decode_batch
+from targets.kudu.master.catalog.records import (
+    Batch,
+    HmsBatch,
+    TableRecord,
+    TabletRecord,
+    TabletState,
+    TServerRecord,
+    decode_reply,
+)
+
+REPLIES_MAX: Final = 4096
+HMS_EVENTS_MAX: Final = 4096
+"""So many of the metastore's events are remembered with what became of them."""
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of a batch: `void` when it landed in another term than it was planned in."""
+
+    index: int
+    void: bool
+
+
+class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    last_index: int
+    cluster_id: str | None
+    replies_forgotten: int
+    tables: tuple[TableRecord, ...]
+    tablets: tuple[TabletRecord, ...]
+    replies: tuple[msgspec.Raw, ...]  # oldest first
+    running_since: tuple[tuple[str, int], ...] = ()
+    tservers: tuple[TServerRecord, ...] = ()
+
+
+class _HmsSnapshot(_Snapshot, frozen=True, array_like=True):
+    hms_event: int = 0
+    hms_events: tuple[tuple[int, int], ...] = ()
+
+
+_snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
+
+
+class SystemTablet:
+    """All rows, as applied on this master. Satisfies the `StateMachine` of a Raft replica."""
+
+    def __init__(self) -> None:
+        self.last_index = 0  # of the last batch that put rows
+        self.cluster_id: str | None = None
+        self.tables: dict[str, TableRecord] = {}
+        self.tablets: dict[str, TabletRecord] = {}
+        self.tservers: dict[str, TServerRecord] = {}
+        self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
+        self.replies_forgotten = 0
+        self.running_since: dict[str, int] = {}
+        """Tablet id -> the operation that made it RUNNING, for dumps: whether `done` was too early.
+        """
+        self.hms_event = 0
+        """The last event of the metastore's log that was carried out, or passed over."""
+        self.hms_events: list[tuple[int, int]] = []
+        """Such ids and the operations that stored them, in the order of application."""
+        self.observer: Callable[[Batch, int, int], None] | None = None
+        """Called with (batch, index, term) when rows are put."""
+        self.on_restore: Callable[[], None] | None = None
+        """Called when a snapshot took the place of all rows."""
+
+    def apply(self, index: int, term: int, payload: bytes) -> Applied:
+        """Put the rows of one committed operation."""
+        batch = decode_batch(payload)
+        if batch.leader_term != term:
+            return Applied(index, void=True)
+        for table in batch.tables:
+            self.tables[table.id] = table
+        for tablet in batch.tablets:
+            self.tablets[tablet.id] = tablet
+            if tablet.state is TabletState.RUNNING:
+                self.running_since.setdefault(tablet.id, index)
+        for server in batch.tservers:
+            self.tservers[server.uuid] = server
+        if batch.cluster_id is not None and self.cluster_id is None:
+            self.cluster_id = batch.cluster_id
+        if batch.reply is not None:
+            reply = msgspec.structs.replace(batch.reply, index=index, term=term)
+            self.replies[reply.key] = msgspec.Raw(_encoder.encode(reply))
+            while len(self.replies) > REPLIES_MAX:
+                del self.replies[next(iter(self.replies))]
+                self.replies_forgotten += 1
+        if isinstance(batch, HmsBatch):
+            self.hms_event = batch.hms_event
+            self.hms_events.append((batch.hms_event, index))
+            del self.hms_events[:-HMS_EVENTS_MAX]
+        self.last_index = index
+        if self.observer is not None:
+            self.observer(batch, index, term)
+        return Applied(index, void=False)
+
+    def snapshot(self) -> bytes:
+        """All rows as bytes; equal states give equal bytes."""
+        image = _Snapshot(
+            self.last_index,
+            self.cluster_id,
+            self.replies_forgotten,
+            tuple(record for _, record in sorted(self.tables.items())),
+            tuple(record for _, record in sorted(self.tablets.items())),
+            tuple(self.replies.values()),
+            tuple(sorted(self.running_since.items())),
+            tuple(record for _, record in sorted(self.tservers.items())),
+        )
+        if self.hms_events:
+            image = _HmsSnapshot(
+                **msgspec.structs.asdict(image),
+                hms_event=self.hms_event,
+                hms_events=tuple(self.hms_events),
+            )
+        return _encoder.encode(image)
+
+    async def restore(self, data: bytes, index: int) -> None:
+        """Become the state that `snapshot` had at `index`."""
+        stored = _snapshots.decode(data)  # of a shorter one the rest is empty
+        assert stored.last_index <= index, (
+            f"a snapshot at index {index} holds the later operation {stored.last_index}"
+        )
+        self.last_index = stored.last_index
+        self.cluster_id = stored.cluster_id
+        self.replies_forgotten = stored.replies_forgotten
+        self.tables = {record.id: record for record in stored.tables}
+        self.tablets = {record.id: record for record in stored.tablets}
+        self.replies = {decode_reply(raw).key: raw.copy() for raw in stored.replies}
+        self.running_since = dict(stored.running_since)
+        self.tservers = {record.uuid: record for record in stored.tservers}
+        self.hms_event, self.hms_events = stored.hms_event, list(stored.hms_events)
+        if self.on_restore is not None:
+            self.on_restore()

@@ -1,0 +1,123 @@
+"""Rules for names, schemas and partitions; every error is INVALID_SCHEMA, as in Kudu.
+
+Column ids are the master's: whatever ids a client sends are ignored. (Kudu refuses them; here the
+message has no way to leave them out.) Key columns are made not nullable.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from targets.kudu.flags import Flags
+from targets.kudu.messages import (
+    AppStatus,
+    Column,
+    MasterError,
+    MasterErrorCode,
+    PartitionSchema,
+    Schema,
+)
+
+COLUMN_TYPES: Final = (
+    "BINARY",
+    "BOOL",
+    "DOUBLE",
+    "FLOAT",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "STRING",
+    "UNIXTIME_MICROS",
+)
+
+
+def invalid_schema(message: str, status: AppStatus = AppStatus.INVALID_ARGUMENT) -> MasterError:
+    """An error of code INVALID_SCHEMA."""
+    return MasterError(MasterErrorCode.INVALID_SCHEMA, status, message)
+
+
+def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) -> str | None:
+    """Why `name` cannot be an identifier; `None` if it can."""
+    if not name and not may_be_empty:
+        return f"the {what} is empty; give it a name"
+    size = len(name.encode())
+    if size > flags.max_identifier_length:
+        return (
+            f"the {what} {name[:40]!r}... has {size} bytes; the limit is "
+            f"{flags.max_identifier_length} (flag max_identifier_length)"
+        )
+    if "\x00" in name:
+        return f"the {what} {name!r} contains a null character"
+    return None
+
+
+def bad_column(column: Column, flags: Flags) -> str | None:
+    """Why a column cannot be; `None` if it can."""
+    if column.type not in COLUMN_TYPES:
+        known = ", ".join(COLUMN_TYPES)
+        return f"the column {column.name!r} has type {column.type!r}, which is not one of: {known}"
+    return bad_name("column name", column.name, flags)
+
+
+def bad_schema(schema: Schema, flags: Flags) -> str | None:
+    """Why a table cannot have this schema; `None` if it can."""
+    columns = schema.columns
+    if not columns or not columns[0].is_key:
+        return "the schema has no key column in front; the first columns must be the key"
+    if len(columns) > flags.max_num_columns:
+        return (
+            f"the schema has {len(columns)} columns; the limit is {flags.max_num_columns} "
+            "(flag max_num_columns)"
+        )
+    seen: dict[str, bool] = {}
+    previous_is_key = True
+    for column in columns:
+        problem = bad_column(column, flags)
+        if problem is not None:
+            return problem
+        if column.name in seen:
+            return f"the column name {column.name!r} is there twice; names are unique in a table"
+        if column.is_key and not previous_is_key:
+            return f"the key column {column.name!r} comes after another column; keys come first"
+        seen[column.name] = True
+        previous_is_key = column.is_key
+    return None
+
+
+def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str | None:
+    """Why a table cannot be partitioned so; `None` if it can."""
+    buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
+    if buckets < 1:
+        return f"num_hash_buckets is {buckets}; a table has at least one tablet"
+    keys = tuple(column.name for column in schema.columns if column.is_key)
+    hashed, ranged = partition_schema.hash_columns, partition_schema.range_columns
+    for kind, names in (("hash", hashed), ("range", ranged)):
+        for position, name in enumerate(names):
+            if name not in keys:
+                return (
+                    f"the {kind} column {name!r} is not a key column; the key is {', '.join(keys)}"
+                )
+            if name in names[:position]:
+                return f"the {kind} column {name!r} is there twice"
+    if splits and not ranged:
+        return f"there are {len(splits)} range splits, but no range columns"
+    if not all(splits) or any(one >= two for one, two in itertools.pairwise(splits)):
+        return (
+            "the range splits are not rising: each must be above the one before it, and not empty"
+        )
+    return None
+
+
+def with_ids(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of a new table, numbered from 0."""
+    return tuple(
+        msgspec.structs.replace(
+            column, id=position, is_nullable=column.is_nullable and not column.is_key
+        )
+        for position, column in enumerate(columns)
+    )

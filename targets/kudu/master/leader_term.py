@@ -1,0 +1,289 @@
+"""One term of leadership: the catalog loaded for it, its locks, its writes and its tasks.
+
+Everything a leader holds lives in one `Epoch` and ends with it. A request works on the epoch it
+began with and checks after every wait that this is still the one that leads; a write that slips
+through is void because its batch names the term it was planned in. That replaces Kudu's
+`leader_lock_`, which keeps requests out while the maps are being reloaded (d1d3cfe77): here a
+reload makes new maps, and the old ones are never served again.
+
+Locks are per table and cover its tablets (Kudu locks tablets one by one). Several are taken in the
+order of table ids, so that they cannot deadlock; `asyncio.Lock` is fair.
+
+The write contract (Kudu's `catalog_manager.cc`, top): lock, mutate copies, replicate ONE batch,
+commit and publish, then call tablet servers. Commit and publish are one step here, the step that
+applies the batch, so the maps are at every moment the applied prefix of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from targets.kudu.bugs import Bug
+from targets.kudu.consensus.consensus_peers import entry_limit
+from targets.kudu.consensus.messages import PeerChange
+from targets.kudu.consensus.raft_consensus import (
+    IndeterminateError,
+    NotLeaderError,
+    OverloadedError,
+)
+from targets.kudu.context import NodeContext
+from targets.kudu.master.catalog.batches import encode_batch
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.plan import Call
+from targets.kudu.master.catalog.records import (
+    Batch,
+    HmsBatch,
+    Reply,
+    TableRecord,
+    TabletRecord,
+    TServerRecord,
+)
+from targets.kudu.master.catalog.sys_catalog import Applied
+from targets.kudu.master.errors import (
+    RefusedError,
+    busy,
+    invalid_argument,
+    not_the_leader,
+    overloaded,
+    unconfirmed,
+    write_lost,
+)
+from targets.kudu.master.tablets.async_rpc_tasks import Tasks
+from targets.kudu.messages import MasterError, RaftConfig
+from targets.kudu.wakeup import Wakeup
+
+LOCK_WAITERS_MAX: Final = 1000
+
+Outcome = Reply | MasterError
+"""How a DDL request ended."""
+
+
+class SystemReplica(Protocol):
+    """What the master needs of the Raft replica of its system tablet."""
+
+    @property
+    def role(self) -> str: ...  # noqa: D102 - as in `targets.kudu.consensus.raft_consensus.Replica`
+    @property
+    def term(self) -> int: ...  # noqa: D102
+    @property
+    def config(self) -> RaftConfig: ...  # noqa: D102
+    @property
+    def committed_config(self) -> RaftConfig: ...  # noqa: D102
+
+    @property
+    def leader_uuid(self) -> str | None: ...  # noqa: D102
+    @property
+    def applied_index(self) -> int: ...  # noqa: D102
+
+    async def replicate(  # noqa: D102
+        self, payload: bytes, *, timeout_s: float | None = None
+    ) -> tuple[int, int, Any]: ...
+    async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
+    async def change_config(  # noqa: D102
+        self,
+        changes: Sequence[PeerChange],
+        *,
+        cas_config_opid_index: int | None = None,
+        timeout_s: float | None = None,
+    ) -> RaftConfig: ...
+    def step_down(self) -> None: ...  # noqa: D102
+    def dump(self) -> dict[str, Any]: ...  # noqa: D102
+    def status(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+class Epoch:
+    """The state of one leadership. `close` ends it for good."""
+
+    def __init__(
+        self, node: NodeContext, replica: SystemReplica, catalog: Catalog, tasks: Tasks
+    ) -> None:
+        self.term: Final = catalog.term
+        self.catalog: Final = catalog
+        self.tasks: Final = tasks
+        self.in_flight: Final[dict[tuple[str, int], asyncio.Future[Outcome]]] = {}
+        self.ready_ns: Final = node.env.clock.monotonic_ns()
+        self.wake: Final = Wakeup()  # of the background loop
+        self._node = node
+        self._replica = replica
+        self._closed = False
+        self._outlasts = Bug.RELOAD_NO_LOCK in node.bugs
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._lock_users: dict[str, int] = {}
+        self._waiters = 0
+        self._background: list[asyncio.Task[None]] = []
+
+    # --- life --------------------------------------------------------------------------------
+
+    def is_current(self) -> bool:
+        """Whether this leadership lasts, as far as this master knows."""
+        replica = self._replica
+        if self._outlasts:  # no matter in which term, or what was reloaded
+            return replica.role == "LEADER"
+        return not self._closed and replica.role == "LEADER" and replica.term == self.term
+
+    def check(self) -> None:
+        """Raise `RefusedError` 7(a) unless this leadership lasts; to be called after every wait."""
+        if not self.is_current():
+            raise RefusedError(not_the_leader())
+
+    def adopt(self, task: asyncio.Task[None]) -> None:
+        """Cancel `task` when the leadership ends."""
+        self._background.append(task)
+
+    def counters(self) -> dict[str, int]:
+        """What grows with the work under way and must shrink with it."""
+        return {
+            "locks": len(self._locks),
+            "requests in flight": len(self.in_flight),
+            "reserved names": len(self.catalog.reserved),
+            "calls to tablet servers": len(self.tasks),
+        }
+
+    def close(self) -> None:
+        """End this leadership: tasks are aborted, waiting requests fail when they go on."""
+        if self._closed:
+            return
+        self._closed = True
+        self.tasks.abort_all()
+        for task in self._background:
+            task.cancel()
+
+    # --- waits -------------------------------------------------------------------------------
+
+    async def confirm(self) -> None:
+        """Make sure that what the maps say next is no older than this call.
+
+        A majority confirmed this leader after the call, and all that was committed by then is
+        applied. Raises `RefusedError`. Under switch NO-LEASE nobody is asked.
+        """
+        self.check()
+        if Bug.NO_LEASE in self._node.bugs:
+            return
+        try:
+            await self._replica.confirm_leadership(
+                timeout_s=self._node.flags.master_read_confirm_timeout_ms / 1000
+            )
+        except NotLeaderError as error:
+            raise RefusedError(not_the_leader()) from error
+        except TimeoutError as error:
+            raise RefusedError(unconfirmed()) from error
+        self.check()
+
+    @contextlib.asynccontextmanager
+    async def locked(self, table_ids: Iterable[str]) -> AsyncIterator[None]:
+        """Hold the write locks of these tables and their tablets, all in one global order."""
+        held: list[str] = []
+        try:
+            for table_id in sorted(table_ids):
+                await self._acquire(table_id)
+                held.append(table_id)
+                self.check()
+            yield
+        finally:
+            for table_id in reversed(held):
+                self._locks[table_id].release()
+                self._forget_user(table_id)
+
+    async def _acquire(self, table_id: str) -> None:
+        if self._waiters >= LOCK_WAITERS_MAX:
+            raise RefusedError(busy("requests that wait for a table", LOCK_WAITERS_MAX))
+        lock = self._locks.setdefault(table_id, asyncio.Lock())
+        self._lock_users[table_id] = self._lock_users.get(table_id, 0) + 1
+        self._waiters += 1
+        acquired = False
+        try:
+            acquired = await lock.acquire()
+        finally:
+            self._waiters -= 1
+            if not acquired:
+                self._forget_user(table_id)
+
+    def _forget_user(self, table_id: str) -> None:
+        self._lock_users[table_id] -= 1
+        if self._lock_users[table_id] == 0:
+            del self._lock_users[table_id], self._locks[table_id]
+
+    # --- writes ------------------------------------------------------------------------------
+
+    async def write(
+        self,
+        tables: Sequence[TableRecord] = (),
+        tablets: Sequence[TabletRecord] = (),
+        *,
+        reply: Reply | None = None,
+        cluster_id: str | None = None,
+        tservers: Sequence[TServerRecord] = (),
+        hms_event: int | None = None,
+    ) -> Applied:
+        """Replicate one batch and wait until it is applied here, hence published.
+
+        There is no time limit, as in Kudu: only the end of the leadership ends the wait, and then
+        `RefusedError` says whether the batch may still commit.
+        """
+        self.check()
+        self._assert_locked(tables, tablets)
+        batch = Batch(
+            self._replica.term if self._outlasts else self.term,
+            self._node.env.clock.wall_ns(),
+            tuple(tables),
+            tuple(tablets),
+            reply,
+            cluster_id,
+            tuple(tservers),
+        )
+        if hms_event is not None:
+            batch = HmsBatch(**msgspec.structs.asdict(batch), hms_event=hms_event)
+        payload = encode_batch(batch)
+        limit = entry_limit(self._node.flags)
+        if len(payload) > limit:  # KUDU-3036: followers would never accept it
+            raise RefusedError(
+                invalid_argument(
+                    f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
+                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
+                )
+            )
+        try:
+            _, _, applied = await self._replica.replicate(payload)
+        except NotLeaderError as error:
+            raise RefusedError(not_the_leader()) from error
+        except OverloadedError as error:
+            raise RefusedError(overloaded(str(error))) from error
+        except IndeterminateError as error:
+            if Bug.KUDU_495_ABORT in self._node.bugs:
+                self._node.check_failed(f"writing to the sys-catalog failed: {error}")
+            self._abandon()
+            raise RefusedError(write_lost(str(error))) from error
+        assert isinstance(applied, Applied)
+        if applied.void:
+            raise RefusedError(not_the_leader())
+        return applied
+
+    def _assert_locked(
+        self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
+    ) -> None:
+        """Only a new table, which nobody can see, is written without its lock."""
+        for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
+            if table_id in self.catalog.tables:
+                lock = self._locks.get(table_id)
+                assert lock is not None, f"table {table_id} is written without its lock"
+                assert lock.locked(), f"table {table_id} is written without its lock"
+
+    def _abandon(self) -> None:
+        """After a write of unknown fate nothing here may be built upon: the next leadership, ours
+        or another's, loads what really committed.
+        """
+        lasts = self.is_current()
+        self.close()
+        if lasts:
+            self._replica.step_down()
+
+    def after_commit(self, calls: Iterable[Call]) -> None:
+        """Call tablet servers about something committed, and let the background loop look."""
+        if self.is_current():
+            self.tasks.submit(calls)
+            self.wake.set()

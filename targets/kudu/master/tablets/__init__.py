@@ -1,0 +1,1 @@
+"""Tablets on tablet servers: heartbeats, reports, placement and re-replication."""

@@ -1,0 +1,156 @@
+"""The background loop's decisions for one table: place, replace, complete.
+
+PREPARING tablets become CREATING on chosen tablet servers; a tablet that stays CREATING beyond
+`tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline comes
+from the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET); time seen
+by this leader counts as well, in case the leader that stored it had a clock that ran ahead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog.alter import alter_done
+from targets.kudu.master.catalog.catalog_state import Catalog
+from targets.kudu.master.catalog.delete import delete_replicas
+from targets.kudu.master.catalog.plan import Call, CreateReplica, Plan
+from targets.kudu.master.catalog.records import (
+    ConsensusState,
+    Origin,
+    TableRecord,
+    TableState,
+    TabletRecord,
+    TabletState,
+)
+from targets.kudu.master.tablets.placement import place_replicas
+from targets.kudu.master.tablets.ts_manager import TServer
+from targets.kudu.messages import PeerConfig, RaftConfig
+
+ASSIGNED_MAX: Final = 4096
+"""Tablets placed in one batch; the others follow in the next, as each stands for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve.
+
+    With `counts_own_time_only` (switch BG-CLOCK-RESET) nobody's time counts but this leader's.
+    """
+
+    wall_ns: int
+    monotonic_ns: int
+    ready_ns: int
+    counts_own_time_only: bool = False
+
+
+def tables_with_work(catalog: Catalog) -> list[str]:
+    """Tables with tablets to place or to watch, or with an alter to complete, sorted."""
+    return sorted(catalog.unsettled)
+
+
+def plan_assignments(
+    catalog: Catalog,
+    table: TableRecord,
+    alive: Sequence[TServer],
+    flags: Flags,
+    moment: Moment,
+    *,
+    rng: random.Random,
+    new_id: Callable[[], str],
+) -> Plan:
+    """Placements and replacements of one table as one batch; empty if there is nothing to do.
+
+    Of more than `ASSIGNED_MAX` the first ones.
+    """
+    changed: list[TabletRecord] = []
+    calls: list[Call] = []
+    for tablet in catalog.live_tablets(table.id):
+        if tablet.state is TabletState.CREATING:
+            if not _is_overdue(tablet, flags, moment):
+                continue
+            fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
+            placed = _place(fresh, table, alive, moment, rng)
+            if placed is None:
+                continue  # there is nowhere to go yet: the old one may still come up
+            reason = f"not created in time; replaced by {placed.id}"
+            changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
+            calls.extend(delete_replicas(catalog, tablet, reason))
+        elif tablet.state is TabletState.PREPARING:
+            placed = _place(tablet, table, alive, moment, rng)
+            if placed is None:
+                continue
+        else:
+            continue
+        changed.append(placed)
+        calls.extend(create_replicas(placed))
+        if len(changed) >= ASSIGNED_MAX:
+            break
+    return Plan(table.id, table.version, tablets=tuple(changed), calls=tuple(calls))
+
+
+def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
+    """An empty tablet in the place of a live one, whose rows are lost; `None` if it is dead.
+
+    What an operator asks for when no majority of its replicas will ever come back.
+    """
+    tablet = catalog.tablets.get(tablet_id)
+    if tablet is None or not tablet.is_live:
+        return None
+    table = catalog.tables[tablet.table_id]
+    reason = f"replaced on request by {new_id}"
+    fresh = TabletRecord(new_id, table.id, tablet.partition, TabletState.PREPARING)
+    return Plan(
+        table.id,
+        table.version,
+        tablets=(tablet.buried(TabletState.DELETED, now_ns, reason), fresh),
+        calls=delete_replicas(catalog, tablet, reason),
+    )
+
+
+def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
+    """The end of an alter that every tablet has reported; `None` if it is not time yet."""
+    if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
+        return None
+    return Plan(table.id, table.version, tables=(alter_done(table),))
+
+
+def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
+    """Calls that create every replica of a CREATING tablet."""
+    assert tablet.consensus is not None, f"tablet {tablet.id} was not placed"
+    return tuple(CreateReplica(tablet.id, peer.uuid) for peer in tablet.consensus.config.peers)
+
+
+def _is_overdue(tablet: TabletRecord, flags: Flags, moment: Moment) -> bool:
+    timeout_ns = flags.tablet_creation_timeout_ms * 1_000_000
+    is_old = moment.wall_ns - tablet.created_ns > timeout_ns
+    is_old_to_us = moment.monotonic_ns - moment.ready_ns > timeout_ns
+    if moment.counts_own_time_only:
+        return is_old and is_old_to_us
+    from_the_future = tablet.created_ns > moment.wall_ns
+    return is_old or (from_the_future and is_old_to_us)
+
+
+def _place(
+    tablet: TabletRecord,
+    table: TableRecord,
+    alive: Sequence[TServer],
+    moment: Moment,
+    rng: random.Random,
+) -> TabletRecord | None:
+    servers = place_replicas(alive, table.num_replicas, rng, moment.monotonic_ns)
+    if servers is None:
+        return None
+    peers = tuple(PeerConfig(server.uuid, server.address) for server in servers)
+    return msgspec.structs.replace(
+        tablet,
+        state=TabletState.CREATING,
+        consensus=ConsensusState(0, None, RaftConfig(-1, peers)),
+        origin=Origin(table.name, table.schema, table.version),
+        created_ns=moment.wall_ns,
+    )

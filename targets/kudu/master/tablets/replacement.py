@@ -1,0 +1,205 @@
+"""Which replica a tablet lacks, and which it can do without: a pure decision.
+
+After Kudu's `consensus/quorum_util.cc`. The scheme is 3-4-3: add a non-voter, let the leader
+replica promote it once it has caught up, evict what it replaces. At no time are there fewer good
+copies than before, and a second failure in between is survived. Its predecessor 3-2-3 evicted
+first, and a second failure before the new copy was complete lost the tablet (KUDU-1097); that is
+`Scheme.EVICT`.
+
+Everything comes from the leader replica's own report, made while no configuration change was
+pending. Whatever is decided is carried out under a compare-and-set on the configuration's index,
+so that an order that was overtaken does nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
+
+
+class Scheme(enum.Enum):
+    """How lost replicas are replaced (flag `raft_prepare_replacement_before_eviction`)."""
+
+    PREPARE = "3-4-3"
+    EVICT = "3-2-3"
+
+
+@dataclass(frozen=True, slots=True)
+class AddPeer:
+    """Add a replica on a tablet server that has none; which one is the placement's choice."""
+
+    member_type: str
+    promote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPeer:
+    """Remove this replica from the configuration."""
+
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDownLeader:
+    """Have the leader hand over: it is to be replaced, and a leader cannot remove itself."""
+
+
+Decision = AddPeer | EvictPeer | StepDownLeader
+_FAILED = (PeerHealth.FAILED_UNRECOVERABLE, PeerHealth.FAILED)
+
+
+def decide(
+    config: RaftConfig,
+    leader_uuid: str,
+    health: Mapping[str, PeerHealth],
+    *,
+    num_replicas: int,
+    spared: Collection[str] = (),
+    scheme: Scheme = Scheme.PREPARE,
+) -> Decision | None:
+    """The next step towards `num_replicas` good voters; `None` if there is nothing to do.
+
+    `health` is what the leader says of each peer, itself included; of whom it says nothing is
+    UNKNOWN. Servers in maintenance are `spared`: their silence is no reason to add a replica.
+    """
+    if scheme is Scheme.EVICT:
+        return _decide_evicting(config, leader_uuid, health, num_replicas)
+    peers = _Peers(config, leader_uuid, health)
+    evicted = peers.to_evict(num_replicas)
+    if evicted is not None:
+        return EvictPeer(evicted)
+    if peers.lacks_one(num_replicas, spared):
+        return AddPeer("NON_VOTER", promote=True)
+    if peers.leader_may_go(num_replicas):
+        return StepDownLeader()
+    return None
+
+
+def is_settled(config: RaftConfig, num_replicas: int) -> bool:
+    """Whether a configuration is what a tablet rests in, if all its members are well."""
+    return len(config.peers) == num_replicas and all(
+        peer.member_type == "VOTER" and not peer.replace for peer in config.peers
+    )
+
+
+def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
+    """Whether all is as it should be: then `decide` says `None`, and need not be asked. The leader
+    is a member.
+    """
+    return is_settled(config, num_replicas) and all(
+        health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
+    )
+
+
+def _decide_evicting(
+    config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
+) -> Decision | None:
+    """3-2-3: the failed go first, whoever is left; then what is missing is added as a voter; then
+    those go that are to be replaced, and what there is too much of.
+
+    In Kudu the leader replica evicts by itself. It is the same order, from the same report. There
+    `replace` came with 3-4-3; here replicas move under both.
+    """
+    others = [p.uuid for p in config.peers if p.uuid != leader_uuid]
+    failed = [uuid for uuid in others if health.get(uuid) in _FAILED]
+    replaced = [p.uuid for p in config.peers if p.replace]
+    leader_goes = leader_uuid in replaced  # which takes a successor that stays
+    voters = len(others) + 1
+    if failed and voters > 1:
+        return EvictPeer(failed[0])
+    if voters - leader_goes < num_replicas:
+        return AddPeer("VOTER", promote=False)
+    going = [uuid for uuid in others if uuid in replaced]
+    if going:  # unlike the failed, they still count
+        staying = [health.get(uuid) for uuid in others if uuid not in replaced]
+        well = all(each is PeerHealth.HEALTHY for each in staying)
+        return EvictPeer(going[0]) if well else None
+    if leader_goes:
+        return StepDownLeader()
+    return EvictPeer(others[-1]) if voters > num_replicas else None
+
+
+class _Peers:
+    """The members of one configuration, counted."""
+
+    def __init__(
+        self, config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth]
+    ) -> None:
+        self._leader_uuid = leader_uuid
+        self._health = health
+        self._voters = [p for p in config.peers if p.member_type == "VOTER"]
+        self._non_voters = [p for p in config.peers if p.member_type != "VOTER"]
+        self._healthy = [p for p in self._voters if self._of(p) is PeerHealth.HEALTHY]
+        self._viable = [p for p in self._healthy if not p.replace]
+        self._has_majority = len(self._healthy) >= _majority(len(self._voters))
+
+    def _of(self, peer: PeerConfig) -> PeerHealth:
+        return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
+
+    def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
+        """Whether there are too few voters to stay, those on their way counted, and a majority
+        could take one more in.
+        """
+        going = sum(
+            p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
+        )
+        coming = sum(p.promote and self._of(p) not in _FAILED for p in self._non_voters)
+        return num_replicas > len(self._voters) - going + coming and self._has_majority
+
+    def to_evict(self, num_replicas: int) -> str | None:
+        """Whom the tablet can do without, if anybody; never the leader.
+
+        A leader that is not well by its own account evicts nobody.
+        """
+        leader = [p for p in self._voters if p.uuid == self._leader_uuid]
+        if not leader or self._of(leader[0]) is not PeerHealth.HEALTHY:
+            return None
+        return self._non_voter_to_evict(num_replicas) or self._voter_to_evict(num_replicas)
+
+    def _non_voter_to_evict(self, num_replicas: int) -> str | None:
+        if not self._non_voters or not self._has_majority:
+            return None
+        worst = min(self._non_voters, key=self._urgency)
+        if self._of(worst) in _FAILED or len(self._viable) >= num_replicas:
+            return worst.uuid
+        return None
+
+    def _voter_to_evict(self, num_replicas: int) -> str | None:
+        others = [p for p in self._voters if p.uuid != self._leader_uuid]
+        if not others:
+            return None
+        worst = min(others, key=self._urgency)
+        health, viable = self._of(worst), len(self._viable)
+        needless = (
+            viable > num_replicas
+            or health in _FAILED
+            or ((worst.replace or health is PeerHealth.UNKNOWN) and viable >= num_replicas)
+        )
+        replaced = len(self._voters) > num_replicas or health is PeerHealth.FAILED_UNRECOVERABLE
+        left = sum(p.uuid != worst.uuid for p in self._healthy)
+        safe = left >= _majority(len(self._voters) - 1)
+        return worst.uuid if needless and replaced and safe else None
+
+    def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
+        """Whom to evict first: unrecoverable, failed, `replace`, unknown; then by uuid."""
+        health = self._of(peer)
+        order = (
+            health is PeerHealth.FAILED_UNRECOVERABLE,
+            health is PeerHealth.FAILED,
+            peer.replace,
+            health is PeerHealth.UNKNOWN,
+            True,
+        )
+        return order.index(True), peer.uuid
+
+    def leader_may_go(self, num_replicas: int) -> bool:
+        """Whether the leader is to be replaced and its successors are all there."""
+        leads = any(p.uuid == self._leader_uuid and p.replace for p in self._voters)
+        return leads and len(self._viable) >= num_replicas
+
+
+def _majority(voters: int) -> int:
+    return voters // 2 + 1

@@ -1,0 +1,185 @@
+"""Tablet reports: what a tablet server says of its replicas, merged into the catalog.
+
+Kudu's rules (`ProcessTabletReport` in `master/catalog_manager.cc`). A tablet this catalog does not
+know is left alone (FENCE-ORPHAN is the opposite), a tablet it knows to be dead is deleted, and a
+replica out of its configuration is tombstoned under a compare-and-set on the configuration's index
+(KUDU-1129). What a leader says of its peers' health is kept in memory; `rereplication.py` decides
+on it once the rest of the report is stored (rule 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from targets.kudu.master.catalog.catalog_state import Catalog, LeaderView
+from targets.kudu.master.catalog.plan import (
+    COPYING,
+    DELETED,
+    TOMBSTONED,
+    AlterTablet,
+    Call,
+    CreateReplica,
+    DeleteReplica,
+)
+from targets.kudu.master.catalog.records import ConsensusState, TabletRecord, TabletState
+from targets.kudu.messages import RaftConfig, ReportedTablet
+
+
+@dataclass(slots=True)
+class ReportPlan:
+    """What follows from a report: records to write, versions learnt, calls to make."""
+
+    tablets: list[TabletRecord] = field(default_factory=list)
+    versions: list[tuple[str, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    views: list[tuple[str, LeaderView]] = field(default_factory=list)
+    alarms: list[str] = field(default_factory=list)
+
+
+def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
+    """Whether a tablet is still in its first configuration and `ts_uuid` belongs to it.
+
+    Only then may a replica be created there from nothing: it has never voted or stored anything.
+    Members of later configurations get their data by tablet copy.
+    """
+    return config.opid_index == -1 and _has_peer(config, ts_uuid)
+
+
+def plan_missing(
+    catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]
+) -> list[CreateReplica]:
+    """Creations that never took effect: what a full report should hold and does not."""
+    held = {replica.tablet_id for replica in reported}
+    return [
+        CreateReplica(tablet_id, ts_uuid)
+        for tablet_id, tablet in sorted(catalog.tablets.items())
+        if tablet.is_live
+        and tablet_id not in held
+        and tablet.consensus is not None
+        and is_first_member(tablet.consensus.config, ts_uuid)
+    ]
+
+
+def plan_report(
+    catalog: Catalog,
+    ts_uuid: str,
+    reported: Sequence[ReportedTablet],
+    *,
+    deletes_unknown: bool = False,
+) -> ReportPlan:
+    """Judge every reported replica of tablet server `ts_uuid`, in order.
+
+    `deletes_unknown` is switch FENCE-ORPHAN.
+    """
+    plan = ReportPlan()
+    merged: dict[str, TabletRecord] = {}
+    for replica in reported:
+        tablet = merged.get(replica.tablet_id) or catalog.tablets.get(replica.tablet_id)
+        if tablet is None and deletes_unknown:
+            plan.calls.append(DeleteReplica(replica.tablet_id, "", ts_uuid, DELETED, "unknown"))
+            continue
+        if tablet is None:  # rule 1
+            plan.alarms.append(f"tablet {replica.tablet_id} is unknown; ignored")
+            continue
+        changed = _judge(catalog, ts_uuid, replica, tablet, plan)
+        if changed is not None and changed != tablet:
+            merged[tablet.id] = changed
+    plan.tablets.extend(merged.values())
+    return plan
+
+
+def _judge(
+    catalog: Catalog, ts_uuid: str, replica: ReportedTablet, tablet: TabletRecord, plan: ReportPlan
+) -> TabletRecord | None:
+    """The tablet as it is after this report; `None` where nothing is learnt."""
+    table = catalog.tables.get(tablet.table_id)
+    if not tablet.is_live or table is None or not table.is_live:  # rule 2
+        if replica.data_state != DELETED and table is not None:
+            reason = tablet.state_msg or "the table was deleted"
+            plan.calls.append(DeleteReplica(tablet.id, tablet.table_id, ts_uuid, DELETED, reason))
+        return None
+    config, stored = replica.committed_config, tablet.consensus
+    if replica.data_state == COPYING and config is None:
+        return None  # nothing can be said of it before it has been told where it belongs
+    if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3
+        if stored is not None and replica.data_state != TOMBSTONED:
+            plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
+        return None
+    if replica.error is not None or config is None or replica.data_state != "READY":  # rule 4
+        return None
+    plan.versions.append((tablet.id, replica.schema_version))
+    if replica.schema_version != table.version:  # rule 9
+        plan.calls.append(AlterTablet(tablet.id))
+    leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
+    state = tablet.state
+    if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
+        state = TabletState.RUNNING  # rule 5; without a leader: CREATE-MINORITY
+    consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
+    if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
+        view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
+        plan.views.append((tablet.id, view))
+    if consensus.config.opid_index > stored.config.opid_index:  # rule 7
+        plan.calls.extend(
+            _tombstone(tablet, peer.uuid, stored.config.opid_index)
+            for peer in stored.config.peers
+            if not _has_peer(consensus.config, peer.uuid)
+        )
+    if state is tablet.state and consensus is stored:
+        return None
+    return msgspec.structs.replace(tablet, state=state, consensus=consensus)
+
+
+def _merge(
+    stored: ConsensusState,
+    replica: ReportedTablet,
+    config: RaftConfig,
+    leader: str | None,
+    ts_uuid: str,
+    plan: ReportPlan,
+) -> ConsensusState:
+    """Rule 6: what to believe of configuration, term and leader."""
+    known = stored.leader_uuid
+    both_known = leader is not None and known is not None
+    if replica.term == stored.term and both_known and leader != known:
+        plan.alarms.append(
+            f"tablet {replica.tablet_id} has two leaders in term {stored.term}: "
+            f"{known} and, says {ts_uuid}, {leader}; ignored"
+        )
+        return stored
+    newer_config = config.opid_index > stored.config.opid_index
+    newer_leader = leader is not None and (
+        replica.term > stored.term or (stored.leader_uuid is None and replica.term == stored.term)
+    )
+    if not newer_config and not newer_leader:
+        return stored
+    config = config if newer_config else stored.config
+    if replica.term < stored.term:  # a late report may bring a configuration, never a leader
+        leader = known if _has_peer(config, known) else None
+        return ConsensusState(stored.term, leader, config)
+    if leader is None and replica.term == stored.term and known != ts_uuid:
+        # A fresh follower that does not know its leader yet says nothing against it (KUDU-1069).
+        leader = known if _has_peer(config, known) else None
+    return ConsensusState(replica.term, leader, config)
+
+
+def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
+    """Whether a replica is out of the stored configuration, and knows of none that is newer.
+
+    Kudu asks for an older one and so spares a replica that learnt of its own eviction.
+    """
+    if _has_peer(stored, ts_uuid):
+        return False
+    config = replica.committed_config
+    return config is None or config.opid_index <= stored.opid_index
+
+
+def _tombstone(tablet: TabletRecord, ts_uuid: str, opid_index: int) -> DeleteReplica:
+    reason = f"not in the committed configuration of index {opid_index}"
+    return DeleteReplica(tablet.id, tablet.table_id, ts_uuid, TOMBSTONED, reason, opid_index)
+
+
+def _has_peer(config: RaftConfig, uuid: str | None) -> bool:
+    return uuid is not None and uuid in [peer.uuid for peer in config.peers]

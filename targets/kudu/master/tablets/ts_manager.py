@@ -1,0 +1,96 @@
+"""The tablet servers one master has heard of: who lives, where, and how loaded.
+
+Not replicated: every master keeps its own, warm on followers because tablet servers heartbeat to
+all masters (cold maps were KUDU-1358), empty after a restart. Times are the caller's, in ns of the
+monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from targets.kudu.messages import TSHeartbeatRequest
+
+TSERVERS_MAX: Final = 4096
+"""Tablet servers one master keeps; those beyond are asked to register again and again."""
+
+_LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
+_UNHEARD_NS: Final = -(1 << 62)
+
+
+class TServer:
+    """One tablet server, as last heard."""
+
+    def __init__(self, uuid: str, seqno: int, address: str, now_ns: int) -> None:
+        self.uuid: Final = uuid
+        self.seqno = seqno
+        self.address = address
+        self.heard_ns = now_ns
+        self.num_live_tablets = 0
+        self.full_report_term = -1  # the last leadership that handled a full report
+        self._recent_load = 0.0
+        self._recent_load_ns = now_ns
+
+    def load(self, now_ns: int) -> float:
+        """Live replicas plus recent placements, whose weight halves every minute."""
+        return self.num_live_tablets + self._decayed(now_ns)
+
+    def note_placement(self, now_ns: int) -> None:
+        """Count one replica placed here just now."""
+        self._recent_load = self._decayed(now_ns) + 1.0
+        self._recent_load_ns = now_ns
+
+    def _decayed(self, now_ns: int) -> float:
+        age: float = (now_ns - self._recent_load_ns) / _LOAD_HALF_LIFE_NS
+        weight: float = 0.5**age
+        return self._recent_load * weight
+
+
+class TServerMap:
+    """All tablet servers that registered since this master started."""
+
+    def __init__(self) -> None:
+        self._by_uuid: dict[str, TServer] = {}
+
+    def get(self, uuid: str) -> TServer | None:
+        """One tablet server; `None` if it never registered here."""
+        return self._by_uuid.get(uuid)
+
+    def __iter__(self) -> Iterator[TServer]:
+        """All of them, sorted by uuid."""
+        return iter([server for _, server in sorted(self._by_uuid.items())])
+
+    def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
+        """Note a heartbeat; `None` means that the tablet server has to register first.
+
+        A restarted one (its sequence number grew) registers anew and owes a full report; a late
+        heartbeat of its earlier life is as if unheard.
+        """
+        server = self._by_uuid.get(request.ts_uuid)
+        if server is None or server.seqno < request.ts_seqno:
+            full = server is None and len(self._by_uuid) >= TSERVERS_MAX
+            if full or request.registration is None:
+                return None
+            server = TServer(
+                request.ts_uuid, request.ts_seqno, request.registration.address, now_ns
+            )
+            self._by_uuid[request.ts_uuid] = server
+        elif server.seqno > request.ts_seqno:
+            return None
+        elif request.registration is not None:
+            server.address = request.registration.address
+        server.heard_ns = now_ns
+        server.num_live_tablets = request.num_live_tablets
+        return server
+
+    def forget_liveness(self) -> None:
+        """As if nobody had been heard, though all are known: what a new leader had to go by before
+        tablet servers heartbeat to followers as well (switch KUDU-1358).
+        """
+        for server in self._by_uuid.values():
+            server.heard_ns = _UNHEARD_NS
+
+    def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
+        """Those heard within `unresponsive_ns`, sorted by uuid."""
+        return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]

@@ -1,0 +1,251 @@
+"""Heartbeats to every master, one loop each, as Kudu has one thread each.
+
+The shell around `ReportTracker`: it waits for the interval or for a change, asks the tablet
+manager for the reports that are due, and feeds the answer back. A tablet that turns dirty is
+reported at once, after a short pause in which further changes join it. A master that does not
+answer costs only its own loop.
+
+Masters name the masters in their answers. Those that a server was not told of at its start get a
+loop as well, for as long as they are members: it believes the newest term, and of the same term the
+leader. What it was told it always keeps, so it finds its way back from anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, Protocol
+
+from targets.kudu.bugs import Bug
+from targets.kudu.context import NodeContext
+from targets.kudu.messages import (
+    ReportedTablet,
+    TabletReport,
+    TSHeartbeatRequest,
+    TSHeartbeatResponse,
+    TSRegistration,
+)
+from targets.kudu.rpc import RpcError
+from targets.kudu.tserver.tablet_reports import BeatPlan, FullOn, ReportKind, ReportTracker
+from targets.kudu.wakeup import Wakeup
+
+_COALESCE_S: Final = 0.01
+
+
+class TabletReports(Protocol):
+    """Where reports come from: the tablet manager."""
+
+    def report(
+        self, tablet_ids: Sequence[str] | None
+    ) -> tuple[tuple[ReportedTablet, ...], tuple[str, ...]]:
+        """These tablets, or all for `None`, as they are now, and the ids that are gone."""
+        ...
+
+    @property
+    def live_tablets(self) -> int:
+        """How many replicas hold data."""
+        ...
+
+
+class ClusterMembership(Protocol):
+    """Which cluster this server belongs to; kept on disk, so that it never joins another one."""
+
+    cluster_id: str
+
+    async def join(self, cluster_id: str) -> None:
+        """Remember it for good: the first ready leader that answered said so."""
+        ...
+
+
+class _MasterLoop:
+    """The heartbeats to one master."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        master: str,
+        membership: ClusterMembership,
+        *,
+        seqno: int,
+        on_answer: Callable[[TSHeartbeatResponse], None],
+    ) -> None:
+        flags = node.flags
+        self._node = node
+        self._master = master
+        self._seqno = seqno
+        self._membership = membership
+        self._on_answer = on_answer
+        self._interval_s = flags.heartbeat_interval_ms / 1000
+        self._rpc_timeout_s = flags.heartbeat_rpc_timeout_ms / 1000
+        self._tracker = ReportTracker(
+            failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
+            full_on=_full_on(node.bugs),
+        )
+        self.others: Sequence[_MasterLoop] = ()  # whose marks an acknowledgement clears as well
+        self._wake = Wakeup()
+
+    def mark_dirty(self, tablet_id: str) -> None:
+        self._tracker.mark_dirty(tablet_id)
+        if self._tracker.beat_now:
+            self._wake.set()
+
+    async def run(self, tablets: TabletReports, *, only_leader: bool = False) -> None:
+        """Heartbeat for ever; with `only_leader`, for as long as the master leads and answers."""
+        while True:
+            self._wake.clear()
+            await self._beat(tablets)
+            if only_leader and not self._tracker.leads:
+                return
+            if self._tracker.beat_now:
+                if self._tracker.failures == 0:
+                    await asyncio.sleep(_COALESCE_S)
+                else:  # refused at once, say: Kudu retries without a pause, which only burns CPU
+                    await asyncio.sleep(self._interval_s / 10)
+                continue
+            if await self._wake.wait(self._interval_s):
+                await asyncio.sleep(_COALESCE_S)
+
+    async def _beat(self, tablets: TabletReports) -> None:
+        plan = self._tracker.plan()
+        try:
+            response = await self._node.rpc.call(
+                self._master,
+                "MasterService.TSHeartbeat",
+                self._request(plan, tablets),
+                TSHeartbeatResponse,
+                timeout_s=self._rpc_timeout_s,
+            )
+        except RpcError:
+            self._tracker.failed()
+            return
+        if response.error is not None:
+            self._tracker.failed()
+            return
+        # A cluster whose logs are not synced may lose its own id to a power cut (P18), and makes
+        # another: who belonged to it for ever would serve nobody. Kudu's tablet servers keep none.
+        lasts = self._node.flags.log_force_fsync_all
+        if lasts and response.cluster_id and not self._membership.cluster_id:
+            await self._membership.join(response.cluster_id)
+        own = self._membership.cluster_id
+        if own and response.cluster_id and response.cluster_id != own:
+            self._tracker.failed()  # asked before this server belonged anywhere; now it is refused
+            return
+        marked = self._tracker.dirty if self.others else {}
+        self._tracker.answered(plan, response)
+        for other in self.others:
+            cleared = marked.keys() - self._tracker.dirty.keys()
+            other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
+        self._on_answer(response)
+
+    def _request(self, plan: BeatPlan, tablets: TabletReports) -> TSHeartbeatRequest:
+        report = None
+        if plan.kind is not ReportKind.NONE:
+            is_incremental = plan.kind is ReportKind.INCREMENTAL
+            updated, removed = tablets.report(plan.tablet_ids if is_incremental else None)
+            report = TabletReport(is_incremental, plan.sequence_number, updated, removed)
+        return TSHeartbeatRequest(
+            ts_uuid=self._node.uuid,
+            ts_seqno=self._seqno,
+            registration=TSRegistration(self._node.address) if plan.register else None,
+            report=report,
+            num_live_tablets=tablets.live_tablets,
+            cluster_id=self._membership.cluster_id,
+        )
+
+
+class Heartbeater:
+    """Keeps every master informed."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        masters: Sequence[str],
+        membership: ClusterMembership,
+        *,
+        seqno: int,
+    ) -> None:
+        """Heartbeat to all `masters`, and to those that they name; `seqno` grows with every start,
+        so that they notice it.
+        """
+        self._env = node.env
+        self._node = node
+        self._membership = membership
+        self._seqno = seqno
+        self._told = tuple(masters)
+        self._named_by = (-1, False)  # the term of the master that was believed last; if it led
+        self._named: tuple[str, ...] = ()  # by that one
+        self._loops: dict[str, _MasterLoop] = {}
+        self._tablets: TabletReports | None = None  # once it runs
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._follow(masters)
+
+    @property
+    def masters(self) -> tuple[str, ...]:
+        """The addresses it heartbeats to."""
+        return tuple(self._loops)
+
+    def mark_dirty(self, tablet_id: str) -> None:
+        """The tablet changed: every master has to hear it."""
+        for loop in self._loops.values():
+            loop.mark_dirty(tablet_id)
+
+    async def run(self, tablets: TabletReports) -> None:
+        """Heartbeat until cancelled."""
+        try:
+            if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
+                await self._follow_leader(tablets)
+            self._tablets = tablets
+            for master in self._loops:
+                self._start(master, tablets)
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def _start(self, master: str, tablets: TabletReports) -> None:
+        beats = self._loops[master].run(tablets)
+        self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
+
+    async def _follow_leader(self, tablets: TabletReports) -> NoReturn:
+        """Switch LEADER-ONLY-HEARTBEATS: to one master, until it does not lead; then the next."""
+        pause_s = self._node.flags.heartbeat_interval_ms / 10_000
+        while True:
+            for loop in [*self._loops.values()]:
+                await loop.run(tablets, only_leader=True)
+                await asyncio.sleep(pause_s)
+
+    def _learn(self, answer: TSHeartbeatResponse) -> None:
+        """Who the masters are, as one of them has it."""
+        named_by = (answer.meta.term, answer.leader_master)
+        if answer.master_addresses and named_by >= self._named_by:
+            self._named_by = named_by
+            if answer.master_addresses != self._named:
+                self._named = answer.master_addresses
+                self._follow((*self._told, *self._named))
+
+    def _follow(self, masters: Sequence[str]) -> None:
+        """Have a loop for each of these, and for no other."""
+        wanted = dict.fromkeys(masters)
+        if wanted.keys() == self._loops.keys():
+            return
+        for master in [one for one in self._loops if one not in wanted]:
+            del self._loops[master]
+            task = self._tasks.pop(master, None)
+            if task is not None:
+                task.cancel()
+        new = [one for one in wanted if one not in self._loops]
+        for master in new:
+            self._loops[master] = _MasterLoop(
+                self._node, master, self._membership, seqno=self._seqno, on_answer=self._learn
+            )
+            if self._tablets is not None:
+                self._start(master, self._tablets)
+        if Bug.KUDU_1374 in self._node.bugs:
+            for loop in self._loops.values():
+                loop.others = [other for other in self._loops.values() if other is not loop]
+
+
+def _full_on(bugs: frozenset[Bug]) -> FullOn:
+    if bugs & {Bug.KUDU_1374, Bug.KUDU_1353}:
+        return FullOn.NOTHING
+    return FullOn.FLIP if Bug.LEADER_FLAP_ABA in bugs else FullOn.LATER_TERM

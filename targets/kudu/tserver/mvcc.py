@@ -1,0 +1,270 @@
+"""The rows of one tablet: every version of every key, and reads at any timestamp of its history.
+
+Multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much reduced): the log
+gives each write a timestamp above all before it, so what a reader sees at T are, of every key, the
+newest version at or below T.
+
+A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
+has no map. So versions sort as bytes by their time, rows of different schemas lie side by side, and
+a column's values stay where they are when it is dropped: its id is never used again (KUDU-461).
+
+**Bounded history.** A version goes when the one after it is older than the age limit, or when all
+history takes more than so many bytes. `history_start` rises with that: reads below it are refused.
+
+**Digest.** A sum of one hash for each live row, so a write changes it in constant time. Two stores
+with the same rows have the same, whatever became of their history.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from targets.kudu.messages import Value
+from targets.kudu.tserver.sorted_keys import SortedKeys
+
+Record = tuple[bytes, bytes]
+"""A key and one version of it."""
+RowValues = dict[int, Value]
+
+_TIMESTAMP_BYTES: Final = 8
+_DIGEST_BYTES: Final = 16
+_DIGEST_MASK: Final = (1 << 8 * _DIGEST_BYTES) - 1
+_RECORD_OVERHEAD_BYTES: Final = 8
+_EXAMINED_PER_ROW: Final = 10
+_LOADED_A_STEP: Final = 2000
+_rows = msgspec.msgpack.Decoder(dict[int, Value])
+encode_row = msgspec.msgpack.Encoder().encode
+decode_row = _rows.decode
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Keys and maps of a scan; `next_key` is where it goes on, `None` at its end."""
+
+    rows: list[tuple[bytes, bytes]]
+    next_key: bytes | None
+
+
+class RowStore:
+    """All versions in memory. `changes` are those since they were last taken."""
+
+    def __init__(self, *, history_bytes_max: int) -> None:
+        """History beyond `history_bytes_max` goes before its age."""
+        self._history_bytes_max = history_bytes_max
+        self._chains: dict[bytes, bytes | list[bytes]] = {}  # oldest first; alone, not in a list
+        self._keys = SortedKeys()
+        self._superseded: deque[tuple[int, bytes, int]] = deque()  # when, which key, bytes
+        self.history_start = 0
+        self.history_bytes = 0
+        self.version_bytes = 0  # of all versions, as records
+        self.live_rows = 0
+        self.changes: list[Record] = []
+        self._digest = 0
+
+    @property
+    def digest(self) -> bytes:
+        """Of all live rows."""
+        return self._digest.to_bytes(_DIGEST_BYTES, "big")
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def newest(self, key: bytes) -> bytes | None:
+        """The map of a live row."""
+        chain = self._chains.get(key)
+        if chain is None:
+            return None
+        version = chain if isinstance(chain, bytes) else chain[-1]
+        return version[_TIMESTAMP_BYTES:] or None
+
+    def _at(self, key: bytes, above: bytes) -> bytes | None:
+        """The map as of the newest version below the bytes `above`."""
+        chain = self._chains[key]
+        if isinstance(chain, bytes):
+            version = chain if chain < above else b""
+        else:
+            position = bisect.bisect_left(chain, above)
+            version = chain[position - 1] if position else b""
+        return version[_TIMESTAMP_BYTES:] or None
+
+    def scan(
+        self, timestamp: int, start: bytes, end: bytes, *, rows_max: int, bytes_max: int
+    ) -> Page:
+        """A page of the live rows in `[start, end)` at `timestamp`, at least one row if there is
+        one, unless too many keys had to be skipped. An empty `end` is unbounded.
+        """
+        assert timestamp >= self.history_start, f"{timestamp} is before {self.history_start}"
+        above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
+        examined_max = _EXAMINED_PER_ROW * rows_max
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        for examined, key in enumerate(self._keys.since(start)):
+            if end and key >= end:
+                break
+            if len(found) >= rows_max or size >= bytes_max or examined >= examined_max:
+                return Page(found, key)
+            row = self._at(key, above)
+            if row is not None:
+                found.append((key, row))
+                size += len(key) + len(row)
+        return Page(found, None)
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def put(self, key: bytes, timestamp: int, row: bytes | None) -> None:
+        """Write a version, `None` to delete; never below the newest one. One of the same timestamp
+        is replaced: a write is one instant.
+        """
+        version = timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + (row or b"")
+        self._digest_out(key)
+        chain = self._chains.get(key)
+        if chain is None:
+            self._chains[key] = version
+            self._keys.add(key)
+            superseded = 0
+        else:
+            superseded = self._append(key, chain, version)
+        self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+        if row is None:  # it stays for as long as what it hides
+            superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+        if superseded:
+            self._superseded.append((timestamp, key, superseded))
+            self.history_bytes += superseded
+        self._digest_in(key)
+        self.changes.append((key, version))
+
+    def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
+        """Put a version on the end; returns the bytes that it makes history, below nought where it
+        replaces a deletion, which was counted.
+        """
+        newest = chain if isinstance(chain, bytes) else chain[-1]
+        record_bytes = len(key) + len(newest) + _RECORD_OVERHEAD_BYTES
+        if newest[:_TIMESTAMP_BYTES] == version[:_TIMESTAMP_BYTES]:
+            self.version_bytes -= record_bytes
+            if isinstance(chain, bytes):
+                self._chains[key] = version
+            else:
+                chain[-1] = version
+            return -record_bytes if len(newest) == _TIMESTAMP_BYTES else 0
+        assert newest < version, f"{key!r} written below its newest version"
+        if isinstance(chain, bytes):
+            self._chains[key] = [chain, version]
+        else:
+            chain.append(version)
+        return record_bytes
+
+    def _digest_out(self, key: bytes) -> None:
+        self._digest = (self._digest - self._hash_newest(key, -1)) & _DIGEST_MASK
+
+    def _digest_in(self, key: bytes) -> None:
+        self._digest = (self._digest + self._hash_newest(key, +1)) & _DIGEST_MASK
+
+    def _hash_newest(self, key: bytes, sign: int) -> int:
+        """The hash of a live row, which is counted in or out; 0 where there is none."""
+        chain = self._chains.get(key)
+        if chain is None:
+            return 0
+        version = chain if isinstance(chain, bytes) else chain[-1]
+        if len(version) == _TIMESTAMP_BYTES:
+            return 0
+        self.live_rows += sign
+        head = len(key).to_bytes(4, "big") + key
+        return int.from_bytes(hashlib.blake2b(head + version, digest_size=_DIGEST_BYTES).digest())
+
+    # --- history ----------------------------------------------------------------------------
+
+    def collect(self, oldest: int) -> None:
+        """Forget what only reads below the timestamp `oldest` could see, and more where history is
+        over its limit.
+        """
+        while self._superseded and (
+            self._superseded[0][0] <= max(oldest, self.history_start)
+            or self.history_bytes > self._history_bytes_max
+        ):
+            timestamp, key, size = self._superseded.popleft()
+            self.history_bytes -= size
+            self.history_start = max(self.history_start, timestamp)
+            self._prune(key, (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big"))
+
+    def _prune(self, key: bytes, above: bytes) -> None:
+        """Keep the newest version below `above` and all after it; no deletion as the only one."""
+        chain = self._chains.get(key)
+        if chain is None:
+            return
+        if isinstance(chain, list):
+            first = max(0, bisect.bisect_left(chain, above) - 1)
+            if len(chain[first]) == _TIMESTAMP_BYTES and chain[first] < above:
+                first += 1
+            kept = chain[first:]
+            self._count_out(key, chain[:first])
+        else:
+            kept = [] if len(chain) == _TIMESTAMP_BYTES and chain < above else [chain]
+            self._count_out(key, [] if kept else [chain])
+        if kept:
+            self._chains[key] = kept if len(kept) > 1 else kept[0]
+        else:
+            del self._chains[key]
+            self._keys.remove(key)
+
+    def _count_out(self, key: bytes, versions: list[bytes]) -> None:
+        for version in versions:
+            self.version_bytes -= len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def take_changes(self) -> list[Record]:
+        """The versions written since they were last taken, in order."""
+        changes, self.changes = self.changes, []
+        return changes
+
+    def records(self) -> list[Record]:
+        """Every version, in the order of keys and then of time."""
+        found: list[Record] = []
+        for key in self._keys.since(b""):
+            chain = self._chains[key]
+            if isinstance(chain, bytes):
+                found.append((key, chain))
+            else:
+                found += [(key, version) for version in chain]
+        return found
+
+    def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
+        """Become what these records say, of an empty store; the last one of a key and timestamp
+        counts, and the versions of a key come oldest first. Goes in short steps, to be taken to
+        the end before anything else.
+        """
+        assert not self._chains, "the store is not empty"
+        chains = self._chains
+        for count, (key, version) in enumerate(records, 1):
+            if count % _LOADED_A_STEP == 0:
+                yield
+            chain = chains.get(key)
+            if chain is None:
+                chains[key] = version
+                self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+            else:
+                self._append(key, chain, version)
+                self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+        self._keys = SortedKeys(chains)
+        history = []
+        for count, (key, chain) in enumerate(chains.items(), 1):
+            if count % _LOADED_A_STEP == 0:
+                yield
+            versions = [chain] if isinstance(chain, bytes) else chain
+            for position, version in enumerate(versions):
+                before = versions[position - 1] if position else b""
+                size = len(key) + len(before) + _RECORD_OVERHEAD_BYTES if before else 0
+                if len(version) == _TIMESTAMP_BYTES:
+                    size += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
+                if size:
+                    when = int.from_bytes(version[:_TIMESTAMP_BYTES])
+                    history.append((when, key, size))
+                    self.history_bytes += size
+            self._digest_in(key)
+        self._superseded = deque(sorted(history))
+        self.history_start = history_start
+        self.collect(history_start)

@@ -1,0 +1,184 @@
+"""Exactly once: what became of recent writes, so that a resent one gets the first answer.
+
+Kudu's `rpc/result_tracker.h`, but decided where the log is applied and by the log's timestamps: so
+all replicas know the same, a new leader knows what the old one did, and it all comes back with the
+log and its snapshots. Two copies of a request may both stand in the log; only the first one counts.
+
+A result is kept for `remember_responses_ttl_ms` and a client for `remember_clients_ttl_ms` after
+its last write. Those that wrote last are kept always: else one clock that is hours ahead, and the
+log with it, would have all of them forgotten at once, and late copies act again. A client tells
+below which number it has all its answers; those go at once. What comes with a number whose result
+is gone is stale: whether it happened is not known here any more.
+
+Results must not go early, or a late copy would act again. So where there are too many of them,
+`is_full` has the leader turn new writes away (THROTTLED). But time passes here with the log alone,
+so a write is let in again once it makes room itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import RowError
+from targets.kudu.tserver import limits
+
+_US_PER_MS: Final = 1000
+_AGES_SPARE: Final = 1024
+
+
+class WriteResult(msgspec.Struct, frozen=True, array_like=True):
+    """What a write did: its timestamp, its place in the log, the rows that were not written."""
+
+    timestamp: int
+    index: int
+    term: int
+    errors: tuple[RowError, ...] = ()
+
+
+class StoredClient(msgspec.Struct, frozen=True, array_like=True):
+    """A client in a snapshot; `results` by number."""
+
+    client_id: str
+    stale_before: int
+    last_timestamp: int
+    results: tuple[tuple[int, WriteResult], ...]
+
+
+class _Client:
+    __slots__ = ("last_timestamp", "results", "stale_before")
+
+    def __init__(self) -> None:
+        self.stale_before = 0
+        self.last_timestamp = 0
+        self.results: dict[int, WriteResult] = {}
+
+
+class Results:
+    """The results of one tablet. Timestamps must rise from call to call."""
+
+    def __init__(
+        self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
+    ) -> None:
+        """How long results, and clients without a new write, are remembered; the `clients_kept`
+        that wrote last are not forgotten.
+        """
+        self._clients_kept = clients_kept
+        self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
+        self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
+        self._clients: dict[str, _Client] = {}  # by their last write
+        self._by_age: deque[tuple[int, str, int]] = deque()  # timestamp, client, number
+        self.count = 0
+        self._row_errors = 0  # in all of them
+
+    @property
+    def is_full(self) -> bool:
+        """Whether new writes must wait for old results to go."""
+        return (
+            self.count >= limits.RESULTS_MAX
+            or self._row_errors >= limits.ROW_ERRORS_MAX
+            or len(self._clients) >= limits.CLIENTS_MAX
+        )
+
+    def makes_room(self, timestamp: int) -> bool:
+        """Whether a write at `timestamp` would let go of what there is too much of, also of what
+        came with those that were let in together.
+        """
+        count, row_errors = self.count, self._row_errors
+        for age in self._by_age:
+            if count < limits.RESULTS_MAX and row_errors < limits.ROW_ERRORS_MAX:
+                break
+            if age[0] > timestamp - self._results_ttl:
+                return False
+            if self._is_kept(*age):  # else it was forgotten by number
+                count -= 1
+                row_errors -= len(self._clients[age[1]].results[age[2]].errors)
+        excess = len(self._clients) - limits.CLIENTS_MAX
+        if excess < 0:
+            return True
+        last = next(itertools.islice(self._clients.values(), excess, None))
+        return last.last_timestamp <= timestamp - self._clients_ttl
+
+    def find(self, client_id: str, seq_no: int) -> WriteResult | None:
+        """The result of a write that was applied lately."""
+        client = self._clients.get(client_id)
+        return None if client is None else client.results.get(seq_no)
+
+    def is_stale(self, client_id: str, seq_no: int) -> bool:
+        """Whether the result of such a write would be gone."""
+        client = self._clients.get(client_id)
+        return client is not None and seq_no < client.stale_before
+
+    def add(self, client_id: str, seq_no: int, first_incomplete: int, result: WriteResult) -> None:
+        """Keep the result of a write that is neither known nor stale."""
+        client = self._clients.pop(client_id, None) or _Client()
+        self._clients[client_id] = client
+        client.last_timestamp = result.timestamp
+        client.results[seq_no] = result
+        self._count((result,), +1)
+        self._by_age.append((result.timestamp, client_id, seq_no))
+        self._forget_below(client, min(first_incomplete, seq_no))
+
+    def _forget_below(self, client: _Client, seq_no: int) -> None:
+        if seq_no <= client.stale_before:
+            return
+        client.stale_before = seq_no
+        answered = [number for number in client.results if number < seq_no]
+        self._count([client.results.pop(number) for number in answered], -1)
+
+    def _count(self, results: Collection[WriteResult], sign: int) -> None:
+        self.count += sign * len(results)
+        self._row_errors += sign * sum(len(result.errors) for result in results)
+
+    def expire(self, timestamp: int) -> None:
+        """Forget what is too old at `timestamp`."""
+        while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
+            age = self._by_age.popleft()
+            if self._is_kept(*age):
+                _, client_id, seq_no = age
+                self._forget_below(self._clients[client_id], seq_no + 1)
+        if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
+            self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
+        while len(self._clients) > self._clients_kept:
+            client_id = next(iter(self._clients))
+            client = self._clients[client_id]
+            if client.last_timestamp > timestamp - self._clients_ttl:
+                return
+            self._count(client.results.values(), -1)
+            del self._clients[client_id]
+
+    def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
+        """Whether this result is there still, and not one of a client that was forgotten since."""
+        result = self.find(client_id, seq_no)
+        return result is not None and result.timestamp == timestamp
+
+    def store(self) -> tuple[StoredClient, ...]:
+        """Everything, alike on all replicas."""
+        return tuple(
+            StoredClient(
+                client_id,
+                client.stale_before,
+                client.last_timestamp,
+                tuple(sorted(client.results.items(), key=lambda item: item[0])),
+            )
+            for client_id, client in self._clients.items()
+        )
+
+    def load(self, stored: Iterable[StoredClient]) -> None:
+        """Become what `store` gave."""
+        self._clients.clear()
+        self.count = self._row_errors = 0
+        ages = []
+        for one in stored:
+            client = self._clients[one.client_id] = _Client()
+            client.stale_before = one.stale_before
+            client.last_timestamp = one.last_timestamp
+            client.results = dict(one.results)
+            self._count(client.results.values(), +1)
+            ages += [(r.timestamp, one.client_id, seq_no) for seq_no, r in one.results]
+        self._by_age = deque(sorted(ages))

@@ -1,0 +1,133 @@
+"""The rows of a tablet on disk: immutable files, and in the Raft snapshot a list of them.
+
+A snapshot writes what changed since the last one to a new file, so its cost is that of the writes,
+not of the rows. Small neighbours are joined, by size as in a log-structured merge tree (O'Neil et
+al., 1996): a file never follows one less than twice its size, so their number is logarithmic below
+`FILE_BYTES_MAX` and then grows with the data. What is dead goes when the machine gives all rows
+instead of changes, which it does before the files hold more than twice what is alive.
+
+A crash at any point is harmless: files are durable before the list that names them, and those that
+it no longer names go after it. What a crash leaves behind is removed at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from harness.env import Disk
+from targets.kudu import checked_file
+from targets.kudu.tserver.row_blocks import StoredRows
+
+FILE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Files are not joined beyond this size: what is rewritten, and held in memory, stays small."""
+
+_MAGIC: Final = b"KROWS001"
+_PREFIX: Final = "/rows-"
+_stored = msgspec.msgpack.Decoder(StoredRows)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """The head of a tablet's state, and its row files, oldest first, as (number, bytes)."""
+
+    head: bytes
+    files: tuple[tuple[int, int], ...]
+
+
+_manifests = msgspec.msgpack.Decoder(_Manifest)
+
+
+class RowFiles:
+    """The row files of one replica. Calls must not overlap."""
+
+    def __init__(self, disk: Disk, folder: str, digest: Callable[[], bytes]) -> None:
+        """Keep them in `folder`; `digest` is of the state machine's whole state."""
+        self._disk = disk
+        self._prefix = folder + _PREFIX
+        self.digest = digest
+        self._files: list[tuple[int, int]] = []
+        self._obsolete: list[int] = []
+        self._number_next: int | None = None  # until the folder was looked at
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How much there is on disk."""
+        return {"row files": len(self._files), "row bytes": sum(size for _, size in self._files)}
+
+    def _path(self, number: int) -> str:
+        return f"{self._prefix}{number:010d}"
+
+    async def _look(self) -> int:
+        """The next number; the first time, everything that is there and not known is obsolete."""
+        if self._number_next is None:
+            self._number_next = 1
+            known = {number for number, _ in self._files}
+            for path in await self._disk.list(self._prefix):
+                number = int(path.removeprefix(self._prefix))
+                self._number_next = max(self._number_next, number + 1)
+                if number not in known:
+                    self._obsolete.append(number)
+        return self._number_next
+
+    async def load(self, manifest: bytes) -> bytes:
+        """All that a manifest stands for. Raises `DamagedFileError`, `FileNotFoundError`."""
+        content = _manifests.decode(manifest)
+        self._files = list(content.files)
+        await self._look()
+        parts = [await self._read(number) for number, _ in self._files]
+        return _encode(StoredRows(content.head, True, parts))
+
+    async def _read(self, number: int) -> bytes:
+        return await checked_file.read(self._disk, self._path(number), _MAGIC)
+
+    async def save(self, taken: bytes) -> bytes:
+        """Write the rows of a snapshot to files; returns the manifest to be stored in its place."""
+        stored = _stored.decode(taken)
+        await self._look()
+        if stored.is_whole:
+            self._obsolete += [number for number, _ in self._files]
+            self._files = []
+        for body in _grouped(stored.blocks):
+            await self._add(body)
+        return _encode(_Manifest(stored.head, tuple(self._files)))
+
+    async def _add(self, body: bytes) -> None:
+        """Write one more file, joined with the ones before it that are not much larger."""
+        joined: list[int] = []
+        size = len(body)
+        while self._files:
+            number, before = self._files[-1]
+            if before >= 2 * size or before + size > FILE_BYTES_MAX:
+                break
+            self._files.pop()
+            joined.insert(0, number)
+            size += before
+        parts = [await self._read(number) for number in joined]
+        number = await self._look()
+        self._number_next = number + 1
+        await checked_file.write(self._disk, self._path(number), _MAGIC, b"".join([*parts, body]))
+        self._files.append((number, size))
+        self._obsolete += joined
+
+    async def sweep(self) -> None:
+        """Remove the files that the manifest, now durable, does not name."""
+        while self._obsolete:
+            await self._disk.remove(self._path(self._obsolete[-1]))
+            self._obsolete.pop()
+
+
+def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
+    """Blocks put together to files of at most `FILE_BYTES_MAX`, or of one block."""
+    files: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for block in blocks:
+        if group and size + len(block) > FILE_BYTES_MAX:
+            files.append(b"".join(group))
+            group, size = [], 0
+        group.append(block)
+        size += len(block)
+    return [*files, b"".join(group)] if group else files

@@ -1,0 +1,247 @@
+"""Scans and checksums of one tablet, a page at a time, at one timestamp.
+
+A scan first settles on a timestamp that is safe here (`_safe_time.py`); every page is read at that,
+and its token carries it, so that any replica can go on. The modes differ in how it is chosen:
+
+* READ_LATEST on a leader: leadership is confirmed by a majority, after the request came, and
+  everything committed before that is applied. Then the newest timestamp that is applied: all that
+  was acknowledged before the request is in, so the read is linearizable.
+* READ_LATEST elsewhere, where allowed: the newest applied here, however old; the answer says so.
+* READ_AT_SNAPSHOT: what is asked for, or this server's time; it may be a little ahead of it, as far
+  as clocks may differ.
+* READ_YOUR_WRITES: the newest applied here, or the caller's own if that is newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Final
+
+import msgspec
+
+from targets.kudu import messages as m
+from targets.kudu.bugs import Bug
+from targets.kudu.consensus.errors import RaftError
+from targets.kudu.consensus.raft_consensus import Replica
+from targets.kudu.context import NodeContext
+from targets.kudu.hybrid_clock import ClockError, HybridClock
+from targets.kudu.partitions import decode_key
+from targets.kudu.tserver.mvcc import Page, decode_row
+from targets.kudu.tserver.tablet import TabletMachine
+from targets.kudu.tserver.time_manager import SafeTime
+
+BATCH_ROWS_MAX: Final = 10_000
+BATCH_BYTES_MAX: Final = 1024 * 1024
+_CHECKSUM_ROWS: Final = 1000
+_CHECKSUM_BYTES: Final = 8
+_Code = m.TabletErrorCode
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    """Where a scan goes on, and at which timestamp."""
+
+    timestamp: int
+    next_key: bytes
+
+
+_tokens = msgspec.msgpack.Decoder(_Token)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _RefusedError(Exception):
+    def __init__(self, code: m.TabletErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = m.TabletError(code, message)
+
+
+class Scans:
+    """Reads the rows of one replica."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        *,
+        replica: Replica,
+        machine: TabletMachine,
+        clock: HybridClock,
+        safe_time: SafeTime,
+    ) -> None:
+        self._uuid = node.uuid
+        self._confirms = Bug.NO_LEASE not in node.bugs
+        self._replica = replica
+        self._machine = machine
+        self._clock = clock
+        self._safe_time = safe_time
+
+    async def scan(self, request: m.ScanRequest) -> m.ScanResponse:
+        """One page."""
+        try:
+            token = self._token(request)
+            if token is not None:
+                confirmed = False
+                timestamp = await self._at(token.timestamp, request.timeout_ms)
+            else:
+                timestamp, confirmed = await self._choose(request)
+            return self._page(request, token, timestamp, confirmed=confirmed)
+        except _RefusedError as refused:
+            return m.ScanResponse(refused.error, replica=self._info(confirmed=False))
+
+    @staticmethod
+    def _token(request: m.ScanRequest) -> _Token | None:
+        if not 0 < request.batch_rows <= BATCH_ROWS_MAX:
+            raise _RefusedError(
+                _Code.INVALID_SCAN_SPEC,
+                f"batch_rows is {request.batch_rows}; it must be 1 to {BATCH_ROWS_MAX}",
+            )
+        if not request.page_token:
+            return None
+        try:
+            return _tokens.decode(request.page_token)
+        except msgspec.MsgspecError as error:
+            raise _RefusedError(
+                _Code.INVALID_SCAN_SPEC, f"the page token {request.page_token!r} is none: {error}"
+            ) from error
+
+    # --- the timestamp ----------------------------------------------------------------------
+
+    async def _choose(self, request: m.ScanRequest) -> tuple[int, bool]:
+        """The timestamp to read at, which is safe, and whether leadership was confirmed for it."""
+        self._update(request.propagated_timestamp, _Code.CLOCK_TOO_FAR_AHEAD)
+        if request.mode is m.ReadMode.READ_LATEST:
+            if self._replica.role != "LEADER" and request.allow_followers:
+                return self._machine.last_timestamp, False
+            return await self._latest(request.timeout_ms), self._confirms
+        if request.mode is m.ReadMode.READ_YOUR_WRITES:
+            newest = max(request.propagated_timestamp, self._machine.last_timestamp)
+            return await self._at(newest, request.timeout_ms), False
+        timestamp = request.snapshot_timestamp or self._clock.now()
+        return await self._at(timestamp, request.timeout_ms), False
+
+    def _update(self, timestamp: int, code: m.TabletErrorCode) -> None:
+        try:
+            self._clock.update(timestamp)
+        except ClockError as error:
+            raise _RefusedError(code, str(error)) from error
+
+    async def _latest(self, timeout_ms: int) -> int:
+        """The newest timestamp of a leader, confirmed to be one."""
+        if self._replica.role != "LEADER":
+            raise _RefusedError(_Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere")
+        if not self._confirms and self._replica.has_what_older_terms_committed:
+            # Without a lease it may have been deposed; but what older terms committed, it has.
+            return self._machine.last_timestamp
+        try:
+            await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
+        except TimeoutError as error:
+            raise _RefusedError(
+                _Code.TIMED_OUT, f"no majority confirmed this leader within {timeout_ms} ms"
+            ) from error
+        except RaftError as error:
+            raise _RefusedError(_Code.NOT_THE_LEADER, str(error)) from error
+        return self._machine.last_timestamp
+
+    async def _at(self, timestamp: int, timeout_ms: int) -> int:
+        """`timestamp`, once it is safe."""
+        self._update(timestamp, _Code.INVALID_SNAPSHOT)
+        try:
+            await self._safe_time.wait(timestamp, timeout_ms / 1000)
+        except TimeoutError as error:
+            raise _RefusedError(_Code.TIMED_OUT, str(error)) from error
+        except OverflowError as error:
+            raise _RefusedError(_Code.THROTTLED, str(error)) from error
+        return timestamp
+
+    # --- the rows ---------------------------------------------------------------------------
+
+    def _read(
+        self, timestamp: int, start: bytes, end: bytes, *, rows_max: int, bytes_max: int
+    ) -> Page:
+        rows = self._machine.rows
+        if timestamp < rows.history_start:
+            raise _RefusedError(
+                _Code.INVALID_SNAPSHOT,
+                f"the snapshot {timestamp} is older than the history kept here, which starts at "
+                f"{rows.history_start} (flags tablet_history_max_age_sec, tablet_history_max_kb)",
+            )
+        return rows.scan(timestamp, start, end, rows_max=rows_max, bytes_max=bytes_max)
+
+    def _page(
+        self, request: m.ScanRequest, token: _Token | None, timestamp: int, *, confirmed: bool
+    ) -> m.ScanResponse:
+        machine = self._machine
+        columns = {column.id: column for column in machine.schema.columns}
+        wanted = tuple(columns) if request.projection is None else request.projection
+        unknown = [column_id for column_id in wanted if column_id not in columns]
+        if unknown:
+            raise _RefusedError(
+                _Code.MISMATCHED_SCHEMA,
+                f"there is no column {unknown[0]} in version {machine.schema_version} of the "
+                "schema",
+            )
+        page = self._read(
+            timestamp,
+            request.key_start if token is None else max(token.next_key, request.key_start),
+            request.key_end,
+            rows_max=request.batch_rows,
+            bytes_max=BATCH_BYTES_MAX,
+        )
+        key_ids = [column.id for column in machine.key]
+        needs_key = any(column_id in key_ids for column_id in wanted)
+        rows = []
+        for key, encoded in page.rows:
+            row = decode_row(encoded)
+            if needs_key:
+                row.update(zip(key_ids, decode_key(machine.key, key), strict=True))
+            rows.append(tuple([row.get(column_id) for column_id in wanted]))
+        token_next = b""
+        if page.next_key is not None:
+            token_next = _encode(_Token(timestamp, page.next_key))
+        return m.ScanResponse(
+            column_ids=wanted,
+            rows=tuple(rows),
+            page_token=token_next,
+            snap_timestamp=timestamp,
+            propagated_timestamp=max(timestamp, machine.last_timestamp),
+            schema_version=machine.schema_version,
+            replica=self._info(confirmed=confirmed),
+        )
+
+    def _info(self, *, confirmed: bool) -> m.ReplicaInfo:
+        replica = self._replica
+        return m.ReplicaInfo(
+            self._uuid, replica.role, replica.term, self._machine.applied_index, confirmed
+        )
+
+    async def checksum(self, request: m.ChecksumRequest) -> m.ChecksumResponse:
+        """The checksum of all rows as they can be read at a timestamp. Yields between pages."""
+        try:
+            timestamp = request.snapshot_timestamp or self._clock.now()
+            await self._at(timestamp, request.timeout_ms)
+            return await self._sum(timestamp)
+        except _RefusedError as refused:
+            return m.ChecksumResponse(refused.error, replica=self._info(confirmed=False))
+
+    async def _sum(self, timestamp: int) -> m.ChecksumResponse:
+        machine = self._machine
+        schema_version, column_ids = machine.schema_version, list(machine.values)
+        digest = hashlib.blake2b(digest_size=_CHECKSUM_BYTES)
+        count = 0
+        next_key: bytes | None = b""
+        while next_key is not None:
+            page = self._read(
+                timestamp, next_key, b"", rows_max=_CHECKSUM_ROWS, bytes_max=BATCH_BYTES_MAX
+            )
+            for key, encoded in page.rows:
+                row = decode_row(encoded)
+                digest.update(_encode((key, [row.get(column_id) for column_id in column_ids])))
+            count += len(page.rows)
+            next_key = page.next_key
+            await asyncio.sleep(0)
+        return m.ChecksumResponse(
+            checksum=digest.hexdigest(),
+            rows=count,
+            snap_timestamp=timestamp,
+            schema_version=schema_version,
+            replica=self._info(confirmed=False),
+        )

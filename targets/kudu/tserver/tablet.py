@@ -1,0 +1,293 @@
+"""The replicated state of one tablet: a deterministic state machine over its log.
+
+Each log entry's payload is one operation, told apart by its tag, as Kudu's consensus log tells
+`ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). Everything is decided where an
+operation is *applied*, so that every replica decides alike:
+
+* The rules of a schema change (`tablet/ops/alter_schema_op.cc`): an older version is refused, the
+  same version is accepted if the schema is the same, and a newer one replaces what was there.
+* **The timestamp of a write.** Its leader proposes one by its clock; what counts is the larger of
+  that and one more than the last. So timestamps rise along the log by construction, whoever led
+  and however clocks were set, and the rows at T are what a prefix of the log wrote.
+* Errors of single rows; the other rows of the write are written.
+* Whether the write was applied before (`_results.py`), or its result is gone (`stale`).
+
+Snapshots are a head, and either the versions since the last snapshot or all of them: all when what
+lies on disk is about to be more than twice what is alive (`_row_files.py` keeps the files).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from targets.kudu.flags import Flags
+from targets.kudu.hybrid_clock import from_micros
+from targets.kudu.messages import (
+    Column,
+    RowError,
+    RowErrorCode,
+    RowKind,
+    RowOperation,
+    Schema,
+)
+from targets.kudu.partitions import encode_key, key_columns
+from targets.kudu.tserver.mvcc import RowStore, decode_row, encode_row
+from targets.kudu.tserver.result_tracker import Results, StoredClient, WriteResult
+from targets.kudu.tserver.row_blocks import StoredRows, pack_blocks, read_blocks
+
+_US_PER_S: Final = 1_000_000
+_REWRITE_SLACK_BYTES: Final = 256 * 1024
+
+
+class AlterOutcome(enum.Enum):
+    """What a schema change did."""
+
+    APPLIED = "applied"
+    SAME = "same"  # the replica has this version and this schema already
+    OLDER = "older"  # the replica's version is newer
+    MISMATCHED = "mismatched"  # the same version with another schema
+
+
+class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCHEMA"):
+    """Change the schema to `schema_version`."""
+
+    schema: Schema
+    schema_version: int
+    new_table_name: str | None = None
+
+
+class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
+    """Write rows at `timestamp` or later. `foreign` are the positions of rows whose keys belong to
+    another tablet: the leader knows the partition, other replicas need not.
+    """
+
+    timestamp: int
+    client_id: str
+    seq_no: int
+    first_incomplete: int
+    operations: tuple[RowOperation, ...]
+    foreign: tuple[int, ...] = ()
+
+
+class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
+    """Write nothing; what follows has a timestamp above `timestamp`."""
+
+    timestamp: int
+
+
+class WriteOutcome(msgspec.Struct, frozen=True):
+    """`result` is `None` where the write is stale; `again`: it was applied before."""
+
+    result: WriteResult | None
+    again: bool = False
+
+
+TabletOp = AlterSchemaOp | WriteOp | AdvanceOp
+_operations = msgspec.msgpack.Decoder(TabletOp)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """A snapshot of the machine, but for its rows."""
+
+    table_name: str
+    schema: Schema
+    schema_version: int
+    last_timestamp: int
+    history_start: int
+    clients: tuple[StoredClient, ...]
+
+
+_heads = msgspec.msgpack.Decoder(_Head)
+_stored = msgspec.msgpack.Decoder(StoredRows)
+
+
+def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int) -> AlterOutcome:
+    """What `operation` would do to a replica with this schema."""
+    if operation.schema_version < schema_version:
+        return AlterOutcome.OLDER
+    if operation.schema_version > schema_version:
+        return AlterOutcome.APPLIED
+    return AlterOutcome.SAME if operation.schema == schema else AlterOutcome.MISMATCHED
+
+
+class TabletMachine:
+    """What one replica has applied so far. Satisfies the `StateMachine` of a Raft replica."""
+
+    def __init__(
+        self,
+        *,
+        table_name: str,
+        schema: Schema,
+        schema_version: int,
+        flags: Flags,
+        on_change: Callable[[], None],
+        on_timestamp: Callable[[int], None],
+    ) -> None:
+        """Start from what the tablet was created with. `on_change` is called after a change of the
+        schema, `on_timestamp` when `last_timestamp` rises.
+        """
+        self._flags = flags
+        self._on_change = on_change
+        self._on_timestamp = on_timestamp
+        self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
+        self.table_name = table_name
+        self.applied_index = 0
+        self.last_timestamp = 1  # nothing was written at 1; 0 stands for none
+        self._disk_bytes = 0  # of the row files that the next snapshot builds on
+        self._set_schema(schema, schema_version)
+        self.rows = self._no_rows()
+        self.results = Results(
+            results_ttl_ms=flags.remember_responses_ttl_ms,
+            clients_ttl_ms=flags.remember_clients_ttl_ms,
+        )
+
+    def _no_rows(self) -> RowStore:
+        return RowStore(history_bytes_max=self._flags.tablet_history_max_kb * 1024)
+
+    def _set_schema(self, schema: Schema, schema_version: int) -> None:
+        self.schema = schema
+        self.schema_version = schema_version
+        self.key: tuple[Column, ...] = key_columns(schema)
+        values = [column for column in schema.columns if not column.is_key]
+        self.values = {column.id: column for column in values}
+        self._required = [column.id for column in values if not column.is_nullable]
+
+    def judge(self, operation: AlterSchemaOp) -> AlterOutcome:
+        """What `operation` would do now."""
+        return judge_alter(operation, schema=self.schema, schema_version=self.schema_version)
+
+    @staticmethod
+    def encode(operation: TabletOp) -> bytes:
+        """The log payload of `operation`."""
+        return _encoder.encode(operation)
+
+    # --- applying ---------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, payload: bytes) -> AlterOutcome | WriteOutcome | None:
+        """Apply one committed operation; the outcome is the same on every replica."""
+        self.applied_index = index
+        operation = _operations.decode(payload)
+        if isinstance(operation, WriteOp):
+            return self._write(operation, index, term)
+        if isinstance(operation, AdvanceOp):
+            self._advance(operation.timestamp)
+            return None
+        outcome = self.judge(operation)
+        if outcome is AlterOutcome.APPLIED:
+            self.table_name = operation.new_table_name or self.table_name
+            self._set_schema(operation.schema, operation.schema_version)
+            self._on_change()
+        return outcome
+
+    def _advance(self, timestamp: int) -> None:
+        """Let time pass up to `timestamp`, unless it did already; what is too old goes."""
+        if timestamp <= self.last_timestamp:
+            return
+        self.last_timestamp = timestamp
+        self.results.expire(timestamp)
+        self.rows.collect(timestamp - self._history_age)
+        self._on_timestamp(timestamp)
+
+    def _write(self, operation: WriteOp, index: int, term: int) -> WriteOutcome:
+        known = self.results.find(operation.client_id, operation.seq_no)
+        if known is not None:
+            return WriteOutcome(known, again=True)
+        if self.results.is_stale(operation.client_id, operation.seq_no):
+            return WriteOutcome(None)
+        timestamp = max(operation.timestamp, self.last_timestamp + 1)
+        foreign = frozenset(operation.foreign)
+        errors = []
+        for position, row in enumerate(operation.operations):
+            code = (
+                RowErrorCode.OUT_OF_RANGE
+                if position in foreign
+                else self._write_row(row, timestamp)
+            )
+            if code is not None:
+                errors.append(RowError(position, code))
+        result = WriteResult(timestamp, index, term, tuple(errors))
+        self.results.add(operation.client_id, operation.seq_no, operation.first_incomplete, result)
+        self._advance(timestamp)
+        return WriteOutcome(result)
+
+    def _write_row(self, row: RowOperation, timestamp: int) -> RowErrorCode | None:
+        """Write one row, or say why not."""
+        key = encode_key(self.key, row.key)
+        before = self.rows.newest(key)
+        kind = row.kind
+        if before is None and kind in {RowKind.UPDATE, RowKind.DELETE}:
+            return RowErrorCode.NOT_FOUND
+        if before is not None and kind is RowKind.INSERT:
+            return RowErrorCode.ALREADY_PRESENT
+        if kind is RowKind.DELETE:
+            self.rows.put(key, timestamp, None)
+            return None
+        if any(column_id not in self.values for column_id in row.values):
+            return RowErrorCode.INVALID_ARGUMENT  # dropped since the leader looked
+        after = row.values if before is None else {**decode_row(before), **row.values}
+        if any(row.values.get(column_id, 0) is None for column_id in self._required):
+            return RowErrorCode.INVALID_ARGUMENT
+        if before is None and any(column_id not in after for column_id in self._required):
+            return RowErrorCode.INVALID_ARGUMENT
+        stored = {column_id: value for column_id, value in after.items() if value is not None}
+        self.rows.put(key, timestamp, encode_row(stored))
+        return None
+
+    # --- snapshots --------------------------------------------------------------------------
+
+    def _head(self, *, history_start: int) -> bytes:
+        return _encoder.encode(
+            _Head(
+                self.table_name,
+                self.schema,
+                self.schema_version,
+                self.last_timestamp,
+                history_start,
+                self.results.store(),
+            )
+        )
+
+    def digest(self) -> bytes:
+        """Of the whole state but for history, which replicas may forget at different times."""
+        return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
+
+    def snapshot(self) -> bytes:
+        """The head, and the rows that changed since the last snapshot or all of them."""
+        rows = self.rows
+        head = self._head(history_start=rows.history_start)
+        changes = rows.take_changes()
+        change_bytes = sum(len(key) + len(version) for key, version in changes)
+        limit = 2 * rows.version_bytes + _REWRITE_SLACK_BYTES
+        is_whole = not self._disk_bytes or self._disk_bytes + change_bytes > limit
+        blocks = pack_blocks(rows.records() if is_whole else changes)
+        written = sum(map(len, blocks))
+        self._disk_bytes = written if is_whole else self._disk_bytes + written
+        return _encoder.encode(StoredRows(head, is_whole, blocks))
+
+    async def restore(self, data: bytes, index: int) -> None:
+        """Become the state that `snapshot` had at `index`; `data` must hold all of its rows.
+
+        Until it is complete, readers find what was here before.
+        """
+        stored = _stored.decode(data)
+        assert stored.is_whole, "a snapshot of changes alone"
+        head = _heads.decode(stored.head)
+        rows = self._no_rows()
+        for _ in rows.load(read_blocks(stored.blocks), head.history_start):
+            await asyncio.sleep(0)  # this server leads other tablets, which must have heartbeats
+        self.rows = rows
+        self.table_name = head.table_name
+        self.applied_index = index
+        self.last_timestamp = head.last_timestamp
+        self.results.load(head.clients)
+        self._disk_bytes = sum(map(len, stored.blocks))
+        self._set_schema(head.schema, head.schema_version)
+        self._on_timestamp(head.last_timestamp)
+        self._on_change()

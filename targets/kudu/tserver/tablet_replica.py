@@ -1,0 +1,348 @@
+"""One replica of a tablet on this server: its superblock, its state machine, its Raft group, and
+those who write to it and read from it.
+
+A replica whose data are being copied is a member of its group like any other, with an empty log
+that the leader fills by entries or a snapshot. Its files are consistent at every moment, so a crash
+in between costs nothing: it goes on where it was. (Kudu copies files, has to tombstone what a crash
+left of them, and copies anew.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from targets.kudu import messages as m
+from targets.kudu.consensus.raft_consensus import (
+    ConsensusService,
+    NotLeaderError,
+    RaftError,
+    Replica,
+)
+from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
+from targets.kudu.context import NodeContext
+from targets.kudu.hybrid_clock import ClockError, HybridClock
+from targets.kudu.tserver.rowset import RowFiles
+from targets.kudu.tserver.scanners import Scans
+from targets.kudu.tserver.tablet import AlterOutcome, AlterSchemaOp, TabletMachine
+from targets.kudu.tserver.tablet_metadata import COPYING, READY, Superblock, SuperblockStore
+from targets.kudu.tserver.time_manager import SafeTime
+from targets.kudu.tserver.write_op import Writes
+
+_Code = m.TabletErrorCode
+_WITH_DATA: Final = frozenset({COPYING, READY})
+
+
+class Tablet:
+    """A replica. One whose data are gone (`TOMBSTONED`) only votes. `writes` and `scans` are for
+    callers that found it serving.
+    """
+
+    def __init__(
+        self,
+        node: NodeContext,
+        superblock: Superblock,
+        *,
+        consensus: ConsensusService,
+        clock: HybridClock,
+        on_dirty: Callable[[str], None],
+    ) -> None:
+        """A replica on a server, which has one `clock`; `on_dirty` hears its id whenever masters
+        should know.
+        """
+        self.superblock = superblock
+        self._env = node.env
+        self._on_dirty = on_dirty
+        self._alter_limit_s = node.flags.master_ts_rpc_timeout_ms / 1000
+        self._safe_time_limit_s = node.flags.safe_time_max_lag_ms / 1000
+        self._altering = False
+        folder = SuperblockStore.raft_folder(superblock.tablet_id)
+        self._votes_dead = node.flags.raft_enable_tombstoned_voting
+        self._voter = TombstonedVoter(
+            node.env,
+            consensus=consensus,
+            group_id=superblock.tablet_id,
+            folder=folder,
+            local_uuid=node.uuid,
+        )
+        self._machine = TabletMachine(
+            table_name=superblock.table_name,
+            schema=superblock.schema,
+            schema_version=superblock.schema_version,
+            flags=node.flags,
+            on_change=self._changed,
+            on_timestamp=self._time_passed,
+        )
+        self._files = RowFiles(node.env.disk, folder, self._machine.digest)
+        self._replica = Replica(
+            node.env,
+            consensus=consensus,
+            group_id=superblock.tablet_id,
+            folder=folder,
+            local_uuid=node.uuid,
+            initial_config=superblock.initial_config,
+            flags=node.flags,
+            machine=self._machine,
+            snapshot_every=node.flags.tablet_snapshot_every,
+            on_role_change=lambda replica: on_dirty(replica.group_id),
+            copy_source=lambda: msgspec.json.encode(self.superblock),
+            files=self._files,
+        )
+        self._clock = clock
+        self._safe_time = SafeTime(node, replica=self._replica, machine=self._machine, clock=clock)
+        self.writes = Writes(
+            replica=self._replica,
+            machine=self._machine,
+            clock=clock,
+            flags=node.flags,
+            partition=superblock.partition,
+            partition_schema=superblock.partition_schema,
+        )
+        self.scans = Scans(
+            node,
+            replica=self._replica,
+            machine=self._machine,
+            clock=clock,
+            safe_time=self._safe_time,
+        )
+
+    @property
+    def tablet_id(self) -> str:
+        """The tablet's id, equal on all replicas."""
+        return self.superblock.tablet_id
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
+        return self.superblock.data_state in _WITH_DATA
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a replica that is `COPYING` has what its source had when the copy began."""
+        return self._replica.core.commit_index >= self.superblock.copied_at
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it can be written to and read from."""
+        ready = self.superblock.data_state == READY
+        return ready and self._replica.state_text == "RUNNING"
+
+    @property
+    def committed_config_index(self) -> int:
+        """The index that DeleteTablet's compare-and-set is about."""
+        if not self.has_data:
+            return self.superblock.tombstone_config_index
+        return self._known_config.opid_index
+
+    @property
+    def _known_config(self) -> m.RaftConfig:
+        """The newest configuration that is known to be committed: a copy's leader said so of the
+        one it began with, while the votes that a tombstone kept may name an older one. Orders that
+        were decided on that one must not hit the copy.
+        """
+        own, first = self._replica.committed_config, self.superblock.initial_config
+        return first if first.opid_index > own.opid_index else own
+
+    async def start(self) -> None:
+        """Recover and take part in the group; a tombstone removes what a crash left, and votes."""
+        if not self.has_data:
+            await self._replica.delete_data(keep_votes=True)
+            await self._vote_on()
+            return
+        self._tell_version()
+        await self._replica.start()
+
+    async def stop(self) -> None:
+        """Leave the group; the files stay."""
+        await self._voter.stop()
+        await self._replica.stop()
+
+    async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
+        """Leave the group for good but for its votes. What a crash leaves, `start` finishes."""
+        await self._replica.stop()
+        await self._replica.keep_last_logged()
+        await store.write(tombstone)
+        self.superblock = tombstone
+        await self._replica.delete_data(keep_votes=True)
+        await self._vote_on()
+
+    async def _vote_on(self) -> None:
+        if self._votes_dead:
+            await self._voter.start()
+
+    async def delete_data(self) -> None:
+        """Remove the group's files; only after `stop`."""
+        await self._replica.delete_data()
+
+    async def alter_schema(self, request: m.AlterSchemaRequest) -> m.TabletError | None:
+        """Replicate a schema change through the group and wait until it is applied here.
+
+        One at a time: the caller of another one is told to come back. The rules are looked at
+        before, to spare the log, and again where the operation is applied.
+        """
+        if not self.is_serving:
+            return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up")
+        if self._replica.role != "LEADER":
+            return _error(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
+        operation = AlterSchemaOp(request.schema, request.schema_version, request.new_table_name)
+        outcome = self._machine.judge(operation)
+        if outcome is not AlterOutcome.APPLIED:
+            return self._answer(outcome, operation)
+        if self._altering:
+            return _error(
+                _Code.ALREADY_INPROGRESS, f"another schema change of {self.tablet_id} is under way"
+            )
+        self._altering = True
+        try:
+            _, _, outcome = await self._replica.replicate(
+                TabletMachine.encode(operation), timeout_s=self._alter_limit_s
+            )
+        except NotLeaderError as error:
+            return _error(_Code.NOT_THE_LEADER, str(error))
+        except RaftError as error:  # the master asks again; a change applies only once
+            return _error(_Code.UNKNOWN_ERROR, str(error))
+        finally:
+            self._altering = False
+        return self._answer(outcome, operation)
+
+    def _answer(self, outcome: AlterOutcome, operation: AlterSchemaOp) -> m.TabletError | None:
+        mine, asked = self._machine.schema_version, operation.schema_version
+        if outcome is AlterOutcome.OLDER:
+            return _error(
+                _Code.TABLET_HAS_A_NEWER_SCHEMA, f"the tablet has version {mine}, asked: {asked}"
+            )
+        if outcome is AlterOutcome.MISMATCHED:
+            return _error(
+                _Code.MISMATCHED_SCHEMA, f"the tablet has another schema of version {asked}"
+            )
+        return None
+
+    async def advance_safe_time(self, request: m.SafeTimeRequest) -> m.SafeTimeResponse:
+        """A follower wants to read at a timestamp that this leader's log must reach for that."""
+        if self._replica.role != "LEADER":
+            message = f"{self.tablet_id} is led elsewhere"
+            return m.SafeTimeResponse(_error(_Code.NOT_THE_LEADER, message))
+        try:
+            self._clock.update(request.timestamp)  # one wrong clock must not drag the others along
+        except ClockError as error:
+            return m.SafeTimeResponse(_error(_Code.CLOCK_TOO_FAR_AHEAD, str(error)))
+        if await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
+            return m.SafeTimeResponse()
+        return m.SafeTimeResponse(_error(_Code.TIMED_OUT, f"{request.timestamp} was not reached"))
+
+    def _time_passed(self, timestamp: int) -> None:
+        """The machine has applied something with a new timestamp."""
+        self._clock.observe(timestamp)
+        self._safe_time.reached(timestamp)
+
+    def _changed(self) -> None:
+        self._tell_version()
+        self._on_dirty(self.tablet_id)
+
+    def _tell_version(self) -> None:
+        """Masters may call an alter done once some replica of each tablet has its version."""
+        version = self._machine.schema_version
+        self._env.event("checkpoint", group=self.tablet_id, version=version)
+
+    def report(self) -> m.ReportedTablet:
+        """The replica as masters hear of it."""
+        replica, machine = self._replica, self._machine
+        if not self.has_data:
+            return m.ReportedTablet(
+                tablet_id=self.tablet_id,
+                state="STOPPED",
+                data_state=self.superblock.data_state,
+                term=0,
+                leader_uuid=None,
+                committed_config=None,
+                schema_version=machine.schema_version,
+            )
+        return m.ReportedTablet(
+            tablet_id=self.tablet_id,
+            state=replica.state_text,
+            data_state=self.superblock.data_state,
+            term=replica.term,
+            leader_uuid=replica.leader_uuid,
+            committed_config=self._known_config,
+            schema_version=machine.schema_version,
+            has_pending_config=replica.pending_config is not None,
+            peer_health=replica.peer_health(),
+        )
+
+    def hosted(self) -> m.HostedTablet:
+        """The replica in a list of tablets."""
+        superblock, replica, machine = self.superblock, self._replica, self._machine
+        return m.HostedTablet(
+            tablet_id=self.tablet_id,
+            table_id=superblock.table_id,
+            table_name=machine.table_name,
+            state=replica.state_text if self.has_data else "STOPPED",
+            data_state=superblock.data_state,
+            role=replica.role,
+            term=replica.term if self.has_data else 0,
+            leader_uuid=replica.leader_uuid if self.has_data else None,
+            partition=superblock.partition,
+            schema_version=machine.schema_version,
+            rows=machine.rows.live_rows,
+        )
+
+    def _rows(self) -> dict[str, Any]:
+        """How much there is, as of the last applied write."""
+        machine = self._machine
+        return {
+            "applied_index": machine.applied_index,
+            "live_rows": machine.rows.live_rows,
+            "last_timestamp": machine.last_timestamp,
+            "counters": {
+                "row bytes in memory": machine.rows.version_bytes,
+                "history bytes": machine.rows.history_bytes,
+                "remembered results": machine.results.count,
+                "waiting writes": self.writes.waiting_count,
+                "waiting reads": self._safe_time.waiting_count,
+                **self._files.counters,
+            },
+        }
+
+    def dump(self) -> dict[str, Any]:
+        """`status`, and what lets replicas be compared: logs, and `digest`, which is equal on all
+        with the same `applied_index`.
+        """
+        status = self.status()
+        if self.has_data:
+            status["rows"]["digest"] = self._machine.digest().hex()[:32]
+            status["raft"] = self._replica.dump()
+        return status
+
+    def status(self) -> dict[str, Any]:
+        """What people want to know of it, as plain JSON; cheap, however many rows there are."""
+        superblock, machine = self.superblock, self._machine
+        return {
+            "tablet_id": self.tablet_id,
+            "table_id": superblock.table_id,
+            "state": self._replica.state_text if self.has_data else "STOPPED",
+            "data_state": superblock.data_state,
+            "schema_version": machine.schema_version,
+            "table_name": machine.table_name,
+            "columns": [[column.id, column.name] for column in machine.schema.columns],
+            "partition": {
+                "start": superblock.partition.start.hex(),
+                "end": superblock.partition.end.hex(),
+            },
+            "committed_config": self._config() if self.has_data else None,
+            "rows": self._rows() if self.has_data else None,
+            "raft": self._replica.status() if self.has_data else None,
+        }
+
+    def _config(self) -> dict[str, Any]:
+        config = self._replica.committed_config
+        peers = [
+            {"uuid": peer.uuid, "address": peer.address, "member_type": peer.member_type}
+            for peer in config.peers
+        ]
+        return {"opid_index": config.opid_index, "peers": peers}
+
+
+def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:
+    return m.TabletError(code, message)

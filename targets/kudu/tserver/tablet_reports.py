@@ -1,0 +1,153 @@
+"""What one master still has to hear from this tablet server: a pure state machine.
+
+There is one tracker per master, as Kudu has one heartbeat thread per master
+(`tserver/heartbeater.cc`). A tablet that changed is *dirty* for that master until a report that
+contains the change was acknowledged, so no change is lost with a heartbeat or a leader. The rules:
+
+* It starts as if told to register and to send a full report.
+* A dirty mark carries the number of the next report; it is cleared only when a report with that
+  or a later number is acknowledged (`processed_sequence`). A failed beat clears nothing.
+* A full report is due when the master asks for one, and when the master is found to lead in a
+  later term than that of the last full report it acknowledged. Kudu looks at the *flag* turning
+  from false to true instead, and so misses a leader that lost and regained its leadership between
+  two beats (row P3 of the profiles, section 20.1 of the reference).
+* Reports go only to a master that may lead: followers drop them. One that becomes leader shows it
+  in its next answer and then gets everything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from targets.kudu.messages import TSHeartbeatResponse
+
+
+class ReportKind(enum.Enum):
+    """What to put into the next heartbeat."""
+
+    NONE = "none"
+    INCREMENTAL = "incremental"
+    FULL = "full"
+
+
+class FullOn(enum.Enum):
+    """What makes a full report due, besides a start and a master that asks for one."""
+
+    LATER_TERM = "later term"  # the master leads in a later term than that of the last one
+    FLIP = "flip"  # its answer turns from follower to leader (switch LEADER-FLAP-ABA)
+    NOTHING = "nothing"  # only what changes is reported (switches KUDU-1374, KUDU-1353)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BeatPlan:
+    """One heartbeat to send: with `tablet_ids` for an incremental report, sorted."""
+
+    register: bool
+    kind: ReportKind
+    sequence_number: int
+    tablet_ids: tuple[str, ...]
+
+
+class ReportTracker:
+    """The state of heartbeats to one master."""
+
+    def __init__(
+        self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
+    ) -> None:
+        """Start unregistered, owing a full report."""
+        self._full_on = full_on
+        self._failures_before_backoff = failures_before_backoff
+        self._needs_register = True
+        self._needs_full = True
+        self._leads = False  # its last answer said so
+        self._full_report_term = -1  # of the last full report it acknowledged as leader
+        self._next_sequence = 0
+        self._dirty: dict[str, int] = {}  # tablet id -> number of the first report to hold it
+        self._failures = 0
+        self._unhandled = 0  # reports in a row that it left unhandled although it leads
+
+    @property
+    def dirty(self) -> dict[str, int]:
+        """The marks, by tablet."""
+        return dict(self._dirty)
+
+    @property
+    def failures(self) -> int:
+        """Heartbeats that failed in a row."""
+        return self._failures
+
+    @property
+    def beat_now(self) -> bool:
+        """Whether the next heartbeat should not wait for its interval.
+
+        After too many failures or unhandled reports in a row everything waits for the interval:
+        a master in trouble is not helped by a storm.
+        """
+        limit = self._failures_before_backoff
+        if self._failures >= limit or self._unhandled >= limit:
+            return False
+        return self._needs_register or self._needs_full or (self._leads and bool(self._dirty))
+
+    @property
+    def leads(self) -> bool:
+        """Whether the master answered last, and as the leader."""
+        return self._leads and self._failures == 0
+
+    def forget(self, tablet_ids: Iterable[str]) -> None:
+        """Drop marks that another master's acknowledgement covers (switch KUDU-1374)."""
+        for tablet_id in tablet_ids:
+            self._dirty.pop(tablet_id, None)
+
+    def mark_dirty(self, tablet_id: str) -> None:
+        """The tablet's state, term, leader, configuration or schema changed."""
+        self._dirty[tablet_id] = self._next_sequence
+
+    def plan(self) -> BeatPlan:
+        """The next heartbeat; takes a sequence number."""
+        sequence = self._next_sequence
+        self._next_sequence += 1
+        if self._needs_full:
+            return BeatPlan(self._needs_register, ReportKind.FULL, sequence, ())
+        if not self._leads:
+            return BeatPlan(self._needs_register, ReportKind.NONE, sequence, ())
+        return BeatPlan(
+            self._needs_register, ReportKind.INCREMENTAL, sequence, tuple(sorted(self._dirty))
+        )
+
+    def failed(self) -> None:
+        """The heartbeat got no answer, or an error: everything stays owed."""
+        self._failures += 1
+
+    def answered(self, plan: BeatPlan, response: TSHeartbeatResponse) -> None:
+        """The heartbeat of `plan` was answered without error."""
+        self._failures = 0
+        self._needs_register = response.needs_reregister
+        acknowledged = (
+            plan.kind is not ReportKind.NONE and response.processed_sequence >= plan.sequence_number
+        )
+        if acknowledged:
+            self._dirty = {
+                tablet: first
+                for tablet, first in self._dirty.items()
+                if first > response.processed_sequence
+            }
+        term = response.meta.term
+        if acknowledged and plan.kind is ReportKind.FULL:
+            self._full_report_term = max(self._full_report_term, term)
+        flipped = response.leader_master and not self._leads
+        self._leads = response.leader_master
+        if acknowledged or not self._leads:
+            self._unhandled = 0
+        elif plan.kind is not ReportKind.NONE:
+            self._unhandled += 1
+        match self._full_on:
+            case FullOn.LATER_TERM:
+                due = self._leads and term > self._full_report_term
+            case FullOn.FLIP:
+                owed = flipped or (self._needs_full and self._leads)
+                due = owed and not (acknowledged and plan.kind is ReportKind.FULL)
+            case FullOn.NOTHING:
+                due = False
+        self._needs_full = due or response.needs_full_tablet_report

@@ -1,0 +1,171 @@
+"""When a timestamp is safe: no write at or below it will ever be applied here again.
+
+**The argument.** A write's timestamp is settled where the log is applied, as the larger of what its
+leader proposed and one more than the timestamp before it (`_machine.py`). So timestamps rise along
+the log, on every replica alike. A replica that has applied an entry with a timestamp at or above T
+has applied *every* entry at or below T: what comes later in the log is above T, whoever appends it.
+And committed entries are never lost or changed (Raft). So this alone is the test:
+
+    T is safe here  <=>  `machine.last_timestamp` >= T
+
+It rests on no clock, no lease and no leader's word. Hence a snapshot is the same on all replicas
+and for ever: over failovers (a new leader has every committed entry in its log before its own, and
+is held above their timestamps), under skewed clocks (a leader whose clock is behind proposes what
+is raised when applied), with paused or cut-off leaders (they can commit nothing, so they make
+nothing safe, and what is safe with them is a prefix of the log all the same).
+
+It follows that no answer misses a write with a timestamp up to its snapshot that was or will be
+acknowledged: acknowledged means applied, with a place in the log; places up to T are all here.
+
+**Progress.** Where nobody writes, the log has no entry beyond T. Then the leader appends one that
+only carries a timestamp (`AdvanceOp`), for all who wait at once; a follower asks its leader for it.
+Kudu sends a safe time with each heartbeat instead (`consensus/time_manager.h`), which trusts the
+leader to stay one and its successor's clock to be above its promises; an entry is dearer, but only
+reads of the present need it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import Final
+
+from targets.kudu import messages as m
+from targets.kudu.consensus.applier import Waiter
+from targets.kudu.consensus.errors import RaftError
+from targets.kudu.consensus.raft_consensus import Replica
+from targets.kudu.context import NodeContext
+from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.rpc import RpcError
+from targets.kudu.tserver.limits import READS_WAITING_MAX
+from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
+
+_RETRY_S: Final = 0.1
+_ASK_LEADER_S: Final = 1.0
+"""How long a leader is waited for: it may be gone, and another one have taken its place."""
+_NS: Final = 1_000_000_000
+
+
+class SafeTime:
+    """Waits until timestamps are safe on one replica, and makes them so."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        *,
+        replica: Replica,
+        machine: TabletMachine,
+        clock: HybridClock,
+    ) -> None:
+        self._env = node.env
+        self._rpc = node.rpc
+        self._replica = replica
+        self._machine = machine
+        self._clock = clock
+        self._lag_max_s = node.flags.safe_time_max_lag_ms / 1000
+        self._waiting: list[tuple[int, int, Waiter]] = []  # a heap by timestamp
+        self._wait_count = 0
+        self._advancing: Waiter | None = None
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def reached(self, timestamp: int) -> None:
+        """The machine's `last_timestamp` is this now."""
+        while self._waiting and self._waiting[0][0] <= timestamp:
+            heapq.heappop(self._waiting)[2].finish(None)
+
+    async def wait(self, timestamp: int, timeout_s: float) -> None:
+        """Wait until `timestamp` is safe here, at most so long. Raises `TimeoutError`, and
+        `OverflowError` where too many wait.
+        """
+        deadline_ns = self._now_ns() + int(min(timeout_s, self._lag_max_s) * _NS)
+        while self._machine.last_timestamp < timestamp:
+            left_s = (deadline_ns - self._now_ns()) / _NS
+            if left_s <= 0:
+                raise TimeoutError(
+                    f"the timestamp {timestamp} is not safe yet: the log is at "
+                    f"{self._machine.last_timestamp}"
+                )
+            if await self._push(timestamp, left_s):
+                await self._await(timestamp, left_s)
+            else:
+                await self._await(timestamp, min(left_s, _RETRY_S))
+
+    async def _await(self, timestamp: int, timeout_s: float) -> None:
+        """Wait for the log, until it is there or the time is over."""
+        if self._machine.last_timestamp >= timestamp:
+            return
+        if len(self._waiting) >= READS_WAITING_MAX:
+            raise OverflowError(f"{len(self._waiting)} reads wait for their timestamps already")
+        waiter = Waiter()
+        self._wait_count += 1
+        item = (timestamp, self._wait_count, waiter)
+        heapq.heappush(self._waiting, item)
+        try:
+            await waiter.wait(timeout_s)
+        except TimeoutError:
+            return
+        finally:
+            if item in self._waiting:
+                self._waiting.remove(item)
+                heapq.heapify(self._waiting)
+
+    async def _push(self, timestamp: int, timeout_s: float) -> bool:
+        """See to it that the log gets there; whether whoever leads has done so."""
+        replica = self._replica
+        if replica.role == "LEADER":
+            return await self.advance(timestamp, timeout_s)
+        leader = next(
+            (peer for peer in replica.config.peers if peer.uuid == replica.leader_uuid), None
+        )
+        if leader is None:
+            return False
+        try:
+            response = await self._rpc.call(
+                leader.address,
+                "TabletServerService.AdvanceSafeTime",
+                m.SafeTimeRequest(replica.group_id, timestamp),
+                m.SafeTimeResponse,
+                timeout_s=min(timeout_s, _ASK_LEADER_S),
+            )
+        except RpcError:
+            return False
+        return response.error is None
+
+    async def advance(self, timestamp: int, timeout_s: float) -> bool:
+        """As leader, commit something at or above `timestamp`; false where that failed. One entry
+        is under way at most, and serves all who wait.
+        """
+        deadline_ns = self._now_ns() + int(timeout_s * _NS)
+        while self._machine.last_timestamp < timestamp:
+            left_s = (deadline_ns - self._now_ns()) / _NS
+            if left_s <= 0 or self._replica.role != "LEADER":
+                return False
+            if self._advancing is None:
+                if not await self._commit(max(timestamp, self._clock.now()), left_s):
+                    return False
+                continue
+            try:
+                async with asyncio.timeout(left_s):
+                    await asyncio.shield(self._advancing.future)
+            except TimeoutError:
+                return False
+        return True
+
+    async def _commit(self, timestamp: int, timeout_s: float) -> bool:
+        under_way = self._advancing = Waiter()
+        try:
+            payload = TabletMachine.encode(AdvanceOp(timestamp))
+            await self._replica.replicate(payload, timeout_s=timeout_s)
+        except RaftError:
+            return False
+        finally:
+            self._advancing = None
+            under_way.finish(None)
+        return True
+
+    def _now_ns(self) -> int:
+        return self._env.clock.monotonic_ns()

@@ -1,0 +1,315 @@
+"""The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
+
+Creating and deleting are the master's to ask for and may be asked twice, so both are idempotent.
+At most one such transition of a tablet is under way; a second caller is told so. What is on disk
+moves in steps of which each can be finished by the next start:
+
+* create: superblock `READY`, then the Raft group's files;
+* delete: superblock `DELETED`, then the group's files go, then the superblock;
+* tombstone: the end of the log into the vote state, superblock `TOMBSTONED`, then the log goes.
+
+A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
+bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
+
+A leader that finds a member without a replica has one made here (`start_copy`), also in the place
+of a tombstone. It is empty, and `COPYING` until it has what its source had committed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from targets.kudu import messages as m
+from targets.kudu.consensus import messages as raft
+from targets.kudu.consensus.raft_consensus import ConsensusService
+from targets.kudu.context import SOFTWARE_VERSION, NodeContext
+from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.tserver.tablet_metadata import (
+    COPYING,
+    DELETED,
+    READY,
+    TOMBSTONED,
+    Superblock,
+    SuperblockStore,
+)
+from targets.kudu.tserver.tablet_replica import Tablet
+
+_Code = m.TabletErrorCode
+_DELETED_IDS_MAX: Final = 100_000
+"""How many deleted ids are refused; older ones are forgotten, as all are at a restart."""
+_COPY_LOOK_S: Final = 0.2
+"""How often it is looked whether a copy is complete."""
+
+
+class TabletManager:
+    """Creates, deletes, alters and reports replicas."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        *,
+        consensus: ConsensusService,
+        on_dirty: Callable[[str], None],
+    ) -> None:
+        """Manage the tablets of a server; `on_dirty` hears what masters should know."""
+        self._node = node
+        self._env = node.env
+        self._uuid = node.uuid
+        self._consensus = consensus
+        self._on_dirty = on_dirty
+        self._clock = HybridClock(node.env.clock, max_error_us=node.flags.max_clock_sync_error_usec)
+        self._store = SuperblockStore(node.env.disk)
+        self._tablets: dict[str, Tablet] = {}
+        self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
+        self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
+
+    async def open_all(self) -> None:
+        """Reopen every replica found on disk, and finish deletions that a crash cut short."""
+        started = []
+        for superblock in await self._store.load_all():
+            tablet = self._tablet(superblock)
+            if superblock.data_state == DELETED:
+                await self._remove_files(tablet)
+                continue
+            self._tablets[tablet.tablet_id] = tablet
+            started.append(tablet)
+        await asyncio.gather(*(tablet.start() for tablet in started))
+        for tablet in started:
+            self._watch_copy(tablet)
+
+    # --- TabletServerAdminService ------------------------------------------------------------
+
+    async def create_tablet(self, request: m.CreateTabletRequest) -> m.TabletError | None:
+        """Create a replica; a second request for it is TABLET_ALREADY_EXISTS."""
+        wrong = self._check(request.dest_uuid, request.tablet_id)
+        if wrong is not None:
+            return wrong
+        tablet_id = request.tablet_id
+        if tablet_id in self._deleted:
+            return _error(
+                _Code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here and does not come back"
+            )
+        if tablet_id in self._tablets:
+            return _error(_Code.TABLET_ALREADY_EXISTS, f"{tablet_id} is here already")
+        if all(peer.uuid != self._uuid for peer in request.config.peers):
+            return _error(
+                _Code.UNKNOWN_ERROR, f"{self._uuid} is not in the configuration of {tablet_id}"
+            )
+        superblock = Superblock(
+            tablet_id=tablet_id,
+            table_id=request.table_id,
+            table_name=request.table_name,
+            partition=request.partition,
+            schema=request.schema,
+            schema_version=request.schema_version,
+            initial_config=request.config,
+            partition_schema=request.partition_schema,
+        )
+        await self._make(superblock, "creating")
+        return None
+
+    async def delete_tablet(self, request: m.DeleteTabletRequest) -> m.TabletError | None:
+        """Delete a replica for good, or leave a tombstone.
+
+        CAS_FAILED when its committed configuration is newer than the caller's: a deletion decided
+        on old news must not hit a replica that was added again since (KUDU-1129).
+        """
+        wrong = self._check(request.dest_uuid, request.tablet_id)
+        if wrong is not None:
+            return wrong
+        if request.delete_type not in {DELETED, TOMBSTONED}:
+            return _error(
+                _Code.UNKNOWN_ERROR,
+                f"the delete type {request.delete_type!r} is not DELETED or TOMBSTONED",
+            )
+        tablet_id = request.tablet_id
+        tablet = self._tablets.get(tablet_id)
+        if tablet is None:
+            return _error(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+        expected = request.cas_config_opid_index
+        if expected is not None and tablet.committed_config_index > expected:
+            return _error(
+                _Code.CAS_FAILED,
+                f"the configuration of {tablet_id} is at {tablet.committed_config_index}, "
+                f"newer than the caller's {expected}",
+            )
+        if request.delete_type == TOMBSTONED and not tablet.has_data:
+            return None
+        self._in_transition[tablet_id] = "deleting"
+        try:
+            if request.delete_type == TOMBSTONED:
+                await self._tombstone(tablet)
+            else:
+                await self._delete(tablet)
+        finally:
+            del self._in_transition[tablet_id]
+        self._on_dirty(tablet_id)
+        return None
+
+    async def alter_schema(self, request: m.AlterSchemaRequest) -> m.TabletError | None:
+        """Change a tablet's schema on its whole group; only its leader can."""
+        wrong = self._check(request.dest_uuid, request.tablet_id)
+        if wrong is not None:
+            return wrong
+        tablet = self._tablets.get(request.tablet_id)
+        if tablet is None:
+            return _error(_Code.TABLET_NOT_FOUND, f"{request.tablet_id} is not here")
+        return await tablet.alter_schema(request)
+
+    def find(self, tablet_id: str) -> Tablet | m.TabletError:
+        """The replica, if it serves; else TABLET_NOT_FOUND or TABLET_NOT_RUNNING."""
+        tablet = self._tablets.get(tablet_id)
+        if tablet is None:
+            return _error(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+        if not tablet.is_serving:
+            return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up")
+        return tablet
+
+    def _check(self, dest_uuid: str, tablet_id: str) -> m.TabletError | None:
+        if dest_uuid != self._uuid:
+            return _error(
+                _Code.WRONG_SERVER_UUID, f"this is {self._uuid}, the request is for {dest_uuid}"
+            )
+        doing = self._in_transition.get(tablet_id)
+        if doing is not None:
+            return _error(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
+        return None
+
+    async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
+        """Make an empty replica for a leader to fill, also where a tombstone is, whose votes it
+        keeps (`MissingGroupHook`). What was deleted here for good is refused.
+        """
+        code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
+        doing = self._in_transition.get(tablet_id)
+        if doing is not None:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
+        if tablet_id in self._deleted:
+            return raft.ConsensusError(code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here")
+        found = self._tablets.get(tablet_id)
+        if found is not None and found.has_data:
+            return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is starting")
+        superblock = msgspec.structs.replace(
+            msgspec.json.decode(request.superblock, type=Superblock),
+            initial_config=request.config,
+            data_state=COPYING,
+            copied_at=request.config.opid_index,
+        )
+        await self._make(superblock, "copying", found)
+        self._env.event("tablet-copy-started", tablet=tablet_id, source=request.caller_uuid)
+        return None
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def _tablet(self, superblock: Superblock) -> Tablet:
+        return Tablet(
+            self._node,
+            superblock,
+            consensus=self._consensus,
+            clock=self._clock,
+            on_dirty=self._on_dirty,
+        )
+
+    async def _make(
+        self, superblock: Superblock, doing: str, tombstone: Tablet | None = None
+    ) -> None:
+        """Write a superblock and start its replica, in the place of `tombstone` if there is one."""
+        tablet_id = superblock.tablet_id
+        self._in_transition[tablet_id] = doing
+        try:
+            if tombstone is not None:
+                await tombstone.stop()
+            await self._store.write(superblock)
+            tablet = self._tablet(superblock)
+            self._tablets[tablet_id] = tablet
+            await tablet.start()
+        finally:
+            del self._in_transition[tablet_id]
+        self._watch_copy(tablet)
+        self._on_dirty(tablet_id)
+
+    def _watch_copy(self, tablet: Tablet) -> None:
+        if tablet.superblock.data_state == COPYING:
+            self._env.spawn(self._finish_copy(tablet), name=f"copy-{tablet.tablet_id}")
+
+    async def _finish_copy(self, tablet: Tablet) -> None:
+        """Make a copy `READY` once it is complete."""
+        tablet_id = tablet.tablet_id
+        while not tablet.is_copied or tablet_id in self._in_transition:
+            await asyncio.sleep(_COPY_LOOK_S)  # nothing tells of an entry that was applied
+            if tablet.superblock.data_state != COPYING:
+                return  # deleted or tombstoned meanwhile
+        self._in_transition[tablet_id] = "copying"
+        try:
+            ready = msgspec.structs.replace(tablet.superblock, data_state=READY)
+            await self._store.write(ready)
+            tablet.superblock = ready
+        finally:
+            del self._in_transition[tablet_id]
+        self._env.event("tablet-copy-done", tablet=tablet_id)
+        self._on_dirty(tablet_id)
+
+    async def _delete(self, tablet: Tablet) -> None:
+        self._deleted[tablet.tablet_id] = None
+        if len(self._deleted) > _DELETED_IDS_MAX:
+            oldest = next(iter(self._deleted))
+            del self._deleted[oldest]
+            self._env.event("deleted-id-forgotten", tablet=oldest, limit=_DELETED_IDS_MAX)
+        tablet.superblock = msgspec.structs.replace(tablet.superblock, data_state=DELETED)
+        await self._store.write(tablet.superblock)
+        await tablet.stop()
+        await self._remove_files(tablet)
+        del self._tablets[tablet.tablet_id]
+
+    async def _remove_files(self, tablet: Tablet) -> None:
+        await tablet.delete_data()
+        await self._store.remove(tablet.tablet_id)
+
+    async def _tombstone(self, tablet: Tablet) -> None:
+        tombstone = msgspec.structs.replace(
+            tablet.superblock,
+            data_state=TOMBSTONED,
+            tombstone_config_index=tablet.committed_config_index,
+        )
+        await tablet.bury(tombstone, self._store)
+
+    # --- reports and dumps -------------------------------------------------------------------
+
+    @property
+    def live_tablets(self) -> int:
+        """How many replicas hold data."""
+        return sum(tablet.has_data for tablet in self._tablets.values())
+
+    def report(
+        self, tablet_ids: Sequence[str] | None
+    ) -> tuple[tuple[m.ReportedTablet, ...], tuple[str, ...]]:
+        """These tablets, or all for `None`, as they are now, and the ids that are gone."""
+        asked = sorted(self._tablets) if tablet_ids is None else tablet_ids
+        here = [self._tablets[tablet_id] for tablet_id in asked if tablet_id in self._tablets]
+        gone = tuple(tablet_id for tablet_id in asked if tablet_id not in self._tablets)
+        return tuple(tablet.report() for tablet in here), gone
+
+    def list_tablets(self) -> m.ListTabletsResponse:
+        """All replicas."""
+        hosted = (tablet.hosted() for _, tablet in sorted(self._tablets.items()))
+        return m.ListTabletsResponse(self._uuid, tuple(hosted), SOFTWARE_VERSION)
+
+    def dump(self) -> dict[str, Any]:
+        """Everything this server holds, as plain JSON data."""
+        return {
+            "uuid": self._uuid,
+            "counters": {"tablets in transition": len(self._in_transition)},
+            "tablets": [tablet.dump() for _, tablet in sorted(self._tablets.items())],
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Its replicas as people want to know of them."""
+        tablets = [tablet.status() for _, tablet in sorted(self._tablets.items())]
+        return {"uuid": self._uuid, "tablets": tablets}
+
+
+def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:
+    return m.TabletError(code, message)

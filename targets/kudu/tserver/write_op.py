@@ -1,0 +1,208 @@
+"""Writes to one tablet, as its leader takes them.
+
+A request is checked against the schema and the partition, put into the log with a timestamp, and
+answered when it is applied here. A resend joins the first one while that is under way, and gets its
+answer from the state machine afterwards, also from another leader: whichever copy is applied first
+counts (`_results.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from targets.kudu import messages as m
+from targets.kudu.consensus.applier import Waiter
+from targets.kudu.consensus.errors import (
+    IndeterminateError,
+    NotLeaderError,
+    OverloadedError,
+    RaftError,
+)
+from targets.kudu.consensus.raft_consensus import Replica
+from targets.kudu.flags import Flags
+from targets.kudu.hybrid_clock import ClockError, HybridClock
+from targets.kudu.partitions import encode_key, fits, owns, partition_key
+from targets.kudu.tserver.limits import WRITES_WAITING_BYTES_MAX, WRITES_WAITING_MAX
+from targets.kudu.tserver.result_tracker import WriteResult
+from targets.kudu.tserver.tablet import TabletMachine, WriteOp
+
+ROWS_MAX: Final = 10_000
+"""Rows in one request."""
+PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
+"""One log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
+
+_Code = m.TabletErrorCode
+
+
+class Writes:
+    """Takes the writes of one replica."""
+
+    def __init__(
+        self,
+        *,
+        replica: Replica,
+        machine: TabletMachine,
+        clock: HybridClock,
+        flags: Flags,
+        partition: m.Partition,
+        partition_schema: m.PartitionSchema | None,
+    ) -> None:
+        self._replica = replica
+        self._machine = machine
+        self._clock = clock
+        self._timeout_s = flags.master_ts_rpc_timeout_ms / 1000
+        self._partition = partition
+        self._partition_schema = partition_schema
+        self._under_way: dict[tuple[str, int], Waiter] = {}
+        self._waiting_bytes = 0
+
+    @property
+    def waiting_count(self) -> int:
+        """How many writes wait for their commit."""
+        return len(self._under_way)
+
+    async def write(self, request: m.WriteRequest) -> m.WriteResponse:
+        """Write rows, exactly once."""
+        name = request.request_id
+        key = (name.client_id, name.seq_no)
+        first = self._under_way.get(key)
+        if first is not None:
+            outcome: m.WriteResponse = await first.wait(None)
+            return outcome
+        if self._replica.role != "LEADER":
+            return _refused(_Code.NOT_THE_LEADER, f"{request.tablet_id} is led elsewhere")
+        known = self._machine.results.find(*key)
+        if known is not None:
+            return self._answer(known)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return m.WriteResponse(refusal)
+        payload = TabletMachine.encode(
+            WriteOp(
+                self._clock.now(),
+                name.client_id,
+                name.seq_no,
+                name.first_incomplete_seq_no,
+                request.operations,
+                self._foreign(request),
+            )
+        )
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            return _refused(
+                _Code.UNKNOWN_ERROR,
+                f"the write takes {len(payload)} bytes; the limit is {PAYLOAD_BYTES_MAX}: "
+                "send fewer rows at once",
+            )
+        self._under_way[key] = waiter = Waiter()
+        self._waiting_bytes += len(payload)
+        answer = _refused(_Code.UNKNOWN_ERROR, "the write was given up", indeterminate=True)
+        try:
+            answer = await self._replicate(payload)
+        finally:
+            self._waiting_bytes -= len(payload)
+            del self._under_way[key]
+            waiter.finish(answer)
+        return answer
+
+    async def _replicate(self, payload: bytes) -> m.WriteResponse:
+        try:
+            _, _, outcome = await self._replica.replicate(payload, timeout_s=self._timeout_s)
+        except NotLeaderError as error:
+            return _refused(_Code.NOT_THE_LEADER, str(error))
+        except OverloadedError as error:
+            return _refused(_Code.THROTTLED, str(error))
+        except IndeterminateError as error:
+            return _refused(_Code.UNKNOWN_ERROR, str(error), indeterminate=True)
+        except RaftError as error:
+            return _refused(_Code.UNKNOWN_ERROR, str(error))
+        result: WriteResult | None = outcome.result
+        if result is None:
+            return _stale()
+        return self._answer(result)
+
+    def _answer(self, result: WriteResult) -> m.WriteResponse:
+        return m.WriteResponse(
+            timestamp=result.timestamp,
+            row_errors=result.errors,
+            propagated_timestamp=self._machine.last_timestamp,
+            index=result.index,
+            term=result.term,
+        )
+
+    @property
+    def _is_full(self) -> bool:
+        too_many = len(self._under_way) >= WRITES_WAITING_MAX
+        return too_many or self._waiting_bytes >= WRITES_WAITING_BYTES_MAX
+
+    # --- checks -----------------------------------------------------------------------------
+
+    def _refusal(self, request: m.WriteRequest) -> m.TabletError | None:
+        """Why a request is not even put into the log."""
+        name, results = request.request_id, self._machine.results
+        if results.is_stale(name.client_id, name.seq_no):
+            return _stale().error
+        if results.is_full and not results.makes_room(self._clock.now()):
+            return m.TabletError(
+                _Code.THROTTLED,
+                f"the results of {results.count} writes are remembered; they go with time "
+                "(flag remember_responses_ttl_ms)",
+            )
+        if self._is_full:
+            return m.TabletError(
+                _Code.THROTTLED,
+                f"{len(self._under_way)} writes of {self._waiting_bytes} bytes wait already",
+            )
+        if not 0 < len(request.operations) <= ROWS_MAX:
+            return m.TabletError(
+                _Code.UNKNOWN_ERROR,
+                f"the write has {len(request.operations)} rows; it must have 1 to {ROWS_MAX}",
+            )
+        problem = next(filter(None, map(self._problem, request.operations)), None)
+        if problem is not None:
+            return m.TabletError(_Code.MISMATCHED_SCHEMA, problem)
+        try:
+            self._clock.update(request.propagated_timestamp)
+        except ClockError as error:
+            return m.TabletError(_Code.CLOCK_TOO_FAR_AHEAD, str(error))
+        return None
+
+    def _problem(self, row: m.RowOperation) -> str | None:
+        """Why a row does not match the schema."""
+        try:
+            encode_key(self._machine.key, row.key)
+        except ValueError as error:
+            return str(error)
+        for column_id, value in row.values.items():
+            column = self._machine.values.get(column_id)
+            if column is None:
+                version = self._machine.schema_version
+                return f"there is no column {column_id} to write in version {version} of the schema"
+            if value is not None and not fits(value, column.type):
+                return (
+                    f"the value {value!r} does not fit the column {column.name!r} of type "
+                    f"{column.type}"
+                )
+        return None
+
+    def _foreign(self, request: m.WriteRequest) -> tuple[int, ...]:
+        """The positions of rows that belong to other tablets."""
+        schema, key = self._partition_schema, self._machine.key
+        if schema is None:
+            return ()
+        return tuple(
+            position
+            for position, row in enumerate(request.operations)
+            if not owns(self._partition, partition_key(schema, key, row.key))
+        )
+
+
+def _stale() -> m.WriteResponse:
+    return _refused(
+        _Code.REQUEST_STALE,
+        "the result of this write is forgotten; whether it happened is not known here",
+        indeterminate=True,
+    )
+
+
+def _refused(code: _Code, message: str, *, indeterminate: bool = False) -> m.WriteResponse:
+    return m.WriteResponse(m.TabletError(code, message, indeterminate))

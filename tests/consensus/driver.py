@@ -1,0 +1,178 @@
+"""Drives a group of replicas in the simulation, and says what must hold of it in the end."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from harness.cluster import CHECKPOINT, ClusterEvent, Link
+from harness.plugins import Session
+from harness.run.divergence import Checkpoints
+from targets.kudu.consensus import messages as msg
+from targets.kudu.messages import PeerConfig
+from targets.kudu.rpc import RpcClient, RpcError
+from tests.consensus.group import GROUP, Ask, Told, members
+from tests.sim.toy import PORT, run
+
+T = TypeVar("T")
+
+
+class Group:
+    """The driver's view of the group."""
+
+    def __init__(self, session: Session, names: list[str]) -> None:
+        self.session = session
+        self.names = names
+        self.client = RpcClient(session.env)
+        self.leaders: dict[int, str] = {}  # term -> node
+        self.kinds: dict[str, int] = {}
+        self.exits: list[ClusterEvent] = []
+        self.acknowledged: dict[str, int] = {}
+        self.failed: list[str] = []
+        self.checkpoints = Checkpoints()
+        self.told: dict[tuple[str, int], list[str]] = {}  # (node, index) -> "log" or "state"
+        session.cluster.subscribe(self.note)
+
+    def note(self, event: ClusterEvent) -> None:
+        self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
+        if event.kind == CHECKPOINT:
+            assert self.checkpoints.take(event.node, event.data, event.time_ns) == []
+            kind = "state" if "state" in event.data else "log"
+            self.told.setdefault((event.node, event.data["index"]), []).append(kind)
+        if event.kind == "leader":
+            known = self.leaders.setdefault(event.data["term"], event.node)
+            assert known == event.node, f"two leaders in term {event.data['term']}"
+        if event.kind == "node-exited" and not event.data["expected"]:
+            self.exits.append(event)
+
+    async def ask(self, node: str, method: str, text: str = "") -> dict[str, Any]:
+        answer = await self.client.call(
+            f"{node}:{PORT}", f"Test.{method}", Ask(text), Told, timeout_s=8.0
+        )
+        return answer.data
+
+    async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
+        """A node that leads and can prove it."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                for name in among or self.names:
+                    try:
+                        answer = await self.ask(name, "Read")
+                    except RpcError:
+                        continue
+                    if "index" in answer:
+                        return name
+                await asyncio.sleep(0.1)
+
+    async def write(self, node: str, text: str) -> str:
+        """ok, fail or info."""
+        try:
+            answer = await self.ask(node, "Write", text)
+        except RpcError as error:
+            return "info" if error.sent else "fail"
+        if "index" in answer:
+            self.acknowledged[text] = answer["index"]
+            return "ok"
+        if "fail" in answer:
+            self.failed.append(text)
+            return "fail"
+        return "info"
+
+    async def write_all(self, count: int, prefix: str = "w") -> None:
+        leader = await self.leader()
+        for number in range(count):
+            assert await self.write(leader, f"{prefix}{number}") == "ok"
+
+    async def consensus(
+        self, node: str, request: Any, answer: type[T], *, timeout_s: float = 20.0
+    ) -> T:
+        """Call the method of `ConsensusService` that `request` belongs to."""
+        name = type(request).__name__.removesuffix("Request")
+        method = f"ConsensusService.{name}"
+        return await self.client.call(
+            f"{node}:{PORT}", method, request, answer, timeout_s=timeout_s
+        )
+
+    async def change(
+        self, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
+    ) -> msg.ChangeConfigResponse:
+        """Ask the leader to change one member; `cas` and attributes of the peer as keywords."""
+        return await self.change_at(await self.leader(), kind, name, member_type, **more)
+
+    async def change_at(
+        self, leader: str, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
+    ) -> msg.ChangeConfigResponse:
+        """As `change`, of this node."""
+        cas = more.pop("cas", None)
+        peer = PeerConfig(f"uuid-{name}", f"{name}:{PORT}", member_type, **more)
+        request = msg.ChangeConfigRequest(
+            f"uuid-{leader}", GROUP, msg.PeerChange(kind, peer), cas_config_opid_index=cas
+        )
+        return await self.consensus(leader, request, msg.ChangeConfigResponse)
+
+    async def state(self, node: str) -> msg.GetConsensusStateResponse:
+        request = msg.GetConsensusStateRequest(f"uuid-{node}", GROUP)
+        return await self.consensus(node, request, msg.GetConsensusStateResponse)
+
+    async def voters(self) -> list[str]:
+        """Those of the leader's committed configuration, by node."""
+        config = (await self.state(await self.leader())).committed_config
+        assert config is not None
+        voters = [peer.uuid for peer in config.peers if peer.member_type == "VOTER"]
+        return sorted(uuid.removeprefix("uuid-") for uuid in voters)
+
+    async def wait_for_voters(self, *names: str, timeout_s: float = 20.0) -> None:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if await self.voters() == sorted(names):
+                    return
+                await asyncio.sleep(0.1)
+
+    def links(self, node: str) -> list[Link]:
+        others = [name for name in self.names if name != node]
+        return [link for other in others for link in (Link(node, other), Link(other, node))]
+
+    async def converged(self, *, timeout_s: float = 60.0) -> list[dict[str, Any]]:
+        """All dumps, once every node has applied the same entries."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                dumps = [await self.ask(name, "Dump") for name in self.names]
+                if len({(dump["applied_index"], dump["digest"]) for dump in dumps}) == 1:
+                    return dumps
+                await asyncio.sleep(0.25)
+
+    async def check(self) -> list[dict[str, Any]]:
+        """After healing: everybody agrees, nothing acknowledged is lost, nothing failed is there,
+        nothing is there twice, and nobody crashed.
+        """
+        await self.leader()
+        dumps = await self.converged()
+        for dump in dumps:
+            items = dump["items"]
+            assert items == dumps[0]["items"]
+            assert len(items) == len(set(items))
+            assert set(self.acknowledged) <= set(items)
+            assert not set(self.failed) & set(items)
+        digests: dict[int, str] = {}
+        for dump in dumps:
+            for index, digest in dump["digests"]:
+                assert digests.setdefault(index, digest) == digest
+        assert self.exits == []
+        return dumps
+
+
+def simulate(
+    main: Callable[[Group], Coroutine[Any, Any, T]],
+    *,
+    nodes: int = 3,
+    spares: int = 0,
+    seed: int = 1,
+    knobs: dict[str, Any] | None = None,
+    **config: Any,
+) -> T:
+    """`nodes` members, called n1 and so on, and after them servers without a replica."""
+    names = [f"n{number}" for number in range(1, nodes + spares + 1)]
+
+    async def body(session: Session) -> T:
+        return await main(Group(session, names[:nodes]))
+
+    return run(body, members(names, peers=names[:nodes], **config), seed=seed, **(knobs or {}))

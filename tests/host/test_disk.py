@@ -1,0 +1,171 @@
+"""Files under a node's folder, against a model in memory; what is synced and when."""
+
+import asyncio
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.environments.host.disk import RealDisk
+from tests.tiers import examples
+
+PATHS = st.sampled_from(["a", "b", "wal/1", "wal/2", "deep/er/c"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), PATHS, st.binary(max_size=20)),
+        st.tuples(st.just("truncate"), PATHS, st.integers(0, 20)),
+        st.tuples(st.just("replace"), PATHS, st.binary(max_size=20)),
+        st.tuples(st.just("remove"), PATHS, st.none()),
+        st.tuples(st.just("sync"), PATHS, st.none()),
+        st.tuples(st.just("reopen"), PATHS, st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(STEPS)
+def test_against_a_model(steps):
+    async def main(folder: Path) -> None:
+        disk, model = RealDisk(folder), {}
+        for verb, path, value in steps:
+            if verb == "replace":
+                await disk.replace(path, value)
+                model[path] = value
+            elif verb == "remove":
+                await disk.remove(path)
+                model.pop(path, None)
+            else:
+                file = await disk.open(path)
+                before = model.setdefault(path, b"")
+                if verb == "append":
+                    assert await file.append(value) == len(before)
+                    model[path] = before + value
+                elif verb == "truncate" and value <= len(before):
+                    await file.truncate(value)
+                    model[path] = before[:value]
+                elif verb == "sync":
+                    await file.sync()
+                assert file.size() == len(model[path])
+                assert await file.read(2, 5) == model[path][2:7]
+                file.close()
+                file.close()
+            assert await disk.list() == sorted(model)
+            assert await disk.list("wal/") == sorted(p for p in model if p.startswith("wal/"))
+        for path, data in model.items():
+            assert await disk.read(path) == data
+        disk.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(Path(folder)))
+
+
+@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a\0b"])
+async def test_paths_stay_inside(tmp_path, path):
+    disk = RealDisk(tmp_path)
+    with pytest.raises(ValueError, match="must be relative"):
+        await disk.open(path)
+    with pytest.raises(ValueError, match="must be relative"):
+        await disk.replace(path, b"")
+    disk.close()
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The names of what is synced, in order."""
+    names: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+async def test_a_new_file_is_synced_with_its_folders_once(tmp_path, synced):
+    disk = RealDisk(tmp_path / "disk")
+    file = await disk.open("one/two/f")
+    await file.append(b"x")
+    assert synced == []
+    await file.sync()
+    assert synced == ["f", "two", "one", "disk"]
+    await file.sync()
+    assert synced[4:] == ["f"]
+    file.close()
+    disk.close()
+
+
+async def test_replace_syncs_before_and_after_the_rename(tmp_path, synced):
+    disk = RealDisk(tmp_path / "disk")
+    await disk.replace("f", b"x")
+    assert synced == ["f.harness-aside", "disk"]
+    (tmp_path / "disk" / "g.harness-aside").write_bytes(b"torn by a kill")
+    assert await disk.list() == ["f"]
+    disk.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_replaces_a_file_is_not_overtaken_by_what_comes_after_it(
+    tmp_path, monkeypatch, fails
+):
+    """Its thread would bring a file back that was removed meanwhile, or an older one."""
+
+    import threading
+
+    began, go = threading.Event(), threading.Event()
+
+    def fsync(descriptor: int) -> None:
+        began.set()
+        go.wait(5)
+        if fails:
+            raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    disk = RealDisk(tmp_path)
+    task = asyncio.create_task(disk.replace("f", b"new"))
+    await asyncio.to_thread(began.wait, 5)
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await disk.list() == ([] if fails else ["f"])
+    disk.close()
+
+
+async def test_close_waits_for_a_sync_whose_caller_gave_up(tmp_path, monkeypatch):
+    """Otherwise the thread might sync a descriptor that belongs to another file by then."""
+
+    import threading
+
+    go, seen = threading.Event(), []
+
+    def fsync(descriptor: int) -> None:
+        go.wait(5)
+        seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    disk = RealDisk(tmp_path)
+    file = await disk.open("f")
+    task = asyncio.create_task(file.sync())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    file.close()
+    other = await disk.open("other")
+    go.set()
+    await other.sync()
+    other.close()
+    await asyncio.to_thread(disk.close)
+    assert sorted(seen) == ["f", "other", tmp_path.name, tmp_path.name]
+    with pytest.raises(ValueError, match="closed"):
+        await file.append(b"late")

@@ -1,0 +1,164 @@
+"""Power cuts of real folders: what was synced is there, what was not may be gone, and no more."""
+
+import asyncio
+import os
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.cluster import NodeSpec
+from harness.environments.host.disk import RealDisk
+from harness.environments.host.power import SUFFIX, beside, cut_power, power_cut
+from harness.errors import UsageError
+from tests.host.test_disk import STEPS
+from tests.tiers import examples
+
+
+class Model:
+    """What a file has, how much of it was synced, and whether its name ever was."""
+
+    def __init__(self, data=b"", synced=0, *, named=False):
+        self.data, self.synced, self.named = data, synced, named
+
+
+async def do(disk, model, verb, path, value):
+    if verb == "replace":
+        await disk.replace(path, value)
+        model[path] = Model(value, len(value), named=True)
+        return
+    if verb == "remove":
+        await disk.remove(path)
+        model.pop(path, None)
+        return
+    file = await disk.open(path)
+    found = model.setdefault(path, Model())
+    if verb == "append":
+        await file.append(value)
+        found.data += value
+    elif verb == "truncate" and value <= len(found.data):
+        await file.truncate(value)
+        found.data, found.synced = found.data[:value], min(found.synced, value)
+    elif verb == "sync":
+        await file.sync()
+        found.synced, found.named = len(found.data), True
+    file.close()
+
+
+def left(folder):
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in files
+        if not path.name.endswith(SUFFIX)
+    }
+
+
+def check(model, found, *, torn):
+    assert set(found) <= set(model)
+    for path, file in model.items():
+        if path not in found:
+            assert not file.named
+            continue
+        assert file.data.startswith(found[path])
+        assert len(found[path]) >= file.synced
+        if not torn:
+            assert len(found[path]) == file.synced
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=3), st.booleans(), st.integers(0, 99))
+def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, seed):
+    """Lives are incarnations: a kill between them loses nothing, and syncs nothing either."""
+
+    async def live(folder, model, steps):
+        disk = RealDisk(folder)
+        for step in steps:
+            await do(disk, model, *step)
+        disk.close()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder, model = Path(name), {}
+        for steps in lives:
+            asyncio.run(live(folder, model, steps))
+        before = sum(map(len, left(folder).values()))
+        lost = cut_power(folder, random.Random(seed), torn=torn)
+        found = left(folder)
+        check(model, found, torn=torn)
+        assert lost == before - sum(map(len, found.values()))
+        assert cut_power(folder, random.Random(seed), torn=torn) == 0  # what is left is durable
+        assert left(folder) == found
+
+
+def test_what_survives_is_drawn_and_may_be_all_or_nothing(tmp_path):
+    async def write(folder):
+        disk = RealDisk(folder)
+        file = await disk.open("log")
+        await file.append(b"durable")
+        await file.sync()
+        await file.append(b"xyz")
+        disk.close()
+
+    kept = set()
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        asyncio.run(write(folder))
+        cut_power(folder, random.Random(seed), torn=True)
+        kept.add((folder / "log").read_bytes())
+    assert kept == {b"durable", b"durablex", b"durablexy", b"durablexyz"}
+
+
+def test_what_is_appended_during_a_sync_is_not_taken_for_durable(tmp_path, monkeypatch):
+    real, log = os.fsync, tmp_path / "log"
+
+    def fsync(descriptor):
+        if log.read_bytes() == b"early":
+            os.write(descriptor, b"late")
+        return real(descriptor)
+
+    async def write():
+        disk = RealDisk(tmp_path)
+        file = await disk.open("log")
+        await file.append(b"early")
+        monkeypatch.setattr(os, "fsync", fsync)
+        await file.sync()
+        monkeypatch.undo()
+        disk.close()
+
+    asyncio.run(write())
+    cut_power(tmp_path, random.Random(1), torn=False)
+    assert (tmp_path / "log").read_bytes() == b"early"
+
+
+def test_who_still_has_a_replaced_file_open_says_nothing_of_the_new_one(tmp_path):
+    async def write():
+        disk = RealDisk(tmp_path)
+        old = await disk.open("state")
+        await old.append(b"1")
+        await disk.replace("state", b"a new and durable content")
+        await old.append(b"2")
+        await old.sync()
+        disk.close()
+
+    asyncio.run(write())
+    assert not beside(tmp_path / "state").exists()
+    cut_power(tmp_path, random.Random(1), torn=False)
+    assert (tmp_path / "state").read_bytes() == b"a new and durable content"
+
+
+@pytest.mark.parametrize("word", [b"", b"short"])
+def test_a_word_that_was_never_finished_takes_nothing(tmp_path, word):
+    (tmp_path / "log").write_bytes(b"data")
+    beside(tmp_path / "log").write_bytes(word)
+    assert cut_power(tmp_path, random.Random(1), torn=False) == 0
+    assert (tmp_path / "log").read_bytes() == b"data"
+
+
+def test_foreign_programs_are_refused():
+    spec = NodeSpec(name="n1", role="x", ports=(), command=("true",))
+    assert power_cut(spec, lose_unsynced=False, torn=False) is None
+    with pytest.raises(UsageError, match="n1"):
+        power_cut(spec, lose_unsynced=True, torn=True)

@@ -1,0 +1,50 @@
+"""A cluster that stays, on a fake one."""
+
+import asyncio
+from types import SimpleNamespace
+
+from harness.case import Case
+from harness.environments.process import ProcessEnvironment
+from harness.environments.process.cluster import CAPABILITIES
+from harness.errors import InfrastructureError
+from harness.plan.planning import TargetPlan
+from harness.plugins import Convergence, TargetSettings
+from harness.up.cluster import StandingCluster
+from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+
+
+class Cluster(FakeCluster):
+    environment = "process"
+    capabilities = CAPABILITIES
+    failing = False
+
+    async def heal(self, fault):
+        if self.failing:
+            raise InfrastructureError("it resists")
+        return await super().heal(fault)
+
+    async def heal_all(self):
+        self.calls.append(("heal-all",))
+
+
+class System(FakeSystem):
+    async def ready(self):
+        return Convergence(ok=False, pending=("a leader",))
+
+
+def standing(cluster=None):
+    """A cluster that stays, on a fake one in which m2 leads."""
+    target = SimpleNamespace(
+        name="fake", groups=("catalog",), operations=("step-down",), open=lambda _: System()
+    )
+    plan = TargetPlan(
+        case=Case(seed=1, target="fake"),
+        target=target,
+        settings=TargetSettings(profile="strict", bugs=(), options={}),
+        nodes=(),
+        nemeses={},
+    )
+    session = SimpleNamespace(
+        cluster=cluster or Cluster(), env=FakeEnv(), interrupted=asyncio.Event()
+    )
+    return StandingCluster(plan, session, ProcessEnvironment())
