@@ -37,8 +37,9 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""Groups. All nodes are one service, led by its database: without that nothing is served. The
-database is alone in another, so that no fault may destroy what it has synced, and so is ZooKeeper.
+"""Groups. All nodes form one service, led by its database, without which nothing is served. The
+database also has a group of its own, so that no fault may destroy its synced data, and so does
+ZooKeeper.
 """
 ZOOKEEPER_PORT: Final = 2181
 _NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
@@ -63,7 +64,7 @@ class Layout:
         every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
         self.metastores = tuple(every[:count])
         self.spares = tuple(every[count:])
-        """Those that may be added later."""
+        """The metastores that may be added later."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
@@ -104,7 +105,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """As asked, else as the profile has it: Hive's clients have no resolver by default."""
+        """The option's value, or the profile's: Hive's clients have no resolver by default."""
         given = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if given not in ["", *UriList]:
@@ -120,7 +121,7 @@ class Layout:
         return UriList(given or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """As asked, else as the switch or the profile has it."""
+        """The option's value, or that of the switch or the profile."""
         given = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if given not in ["", *StoreKind]:
@@ -143,7 +144,7 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """As asked, else the real one wherever programs that are not ours can run."""
+    """The option's value, or the real one where foreign programs can run."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     given = settings.options[option] or usual.value
@@ -186,7 +187,7 @@ class HiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """What all need, and any metastore; of many all but two, as clients have time for three."""
+        """The nodes that all need, and one metastore; of many, all but two: clients try three."""
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
         needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
@@ -208,7 +209,7 @@ class HiveSystem:
         return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
 
     async def ready(self) -> Convergence:
-        """Whether every metastore reaches the database, and which event was the last then."""
+        """Ask whether every metastore reaches the database, and for the last event."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
@@ -240,7 +241,7 @@ class HiveSystem:
         )
 
     async def _dump(self) -> dict[str, Any] | None:
-        """What the database holds, of one moment; `None` where it does not answer."""
+        """One snapshot of the database; `None` if it does not answer."""
         return await self._look(Isolation.SERIALIZABLE, _dumped)
 
     async def _look(
@@ -261,10 +262,10 @@ class HiveSystem:
     # --- calls -------------------------------------------------------------------------------
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """What each metastore answers; `None` for those that do not."""
+        """The answer of each metastore, or `None`."""
         every = self._members.listed
         answers = await asyncio.gather(*(self._ask(address, call) for address in every))
-        return {address.node: one for address, one in zip(every, answers, strict=True)}
+        return {address.node: answer for address, answer in zip(every, answers, strict=True)}
 
     async def _serves(self, address: Address) -> bool:
         """Whether it reaches the database, and so may be listed."""
@@ -291,10 +292,10 @@ async def snapshot_of(
     dump: Callable[[], Awaitable[dict[str, Any] | None]],
     show: Callable[[], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The rows of the database (`dump`), what each metastore shows, and the clients' bound.
+    """The rows of the database (`dump`), those that each metastore shows, and the clients' bound.
 
-    Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
-    still be carried out. Where that does not end, nothing is said of what they show.
+    Metastores show the same rows only if no change comes in between, and an operation that a
+    client gave up may still be carried out. If changes do not end, the views are left out.
     """
     rows, shown = await dump(), {}
     for _ in range(LOOKS_MAX):

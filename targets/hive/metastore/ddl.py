@@ -1,9 +1,9 @@
 """Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
 
-Create looks and inserts, and the unique key decides; rename reads, looks at the target and updates;
-drop reads and deletes. In `strict` all of that is serializable; read committed is as right, as
-long as what is to be changed is locked and what was changed is counted. Where Hive does neither,
-switches say so. A refusal is raised before anything is written.
+Create checks and inserts, and the unique key decides; rename reads, checks the new name and
+updates; drop reads and deletes. In `strict` all of it is serializable. Read committed is equally
+correct if the rows to change are locked and the changed rows are counted. Switches mark the places
+where Hive does neither. A refusal is raised before anything is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
 
 
 class Ddl:
-    """What each change does within its transaction."""
+    """The changes, each within its transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
         """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
@@ -48,7 +48,7 @@ class Ddl:
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
-        """How much its transaction sees of others."""
+        """The isolation level of the call's transaction."""
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 
@@ -71,7 +71,7 @@ class Ddl:
         return None
 
     async def check_free(self, session: Session, table: MetaTable) -> None:
-        """Refuse to create what is there."""
+        """Refuse to create a table that exists."""
         if await read_table(session, table.database, table.name) is not None:
             raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
 

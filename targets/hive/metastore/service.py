@@ -1,7 +1,7 @@
-"""The calls of a metastore, one method each; all state is in the database, but perhaps tokens.
+"""The calls of a metastore, one method each; all state is in the database, except perhaps tokens.
 
-In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
-itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
+In `strict` a change carries a request id, and its transaction also stores the outcome under that
+id: a copy of the request, at any time and metastore, gets the answer of the first.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event of what was committed without one (EVENT-AFTER-COMMIT)."""
+        """Write the event of a change that was committed without one (EVENT-AFTER-COMMIT)."""
         if changed is None:
             return
 
