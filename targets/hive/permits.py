@@ -55,5 +55,5 @@ def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
     bugs = PROFILES[profile]
     if store is not StoreKind.MEMORY:
         bugs -= {Bug.TOKEN_MEMORY}
-    found = [permit for bug, permit in _PERMITS.items() if bug in bugs]
-    return sorted(found, key=lambda permit: permit.name)
+    permits = [permit for bug, permit in _PERMITS.items() if bug in bugs]
+    return sorted(permits, key=lambda permit: permit.name)

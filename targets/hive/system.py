@@ -69,15 +69,15 @@ class Layout:
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
         usual = Selection.SEQUENTIAL if settings.profile == "strict" else Selection.RANDOM
-        given = options["selection"] or usual.value
-        if given not in [*Selection]:
+        selection = options["selection"] or usual.value
+        if selection not in [*Selection]:
             raise UsageError(
-                f"--selection is {given!r}; it must be one of: {', '.join(Selection)}, or leave it "
-                f"out: {settings.profile} has {usual.value}"
+                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)}, or "
+                f"leave it out: {settings.profile} has {usual.value}"
             )
         delay_s = options["retry_delay_ms"] / 1000
         self.client = ClientSettings(
-            selection=Selection(given),
+            selection=Selection(selection),
             connect_rounds=options["connect_retries"],
             connect_delay_s=delay_s,
             retries=self._retries(options["failure_retries"]),
@@ -106,35 +106,35 @@ class Layout:
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
         """The option's value, or the profile's: Hive's clients have no resolver by default."""
-        given = settings.options["uri_list"]
+        chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
-        if given not in ["", *UriList]:
+        if chosen not in ["", *UriList]:
             raise UsageError(
-                f"--uri-list is {given!r}; it must be one of: {', '.join(UriList)}, or leave it "
+                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)}, or leave it "
                 f"out: {settings.profile} has {usual.value}"
             )
-        if given and not self.spares:
+        if chosen and not self.spares:
             raise UsageError(
-                f"--uri-list is {given!r}, but no list changes without --spare-metastores; give "
+                f"--uri-list is {chosen!r}, but no list changes without --spare-metastores; give "
                 "some, or leave it out"
             )
-        return UriList(given or usual)
+        return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
         """The option's value, or that of the switch or the profile."""
-        given = settings.options["token_store"]
+        chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
-        if given not in ["", *StoreKind]:
+        if chosen not in ["", *StoreKind]:
             raise UsageError(
-                f"--token-store is {given!r}; it must be one of: {', '.join(StoreKind)}, or leave "
+                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)}, or leave "
                 f"it out: it is {usual.value} then"
             )
-        if given not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
+        if chosen not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
             raise UsageError(
-                f"--token-store is {given!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
+                f"--token-store is {chosen!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
                 "leave one of them out"
             )
-        return StoreKind(given or usual)
+        return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
@@ -147,13 +147,13 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
     """The option's value, or the real one where foreign programs can run."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
-    given = settings.options[option] or usual.value
-    if given not in [*kinds]:
+    chosen = settings.options[option] or usual.value
+    if chosen not in [*kinds]:
         raise UsageError(
-            f"--{option} is {given!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
+            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
             f"is {real.value} in processes and containers, and {ours.value} in simulation"
         )
-    return kinds(given)
+    return kinds(chosen)
 
 
 class HiveSystem:
@@ -292,20 +292,20 @@ async def snapshot_of(
     dump: Callable[[], Awaitable[dict[str, Any] | None]],
     show: Callable[[], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The rows of the database (`dump`), those that each metastore shows, and the clients' bound.
+    """The rows of the database (`dump`), each metastore's view, and the clients' bound.
 
     Metastores show the same rows only if no change comes in between, and an operation that a
     client gave up may still be carried out. If changes do not end, the views are left out.
     """
-    rows, shown = await dump(), {}
+    rows, views = await dump(), {}
     for _ in range(LOOKS_MAX):
         before = rows
-        shown = await show()
+        views = await show()
         rows = await dump()
         if rows == before:
             break
     else:
-        shown = dict.fromkeys(shown)
+        views = dict.fromkeys(views)
     bound_s, spares = layout.client.failover_s, layout.spares
     more = {
         "members": [address.node for address in listed],
@@ -316,7 +316,7 @@ async def snapshot_of(
         "at": None if rows is None else {"event": rows["next_event"] - 1},
         "metastores": {
             name: None if tables is None else [".".join(table) for table in tables]
-            for name, tables in shown.items()
+            for name, tables in views.items()
         },
         "failover_s": bound_s(len(listed)),
         **(more if spares else {}),

@@ -63,10 +63,10 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
         return
     if is_synchronized(after):
         _demand_keys(after)
-    own = _of(context, CHECK_ID) == "false"
+    unchecked = _of(context, CHECK_ID) == "false"
     same = before.parameters.get(TABLE_ID) == after.parameters.get(TABLE_ID)
     if is_synchronized(before) and is_synchronized(after):
-        _demand(same or own, before, f"keeps its {TABLE_ID}")
+        _demand(same or unchecked, before, f"keeps its {TABLE_ID}")
     if not _is_of_master(context):
         _demand(before.columns == after.columns, before, "has its columns from Kudu's masters")
         alike = is_synchronized(before) == is_synchronized(after) and all(

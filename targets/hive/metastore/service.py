@@ -123,9 +123,9 @@ class Service:
     async def _read(self, session: Session, call: ApiCall) -> Any:
         match call:
             case GetTable():
-                found = _found(await read_table(session, call.database, call.name), call)
-                there = await has_directory(session, found.full_name)
-                return msgspec.structs.replace(found, directory=there)
+                record = _found(await read_table(session, call.database, call.name), call)
+                there = await has_directory(session, record.full_name)
+                return msgspec.structs.replace(record, directory=there)
             case GetTableMeta():
                 return await read_names(session)
             case GetTableObjects():
@@ -218,9 +218,9 @@ class Service:
 
         async def run_once(session: Session) -> tuple[_Outcome, Changed | None]:
             changed = None
-            known = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
-            if known:
-                return _outcome.decode(str(known[0]["OUTCOME"])), None
+            earlier = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
+            if earlier:
+                return _outcome.decode(str(earlier[0]["OUTCOME"])), None
             outcome = _Outcome()
             try:
                 changed = await self._ddl.run(session, call)
