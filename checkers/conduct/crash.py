@@ -15,16 +15,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from checkers.catalog.sentences import seconds
-from checkers.verdict.disturbances import (
-    FOREIGN_EXITS,
-    NS_PER_S,
-    Disturbance,
-    citation,
-    disturbances_of,
-)
+from checkers.verdict.disturbances import FOREIGN_EXITS, Disturbance, citation, disturbances_of
 from checkers.verdict.invariants import KEY, counted, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
-from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import EXCUSED_AFTER_NS
