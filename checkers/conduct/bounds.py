@@ -56,11 +56,11 @@ from checkers.verdict.disturbances import (
     weight,
 )
 from checkers.verdict.permitted import permit_rules, permitted_exits
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, OpType, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
-NS_PER_S: Final = 1_000_000_000
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
@@ -146,7 +146,7 @@ class _Judged(Findings):
             self.operations.extend(ops)
 
 
-class BoundsChecker:
+class BoundsChecker(Checker):
     """Elections, calls, outages and what nodes keep, against limits that the target declares."""
 
     api_version = 1

@@ -15,17 +15,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from checkers.catalog.sentences import seconds
-from checkers.verdict.disturbances import (
-    FOREIGN_EXITS,
-    NS_PER_S,
-    Disturbance,
-    citation,
-    disturbances_of,
-)
+from checkers.verdict.disturbances import FOREIGN_EXITS, Disturbance, citation, disturbances_of
 from checkers.verdict.invariants import KEY, counted, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
-from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import EXCUSED_AFTER_NS
 
 EXITS_MAX: Final = 10
@@ -35,7 +30,7 @@ NEAR_NS: Final = 10 * NS_PER_S
 """An engine that failed may tell of an exit, or of its own failure, this much later."""
 
 
-class CrashChecker:
+class CrashChecker(Checker):
     """Every exit that the harness saw was expected."""
 
     api_version = 1

@@ -24,11 +24,11 @@ from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of, sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
-NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
 """For so long after its end a fault may still be felt: nodes start, connections are found dead."""
 ADDS: Final = "add-metastore"
@@ -37,7 +37,7 @@ NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
 
-class FailoverChecker:
+class FailoverChecker(Checker):
     """Clients find another metastore, and soon."""
 
     api_version = 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from harness.ops import NS_PER_S
 from results.report.plots import Bar, Tick
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 WIDE: Final = 1000.0
 HIGH: Final = 120.0
 BARS_MAX: Final = 200
-_NS_PER_S: Final = 1_000_000_000
 _KINDS: Final = ("ok", "fail", "info")
 
 
@@ -44,7 +44,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
     width = max(step * scale - (1 if end_s / step < 150 else 0), 0.5)
 
     def span(kind: str, title: str, times_ns: tuple[int, int], y: float, height: float) -> Bar:
-        start, end = (time_ns / _NS_PER_S for time_ns in times_ns)
+        start, end = (time_ns / NS_PER_S for time_ns in times_ns)
         words = f"{title}: {start:.1f}-{end:.1f} s"
         return Bar(start * scale, max((end - start) * scale, 1), kind, words, y, height)
 

@@ -32,7 +32,7 @@ import msgspec
 from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
-from harness.plugins import API_VERSION
+from harness.plugins import API_VERSION, Reporter
 from harness.store import StoredRun, load_run
 from harness.support.atomic_file import replacing_bytes
 from harness.timeline import faults_of
@@ -62,13 +62,12 @@ Event = dict[str, Any]
 _Timed = tuple[int, int, Event]
 
 
-class TraceReporter:
+class TraceReporter(Reporter, default=False):
     """The reporter `trace`: `trace.json` beside the history. Only made where it is asked for."""
 
     api_version = API_VERSION
     name = "trace"
     doc = "trace.json, for the Perfetto viewer"
-    default = False
 
     def write(self, folder: Path) -> Path:
         """Write `trace.json` into the run's folder."""

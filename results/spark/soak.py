@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from harness.cli.run.artefacts import make_artefacts
 from harness.errors import InfrastructureError
+from harness.plugins import SoakExecutor
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
@@ -50,7 +51,7 @@ PATH: Final = "PYTHONPATH"
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
-class SparkSoak:
+class SparkSoak(SoakExecutor):
     """Runs seeds on the Spark that `--spark-master` names."""
 
     api_version = 1

@@ -23,10 +23,13 @@ from harness.plugins import (
     Client,
     Convergence,
     NodeRole,
+    Operation,
     Request,
     Roles,
     Said,
+    System,
     TargetSettings,
+    override,
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
@@ -126,8 +129,8 @@ class Layout:
         return tuple(self.all_masters[name] for name in named)
 
 
-class KuduSystem:
-    """Masters and tablet servers of one deployment (`harness.plugins.System`)."""
+class KuduSystem(System):
+    """Masters and tablet servers of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         """Nothing is asked yet."""
@@ -140,11 +143,6 @@ class KuduSystem:
         self._changing: tuple[str, ...] = ()
         """Those that may vote besides, while it is not the same everywhere."""
         self._admin: KuduClient | None = None
-        self.operations = {
-            STEP_DOWN: self.step_down,
-            AddMaster.f: partial(self._change_masters, AddMaster.f),
-            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
-        }
 
     def client(self, process: int) -> Client:
         """A client with connections of its own, like a process of its own.
@@ -185,6 +183,14 @@ class KuduSystem:
             core = masters
         beside = [] if self._beside is None else self._beside.core(rng)
         return [name for name in masters if name in core] + list(self._layout.tservers) + beside
+
+    @override
+    def operations(self) -> Mapping[str, Operation]:
+        return {
+            STEP_DOWN: self.step_down,
+            AddMaster.f: partial(self._change_masters, AddMaster.f),
+            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
+        }
 
     # --- inspection --------------------------------------------------------------------------
 
@@ -362,6 +368,7 @@ class KuduSystem:
 
     # --- tools -------------------------------------------------------------------------------
 
+    @override
     async def tool(self, arguments: Sequence[str]) -> Said:
         """`harness kudu`; raises `UsageError` for arguments that it does not have."""
         await self.roles()  # masters come and go

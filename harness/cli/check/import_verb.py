@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness import __version__
-from harness.case import NS_PER_S, Case
+from harness.case import Case
 from harness.cli.check.tasks import located_in
 from harness.cli.check.verb import require_kind
 from harness.cli.output import note, say
@@ -25,7 +25,7 @@ from harness.cli.parser import Parser, add_store
 from harness.errors import HistoryError, UsageError, counted
 from harness.formats import model_for, open_history
 from harness.independent import Shape, shape_of, split
-from harness.ops import HARNESS, History, ModelSettings, Verdict, digest_of
+from harness.ops import HARNESS, NS_PER_S, History, ModelSettings, Verdict, digest_of
 from harness.plugins import HistoryModel
 from harness.registry import load_plugin
 from harness.store import RunFolder, RunRecord, check_place, new_run_id

@@ -28,13 +28,12 @@ from harness.environments.host.limits import require_limits
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
-    refuse_knobs,
     run_interruptible,
 )
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
-from harness.plugins import API_VERSION, DeploymentPlan, Session
+from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -42,16 +41,15 @@ _RUN_KEY: Final = "run"
 _WATCH_INTERVAL_S: Final = 1.0
 
 
-class DockerEnvironment:
+class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True):
     """Nodes as containers on a private network."""
 
     api_version = API_VERSION
     name = ENVIRONMENT
     doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
-    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
-    restores_data = True
 
+    @override
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""
         try:
@@ -63,16 +61,19 @@ class DockerEnvironment:
                 "DOCKER_HOST, and make sure that this user may use it"
             )
 
+    @override
     def prepare(self, progress: Callable[[str], None]) -> None:
         """Build the node image where an engine answers and the image is missing."""
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
+    @override
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
         """Build or pull the images that these nodes name and the engine does not have."""
         with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
+    @override
     def why_no_faulty_disks(self) -> str | None:
         """Why foreign programs can have no disk of ours here; `None` where they can."""
         try:
@@ -80,10 +81,6 @@ class DockerEnvironment:
                 return why_no_disks(engine)
         except InfrastructureError as error:
             return str(error)
-
-    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """There are none: real links and disks are as they are."""
-        refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
@@ -101,6 +98,7 @@ class DockerEnvironment:
 
         return run_interruptible(body)
 
+    @override
     def clean(self) -> list[str]:
         """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():

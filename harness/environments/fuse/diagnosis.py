@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from harness.environments.fuse.available import find_binary, why_missing
+from harness.plugins import Diagnosis
 
 
-class FaultyDisks:
+class FaultyDisks(Diagnosis):
     """Looks for what a FUSE file system takes, without mounting one."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "faulty-disks"
-    doc: ClassVar[str] = "disks on which foreign programs lose what they did not sync (FUSE)"
+    api_version = 1
+    name = "faulty-disks"
+    doc = "disks on which foreign programs lose what they did not sync (FUSE)"
 
     def look(self) -> tuple[bool, str]:
         """Which program serves them, or what is missing."""

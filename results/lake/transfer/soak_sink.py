@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from harness.errors import HarnessError, InfrastructureError, UsageError, counted
 from harness.ops import Verdict
+from harness.plugins import SoakSink
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
 from results.facts.problems import Problems, problem_lines
@@ -55,7 +56,7 @@ RESULT_COLUMNS: Final = [
 LAST_CHARACTER: Final = "\U0010ffff"
 
 
-class LakeSink:
+class LakeSink(SoakSink):
     """Runs of soaks in Delta tables."""
 
     api_version = 1

@@ -22,6 +22,8 @@ from typing import Final
 
 import msgspec
 
+from harness.ops import NS_PER_S
+
 LOG_CHARS_MAX: Final = 1_500_000
 """Characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
@@ -32,7 +34,6 @@ NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation "
     "keep those of seeds that failed; the replay command above makes a run with logs."
 )
-NS_PER_S: Final = 1_000_000_000
 
 _SECONDS: Final = re.compile(r"(\d{1,12}\.\d{1,9})\s")
 _STAMP: Final = re.compile(r"@(\d{1,12}\.\d{1,9})\s")
