@@ -37,6 +37,7 @@ from harness.plugins import (
     HistoryModel,
     Nemesis,
     Option,
+    Plugin,
     Reporter,
     SoakExecutor,
     SoakSink,
@@ -296,6 +297,13 @@ def load_plugin(group: str, name: str) -> Any:
         raise UsageError(
             f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
             f"{spoken}, see `docs/plugins.md`"
+        )
+    base = GROUPS[group]
+    if issubclass(base, Plugin) and not isinstance(plugin, base):
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({point.value}) is no subclass of "
+            f"harness.plugins.{base.__name__}; write class {type(plugin).__name__}"
+            f"({base.__name__}) and see `docs/plugins.md`"
         )
     missing = _missing(plugin, group)
     if missing:

@@ -58,7 +58,7 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
-    "checkers": (*FLOOR, "harness.case", "harness.verdict.coverage", "checkers"),
+    "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},

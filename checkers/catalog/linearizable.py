@@ -55,6 +55,7 @@ from checkers.verdict.permitted import permit_rules, permitted_result
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies.ddl import READS
 
 CONFLICTS_MAX = 3
@@ -90,7 +91,7 @@ def _offenders(failure: Failure) -> tuple[int, ...]:
     return (failure.operation, *core)
 
 
-class _Linearizable:
+class _Linearizable(Checker):
     """What both have: a search with limits."""
 
     api_version = 1

@@ -18,12 +18,13 @@ from checkers.catalog.invariants.findings import fields_of
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 SHOWN_MAX: Final = 4
 
 
-class MembersChecker:
+class MembersChecker(Checker):
     """Members are those that were added and not removed."""
 
     api_version = 1

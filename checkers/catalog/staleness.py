@@ -22,12 +22,13 @@ from checkers.catalog.part import bound_ns, calls_before, is_bounded
 from checkers.catalog.sentences import sentence
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.plugins import Checker
 
 SHOWN_MAX = 4
 _NS_PER_MS = 1_000_000
 
 
-class StalenessChecker:
+class StalenessChecker(Checker):
     """Bounds of reads hold."""
 
     api_version = 1

@@ -58,6 +58,7 @@ from checkers.verdict.disturbances import (
 from checkers.verdict.permitted import permit_rules, permitted_exits
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
 NS_PER_S: Final = 1_000_000_000
@@ -146,7 +147,7 @@ class _Judged(Findings):
             self.operations.extend(ops)
 
 
-class BoundsChecker:
+class BoundsChecker(Checker):
     """Elections, calls, outages and what nodes keep, against limits that the target declares."""
 
     api_version = 1

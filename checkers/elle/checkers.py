@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from checkers.foreign.transactions import ElleModel, ListAppend, RwRegister, blamed, refuted
 from harness.ops import CheckResult, History, ModelSettings
+from harness.plugins import Checker
 
 if TYPE_CHECKING:
     from checkers.elle.check import ElleResult
@@ -63,11 +64,10 @@ def told(name: str, result: ElleResult, proof: Mapping[str, Any] | None) -> Chec
     )
 
 
-class _Elle:
+class _Elle(Checker):
     """What the checkers of runs share: the check of `model`, told as a `CheckResult`."""
 
     api_version = 1
-    name: ClassVar[str]
     model: ClassVar[type[ElleModel]]
     _settings: ModelSettings
 

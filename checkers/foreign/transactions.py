@@ -19,6 +19,7 @@ from checkers.foreign.keyed import OneCheck, by_key
 from checkers.foreign.pairs import refuse_initial
 from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
+from harness.plugins import Checker
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
@@ -128,7 +129,7 @@ def refuted(result: ElleResult, drawings: int) -> dict[str, Any]:
     }
 
 
-class ElleModel(abc.ABC):
+class ElleModel(Checker):
     """A `HistoryModel` of transactions; a `Checker` of runs, too.
 
     `unordered` says why orders of versions may not be assumed, if so.
@@ -136,7 +137,6 @@ class ElleModel(abc.ABC):
 
     api_version = 1
     kind = "elle"
-    name: ClassVar[str]
     unordered: ClassVar[str] = ""
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:

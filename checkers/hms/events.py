@@ -28,6 +28,7 @@ from checkers.hms.readers import Poll, check_kept, check_readers
 from checkers.hms.words import fields_of, sentence
 from harness.errors import HistoryError, counted
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+from harness.plugins import Checker
 
 WITH_NONCE: Final = ("create", "alter", "rename")
 
@@ -58,7 +59,7 @@ class _Log(NamedTuple):
     op: int  # the snapshot
 
 
-class EventsChecker:
+class EventsChecker(Checker):
     """Events have unique ids without gaps, in order, and tell what was done."""
 
     api_version = 1

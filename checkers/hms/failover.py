@@ -25,6 +25,7 @@ from checkers.hms.words import fields_of, sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
@@ -37,7 +38,7 @@ NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
 
-class FailoverChecker:
+class FailoverChecker(Checker):
     """Clients find another metastore, and soon."""
 
     api_version = 1

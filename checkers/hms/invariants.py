@@ -19,6 +19,7 @@ from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of, sentence
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Verdict
+from harness.plugins import Checker
 
 ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "create": ("already-exists", "invalid-object"),
@@ -29,7 +30,7 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
 """By which exceptions each call may refuse."""
 
 
-class InvariantsChecker:
+class InvariantsChecker(Checker):
     """The rows, the metastores' views of them, and the exceptions."""
 
     api_version = 1

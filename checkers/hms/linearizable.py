@@ -48,6 +48,7 @@ from harness.permits import (
     Permit,
     permits_of,
 )
+from harness.plugins import Checker
 from harness.vocabularies.hms import MUTATIONS, READS
 
 CORE_SHOWN_MAX: Final = 9
@@ -61,7 +62,7 @@ EXPLAINING: Final = (
 """The first ones are kept where others would do as well."""
 
 
-class HmsLinearizable:
+class HmsLinearizable(Checker):
     """All tables are one linearizable object."""
 
     api_version = 1

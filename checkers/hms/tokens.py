@@ -36,6 +36,7 @@ from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.plugins import Checker
 from harness.timeline import CLOCK, faults_of
 from harness.vocabularies.hms import times_sent
 from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
@@ -45,7 +46,7 @@ _NS_PER_MS: Final = 1_000_000
 _PAST: Final = {"renew": "renewed", "cancel": "cancelled", "verify": "used"}
 
 
-class TokensChecker:
+class TokensChecker(Checker):
     """Tokens are good at every metastore until they end, and at none afterwards."""
 
     api_version = 1

@@ -51,6 +51,7 @@ from harness.ops import (
     PartialOrder,
     Verdict,
 )
+from harness.plugins import Checker
 
 __all__ = [
     "BROKEN",
@@ -346,7 +347,7 @@ class LinearizabilityCheck:
         return described
 
 
-class LinearizabilityModel(abc.ABC):
+class LinearizabilityModel(Checker):
     """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too.
 
     A model says which as `specification`, or in `_model` where that depends on the operations.
@@ -355,7 +356,6 @@ class LinearizabilityModel(abc.ABC):
 
     api_version = 1
     kind = "model"
-    name: ClassVar[str]
     begins: ClassVar[str] = "empty"
     specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
 

@@ -29,6 +29,7 @@ from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 _REFUSALS: Final = frozenset({"already-present", "not-found"})
 
@@ -182,7 +183,7 @@ def _may_have(found: tuple[Part, Written]) -> bool:
     return found[1].result not in _REFUSALS
 
 
-class ExactlyOnce:
+class ExactlyOnce(Checker):
     """Rows are written once, whatever was sent again."""
 
     api_version = 1

@@ -47,6 +47,7 @@ from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
+from harness.plugins import Checker
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, with every row that they say something about."""
@@ -75,7 +76,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
     return found
 
 
-class _RowsChecker(abc.ABC):
+class _RowsChecker(Checker):
     """What both have: a search with limits, and how they tell what it found."""
 
     api_version = 1

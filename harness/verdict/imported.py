@@ -12,6 +12,7 @@ from typing import Any, Final
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings
+from harness.plugins import Checker
 
 IMPORTED: Final = "imported"
 """The target, the workload and the environment of such runs."""
@@ -55,7 +56,7 @@ def without_independence(case: Case) -> Case:
     return imported_case(model, independent=False)
 
 
-class ModelChecker:
+class ModelChecker(Checker):
     """A model as a checker of imported runs."""
 
     api_version = 1

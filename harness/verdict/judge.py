@@ -35,7 +35,6 @@ __all__ = [
     "Judgement",
     "bounded",
     "checked_result",
-    "checker_name",
     "checker_names",
     "checkers_of",
     "judge",
@@ -123,7 +122,7 @@ def judge_one(
     `whole` is false for the history of one key, which may have nothing to judge. Raises only
     `UserInterrupt`.
     """
-    name = checker_name(checker)
+    name = checker.name
 
     def check(part: History) -> CheckResult:
         try:
@@ -156,18 +155,11 @@ def judge_one(
         return result
 
 
-def checker_name(checker: Checker) -> str:
-    """What the checker calls itself, or its class where it has no name."""
-    name = getattr(checker, "name", None)
-    return name if isinstance(name, str) else type(checker).__name__
-
-
 def bounded(checker: Checker, limits: Limits) -> Checker:
-    """The checker with the limits of a search, if there are any and it takes them."""
-    bound: Callable[..., Checker] | None = getattr(checker, "bounded", None)
-    if bound is None or limits.steps is None:
+    """The checker with the limits of a search, if there are any."""
+    if limits.steps is None or limits.configurations is None:
         return checker
-    return bound(steps=limits.steps, configurations=limits.configurations)
+    return checker.bounded(steps=limits.steps, configurations=limits.configurations)
 
 
 def result_of_check(

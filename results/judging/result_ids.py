@@ -1,6 +1,6 @@
 """Ids of results: hashes of everything that a result depends on, except its run.
 
-That is the code that reads and judges, the checker with its version (`CHECKER_VERSION`, or else the
+That is the code that reads and judges, the checker with its `version` (or else the
 hash of the package that it comes from, and of the bundled checkers that it may be built on) and the
 budget. A run is named by its key and by the batch that appended it, which stand for its history and
 its case.
@@ -144,11 +144,10 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
+    """The `version` of a checker, or the hashes of its package and of the bundled checkers."""
     plugin = checker.model if isinstance(checker, ModelChecker) else checker
-    stated = getattr(plugin, "CHECKER_VERSION", None)
-    if stated is not None:
-        return f"{__version__} {stated}"
+    if plugin.version is not None:
+        return f"{__version__} {plugin.version}"
     package = type(plugin).__module__.partition(".")[0]
     return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 

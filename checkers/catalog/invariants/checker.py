@@ -22,6 +22,7 @@ from checkers.verdict.invariants import counted as counted_by_name
 from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import PERMITTED
+from harness.plugins import Checker
 
 PER_INVARIANT_MAX: Final = 4
 GAPS_MAX: Final = 10
@@ -33,7 +34,7 @@ AFTER_LOSS: Final = (
 """What compares nodes, of which some may have lost what others have kept."""
 
 
-class CatalogInvariantsChecker:
+class CatalogInvariantsChecker(Checker):
     """Unique names, ids never reused, legal states, full coverage, settled replicas, equal logs."""
 
     api_version = 1

@@ -23,11 +23,12 @@ from typing import Any, Final
 from checkers.hms.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, Op, Verdict
+from harness.plugins import Checker
 
 LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
-class KuduHmsChecker:
+class KuduHmsChecker(Checker):
     """Tables and entries one to one, masters' addresses, and the log of events in order."""
 
     api_version = 1

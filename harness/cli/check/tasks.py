@@ -32,7 +32,7 @@ from harness.registry import load_plugin
 from harness.store import StoredRun, load_run
 from harness.verdict.counterexample import counterexample_of
 from harness.verdict.imported import IMPORTED, independence_of, model_of
-from harness.verdict.judge import checker_name, checkers_of, judge, result_of_check
+from harness.verdict.judge import checkers_of, judge, result_of_check
 
 PAGE_NAME: Final = "counterexample.html"
 _OP: Final = re.compile(r"op (\d+)\b")
@@ -99,7 +99,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
                 f"{task.path} is a run, which its own checkers judge; settings of models need "
                 "--model or --elle"
             )
-        names = ",".join(map(checker_name, checkers_of(run.case)))
+        names = ",".join(checker.name for checker in checkers_of(run.case))
         return Prepared(run.history, names, "run", run=run)
     model: HistoryModel = load_plugin("models", name)
     settings = request.settings
