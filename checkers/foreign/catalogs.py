@@ -25,20 +25,19 @@ from checkers.catalog.models.types import (
     ListTables,
     Rename,
 )
-from checkers.foreign.pairs import refuse_initial
-from checkers.linearizability import UNKNOWN
-from checkers.linearizability.judged import (
-    BROKEN,
-    AnyOperation,
+from checkers.foreign.model import (
     LinearizabilityCheck,
     LinearizabilityModel,
     bad_op,
-    operation_of,
+    refuse_initial,
     refuse_settings,
 )
+from checkers.linearizability import UNKNOWN
+from checkers.linearizability.judged import BROKEN, AnyOperation, operation_of
 from checkers.linearizability.verify import CertificateError
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict
+from harness.plugins import HistoryModel
 
 OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
 RESULTS: Final = ("ok", "ex", "nf")
@@ -70,18 +69,16 @@ class _DdlCheck:
             return CheckResult(checker.name, Verdict.UNKNOWN, f"{BROKEN}: {error}"), None
 
 
-class CatalogModel:
+class CatalogModel(HistoryModel):
     """The whole catalog is one object, with lists and renames; nothing exists at first."""
 
     api_version = 1
     name = "catalog"
     doc = "names with ids, versions and payloads: create, drop, alter, rename, get and list"
-    kind = "model"
 
     def prepare(
         self, ops: Iterable[Op], settings: ModelSettings
     ) -> _DdlCheck | LinearizabilityCheck:
-        """See `HistoryModel`."""
         refuse_settings(self.name, settings)
         refuse_initial(self.name, settings, "absent")
         if settings.independent:
