@@ -38,8 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from checkers.elle.certificate import certified
-from checkers.elle.checkers import told
+from checkers.elle.verdict import certified, told
 from checkers.rows.permits import PowerCuts
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
@@ -275,7 +274,7 @@ class ElleRows(Checker):
             for place, index in enumerate(columns.index.tolist()):
                 columns.index[place] = of_index[index]
             result = _searched(columns, end_s)
-        found = told(self.name, result, proof)
+        found = told(self.name, result, proof, len(columns))
         reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
         reason = found.reason
         if result.verdict is Verdict.VALID:

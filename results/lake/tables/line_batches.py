@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from harness.errors import HistoryError
 from harness.store.parquet import schema_of
-from harness.verdict.imported import independence_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
@@ -42,7 +41,7 @@ class Batch:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = sources
         self._independent = np.array(
-            [independence_of(source.about.case) is True for source in sources], np.bool_
+            [source.about.case.independent is True for source in sources], np.bool_
         )
         self.heads = heads_of(sources)
         self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
