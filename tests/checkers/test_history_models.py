@@ -9,7 +9,7 @@ from checkers.linearizability import judged as engine
 from harness.errors import HistoryError
 from harness.ops import History, Verdict
 from harness.registry import load_plugin, plugin_names
-from tests.checkers.histories import judged_by, written
+from tests.support.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 

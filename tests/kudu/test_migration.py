@@ -9,7 +9,7 @@ from bench.migration import Way, run
 from bench.migration_load import Load
 from harness.ops import OpType
 from harness.plugins import Completion
-from tests.virtual import run as in_virtual_time
+from tests.support.virtual import run as in_virtual_time
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from harness.plugins import NodeRole, Roles
 from harness.run import conductor as faults
 from harness.run.conductor import FaultConductor
 from harness.run.recorder import Recorder
-from tests.faults.cluster import FakeCluster, FakeEnv
+from tests.support.cluster import FakeCluster, FakeEnv
 
 SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))
 
