@@ -15,8 +15,8 @@ pytest_plugins = [
     "tests.xdist_groups",
 ]
 
-# The tests start hundreds of interpreters that import the same modules: each module is compiled once,
-# whatever the machine's settings say.
+# The tests start hundreds of interpreters that import the same modules: each module is compiled
+# once, whatever the machine's settings say.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -111,7 +111,7 @@ def test_groups_of_tests_stay_together(pytester):
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     pytester.makeconftest(
         f"import sys\nsys.path.insert(0, {str(root)!r})\n"
-        "pytest_plugins = ['tests.xdist_groups', 'tests.xdist_messages']\n"
+        "pytest_plugins = ['tests.xdist_groups']\n"
     )
     pytester.makepyfile(GROUPED)
     result = pytester.runpytest_subprocess("-n2", "--dist=loadgroup", "-rP")
