@@ -17,8 +17,8 @@ from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
-from tests.checkers.histories import Writer
-from tests.programs import python
+from tests.support.histories import Writer
+from tests.support.programs import python
 
 SMALL = Limits(shrink_steps=2_000)
 

@@ -25,9 +25,9 @@ from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.verify import verify_core
 from harness.errors import InternalError
 from harness.ops import OpType, Verdict
-from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_linearizable import small_history
 from tests.checkers.test_engine import random_register
+from tests.support.histories import Writer
 
 Ops = list[Operation[Any, Any]]
 

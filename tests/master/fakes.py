@@ -33,7 +33,7 @@ from targets.kudu.master.tablets.background import run_background
 from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.rpc import RpcConnectionError
-from tests.virtual import VirtualClock
+from tests.support.virtual import VirtualClock
 
 T = TypeVar("T")
 WALL_START_NS = 1_700_000_000_000_000_000

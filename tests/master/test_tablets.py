@@ -33,7 +33,7 @@ from targets.kudu.master.tablets.placement import place_replicas
 from targets.kudu.master.tablets.tablet_reports import plan_missing, plan_report
 from targets.kudu.master.tablets.ts_manager import TServer, TServerMap
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported, with_table
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 TABLET = "a" * 32

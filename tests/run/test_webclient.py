@@ -13,7 +13,7 @@ from harness.ops import OpType
 from harness.plugins import Convergence, Request
 from harness.support.httpreply import read_reply
 from harness.webclient import DeclinedError, WebClient, agreement, ask_each
-from tests.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S
 
 A, B = Address("a", 1), Address("b", 1)
 CHUNKED = (

@@ -2,7 +2,7 @@
 
 | container | what runs in it |
 |---|---|
-| store | an S3-compatible server (`tests.object_store`); the host reaches it at a port |
+| store | an S3-compatible server (`tests.support.object_store`); the host reaches it at a port |
 | master, worker-N | Spark, from the executor image |
 | driver | nothing until it is asked to: `harness soak`, `harness report` |
 
@@ -20,8 +20,8 @@ from pathlib import Path
 
 from harness.environments.controller import this_controller
 from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL
-from tests.object_store import BUCKET, options_for
-from tests.waiting import wait_until
+from tests.support.object_store import BUCKET, options_for
+from tests.support.waiting import wait_until
 
 PORT = 9000
 START_S = 180.0
@@ -46,9 +46,9 @@ def server_files():
             path = Path(file.locate())
             if ".." not in file.parts and path.suffix != ".pyc" and path.is_file():
                 found[str(file)] = path
-    root = Path(__file__).parent
-    for module in ("__init__", "object_store", "waiting"):
-        found[f"tests/{module}.py"] = root / f"{module}.py"
+    root = Path(__file__).parents[2]
+    for module in ("__init__", "support/__init__", "support/object_store", "support/waiting"):
+        found[f"tests/{module}.py"] = root / f"tests/{module}.py"
     return found
 
 
@@ -77,7 +77,7 @@ class SparkContainers:
     def start(self):
         """Return once every worker is registered."""
         store = self._made(
-            "store", "python3", "-m", "tests.object_store", "serve", "0.0.0.0", str(PORT),
+            "store", "python3", "-m", "tests.support.object_store", "serve", "0.0.0.0", str(PORT),
             environment={"PYTHONPATH": "/work/server"}, ports={f"{PORT}/tcp": ("127.0.0.1", None)},
         )  # fmt: skip
         store.put_archive("/work", archive_of(server_files()))

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STRANGER = 65534
 PR_CAPBSET_DROP = 24
 CAPABILITY_VERSION_3 = 0x20080522
@@ -36,7 +36,7 @@ class Shell:
     def __init__(self):
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.unprivileged"],
+            [sys.executable, "-m", "tests.support.unprivileged"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

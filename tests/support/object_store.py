@@ -18,7 +18,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 BUCKET = "histories"
 BUSY = "SlowDown"
@@ -26,7 +26,7 @@ START_S = 60.0
 COUNT = "/-refused"
 CHANCE = "/-chance/"
 HOST = "127.0.0.1"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def options_for(endpoint):
@@ -47,7 +47,7 @@ def free_port():
 def started(*words):
     """A process of this module, and the port that it says it listens on."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.object_store", *words],
+        [sys.executable, "-m", "tests.support.object_store", *words],
         cwd=ROOT, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     return process, int(process.stdout.readline() or 0)
