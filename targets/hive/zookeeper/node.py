@@ -1,6 +1,6 @@
 """The node `zk1`: a small ZooKeeper of ours, one server that does one call after another.
 
-A write is answered once all znodes are on its disk again (`targets.kudu.checked_file`): they are
+A write is answered once all znodes are on its disk again (`targets.checked_file`): they are
 few. So whatever anybody reads is durable, and every read is of the present. `config`: `port`.
 """
 
@@ -13,11 +13,11 @@ import msgspec
 
 from harness.env import Conn, Env
 from harness.errors import UsageError
+from targets import checked_file
 from targets.hive.channel import serve
 from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
 from targets.hive.zookeeper.remote import Reply
 from targets.hive.zookeeper.tree import Tree
-from targets.kudu import checked_file
 
 _PATH: Final = "znodes"
 _MAGIC: Final = b"HIVEZK01"
