@@ -35,8 +35,7 @@ from harness.environments.docker.engine.outputs import follow
 from harness.environments.docker.image.sources import DATA_FOLDER
 from harness.environments.docker.network.links import LinkFaults
 from harness.environments.docker.network.outsiders import Watched
-from harness.environments.docker.node.clocks import give_clocks
-from harness.environments.docker.node.containers import Containers
+from harness.environments.docker.node.containers import Containers, give_clocks
 from harness.environments.docker.node.disks import Disks
 from harness.environments.docker.node.node import SIGNALLED_CODES, DockerNode, Incarnation, ended_by
 from harness.environments.docker.undo import undo_by

@@ -30,9 +30,9 @@ from harness.environments.toxiproxy.bodies import (
     read_list,
 )
 from harness.environments.toxiproxy.http import Request, Response
-from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
+from harness.environments.toxiproxy.stub import ToxicEntry
 from harness.environments.toxiproxy.toxics import TOXICS
 
 VERSION: Final = "2.12.0-harness"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.cluster import BASE
 from harness.environments.docker.deploy import USER_ID, Blueprint
@@ -20,7 +20,9 @@ from harness.environments.docker.engine.attachment import Attachment
 from harness.environments.docker.engine.engine import ContainerSpec, Engine
 from harness.environments.docker.image.sources import DATA_FOLDER
 from harness.environments.docker.node import clocks
+from harness.environments.docker.node.node import DockerNode
 from harness.environments.host import probe
+from harness.environments.host.foreignclock import PROCESSES, ForeignClock
 from harness.environments.host.readiness import COMMAND_S, SETUP_S
 from harness.errors import InfrastructureError
 
@@ -204,3 +206,51 @@ class Containers:
         environment = clocks.NO_PRELOAD if place.clock else None
         found = self.engine.exec(place.container, command, user="", environment=environment)
         return None if found.code == _TIMED_OUT else found.code, found.output
+
+
+class DockerClock:
+    """Access to the libfaketime of one node (`foreignclock.Reach`)."""
+
+    def __init__(
+        self, node: str, containers: Containers, in_thread: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._node = node
+        self._containers = containers
+        self._engine = containers.engine
+        self._keeper = containers.keeper(node)
+        self._in_thread = in_thread
+
+    async def write(self, line: str) -> None:
+        await self._in_thread(clocks.write, self._engine, self._keeper, line)
+
+    async def was_read(self) -> bool:
+        when: str = await self._in_thread(
+            clocks.run_in_keeper, self._engine, self._keeper, clocks.WHEN_READ
+        )
+        return when.strip() != "0"
+
+    async def processes(self) -> str:
+        _, output = await self.ask([*PROCESSES, "1"])
+        return output.partition("\n")[2] if output.startswith("process 1 ") else output
+
+    async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
+        try:
+            answer: tuple[int | None, str] = await self._in_thread(
+                self._containers.command, self._node, command
+            )
+        except InfrastructureError as error:
+            return 1, str(error)
+        return answer
+
+
+def give_clocks(
+    names: Iterable[str],
+    nodes: Mapping[str, DockerNode],
+    containers: Containers,
+    in_thread: Callable[..., Awaitable[Any]],
+) -> None:
+    """Let the driver reach the clocks of these nodes."""
+    for name in names:
+        entry = nodes[name]
+        reach = DockerClock(name, containers, in_thread)
+        entry.control.foreign_clock = ForeignClock(entry.control.spec, reach)
