@@ -7,7 +7,7 @@ import re
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 BINARY: Final = "harness-fusedisk"
 _OVERRIDE: Final = "HARNESS_FUSEDISK"
@@ -52,3 +52,15 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError:
         return ""
+
+
+class FaultyDisks:
+    """A line of `harness doctor`: whether a disk of ours can be mounted here."""
+
+    api_version: ClassVar[int] = 1
+    name: ClassVar[str] = "faulty-disks"
+    doc: ClassVar[str] = "disks on which foreign programs lose what they did not sync (FUSE)"
+
+    def look(self) -> tuple[bool, str]:
+        why = why_missing()
+        return why is None, why or f"served by {find_binary()}"
