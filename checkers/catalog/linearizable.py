@@ -1,12 +1,12 @@
-"""The linearizability checkers as plug-ins: over the whole catalog, and over one register.
+"""The checker `linearizable-catalog`: DDL over the whole catalog.
 
-A run's history becomes operations (`_catalog_history`). Over the catalog, passes look for what two
-or three answers refute by themselves (`catalog.passes`), and replay the answers in the order of
-their revisions; the search judges what they leave, with lost answers first in narrowed intervals.
+A run's history becomes operations (`history`). Passes look for contradictions between two or three
+answers (`passes`), and replay the answers in the order of their revisions; the search judges what
+they leave, with lost answers first in narrowed intervals.
 Every verdict is proven by a certificate that another method verifies
 (`linearizability.certificate`): one that proves nothing is a crash, and one that nobody could
 confirm in time leaves `unknown`. An invalid verdict is told in sentences that name the operations
-(`_sentences`). Time, memory and, where asked for, steps bound a search; that they were reached is
+(`sentences`). Time, memory and, where asked for, steps bound a search; that they were reached is
 `unknown`, so that no other verdict depends on the machine.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self
 
 from msgspec.structs import replace as replace_result
 
@@ -25,40 +24,28 @@ from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.part import is_bounded
 from checkers.catalog.passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.catalog.permits import judge_permitted
-from checkers.catalog.sentences import explain_failure, sentence, where
+from checkers.catalog.sentences import explain_failure, sentence
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
     Limits,
-    Operation,
     Result,
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.judged import (
-    OPERATIONS_MAX,
     Told,
     convicted,
     judged,
-    operation_of,
-)
-from checkers.linearizability.models.register import (
-    Cas,
-    Read,
-    Register,
-    RegisterInput,
-    Write,
-    distinct,
 )
 from checkers.verdict.invariants import KEY, counted, invariant_of
 from checkers.verdict.permitted import permit_rules, permitted_result
-from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from checkers.verdict.search import CORE_SHOWN_MAX, SearchChecker, offenders
+from harness.ops import CheckResult, History, Pair, Verdict
 from harness.permits import permits_of
 from harness.vocabularies.ddl import READS
 
 CONFLICTS_MAX = 3
-CORE_SHOWN_MAX = 9
 NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many, to look at first
 
 
@@ -77,34 +64,12 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
     result = fields_of(pair.completion).get("result", "ok")
-    if pair.invoke.f in READS | {"read"} or is_bounded(pair):
+    if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
-def _offenders(failure: Failure) -> tuple[int, ...]:
-    """The failing operation first, then the rest of the core if it is small enough to help."""
-    core = [index for index in failure.core if index != failure.operation]
-    if len(core) >= OPERATIONS_MAX:
-        core = [] if failure.previous is None else [failure.previous]
-    return (failure.operation, *core)
-
-
-class _Linearizable:
-    """What both have: a search with limits."""
-
-    api_version = 1
-
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
-        self._limits = limits or Limits()
-
-    def bounded(self, *, steps: int, configurations: int) -> Self:
-        """The same with other bounds of the search."""
-        return type(self)(limits=replace(self._limits, steps=steps, configurations=configurations))
-
-
-class CatalogLinearizable(_Linearizable):
+class CatalogLinearizable(SearchChecker):
     """The whole catalog is one linearizable object: names, ids, versions, columns and lists."""
 
     name = "linearizable-catalog"
@@ -150,7 +115,7 @@ class CatalogLinearizable(_Linearizable):
                 if index in converted.seen_creates
             ]
             failing = converted.pairs[failure.operation]
-            return Told(sentence(failing), text, _offenders(failure), _rule(failing))
+            return Told(sentence(failing), text, offenders(failure), _rule(failing))
 
         return judged(
             self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
@@ -282,74 +247,3 @@ def _searched(
     if spent and outcome.result is Result.UNKNOWN:
         reason = f"{reason}; before that, {spent} steps with narrowed intervals found no order"
     return replace(outcome, reason=reason, steps=outcome.steps + spent)
-
-
-def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
-    call, done = pair.invoke, pair.completion
-    value = fields_of(call)
-    given: RegisterInput
-    match call.f:
-        case "read":
-            given = Read()
-        case "write" if "value" in value:
-            given = Write(distinct(value["value"]))
-        case "cas" if "old" in value and "new" in value:
-            given = Cas(distinct(value["old"]), distinct(value["new"]))
-        case _:
-            raise HistoryError(
-                f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
-                "'register' has read {}, write {value} and cas {old, new}"
-            )
-    if done is None or done.type is OpType.INFO:
-        return operation_of(pair, given)
-    answer = fields_of(done)
-    if done.type is OpType.FAIL:
-        mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
-        return operation_of(pair, given, False) if mismatch else None
-    if not isinstance(given, Read):
-        return operation_of(pair, given, True if isinstance(given, Cas) else None)
-    if "value" not in answer:
-        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-    return operation_of(pair, given, distinct(answer["value"]))
-
-
-class RegisterLinearizable(_Linearizable):
-    """One register with reads, writes and compare-and-set, initially null."""
-
-    name = "linearizable-register"
-    doc = "reads, writes and compare-and-sets of one register are linearizable"
-
-    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
-        del case
-        pairs = {pair.invoke.index: pair for pair in history.pairs}
-        found = [_register_operation(pair) for pair in history.pairs]
-        operations = [operation for operation in found if operation is not None]
-        model = Register(None)
-        outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
-
-        def tell(failure: Failure, proof: Certificate) -> Told:
-            del proof
-            said = {
-                operation.id: (
-                    f"process {operation.client_id} did "
-                    f"{model.describe_operation(operation.input, operation.output)} "
-                    f"{where(pairs[operation.id])}"
-                )
-                for operation in operations
-            }
-            states = sorted({survivor.state_text for survivor in failure.survivors})
-            refusal = "but no order of the operations that respects real time allows it"
-            then = f": by then {' or '.join(states)}" if states else ""
-            text = [f"P{said[failure.operation][1:]}, {refusal}{then}."]
-            offenders = _offenders(failure)
-            if len(offenders) > 1:
-                small = "" if failure.core_minimal else " (not proven minimal)"
-                text.append(f"With these it is a contradiction whatever the others did{small}:")
-                text.extend(f"P{said[index][1:]}." for index in offenders[1 : 1 + CORE_SHOWN_MAX])
-                if len(offenders) > 1 + CORE_SHOWN_MAX:
-                    text.append(f"{len(offenders) - 1 - CORE_SHOWN_MAX} more are not shown.")
-            failing = failure.operation
-            return Told(said[failing], text, offenders, _rule(pairs[failing]))
-
-        return judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)

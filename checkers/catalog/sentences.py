@@ -8,7 +8,8 @@ from typing import Any
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.part import is_late
 from checkers.linearizability import Failure, Survivor
-from harness.errors import listed
+from checkers.verdict import sentences
+from checkers.verdict.sentences import ops, seconds
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS
 from harness.vocabularies.follower_reads import FRESH
@@ -18,32 +19,13 @@ STORIES_MAX = 3
 NAMES_MAX = 8
 
 
-def seconds(time_ns: int) -> str:
-    """A time of the run: `12.402`."""
-    return f"{time_ns / 1e9:.3f}"
-
-
-def ops(indices: Iterable[int], *, limit: int = 20) -> str:
-    """`ops 1, 5 and 9`, cut where it says so."""
-    numbers = [str(index) for index in indices]
-    if not numbers:
-        return "no ops"
-    return f"{'op' if len(numbers) == 1 else 'ops'} {listed(numbers, limit=limit)}"
-
-
 def where(pair: Pair) -> str:
-    """`(op 812, get, ...)`: index, kind, when, and who answered."""
+    """The op as `sentences.where` has it; a change through Hive is told as such."""
     begin, done = pair.invoke, pair.completion
-    if done is not None and is_late(pair):
-        span = f"{seconds(begin.time)}-{seconds(done.time)} s"
-        return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
-    if done is None or done.type is OpType.INFO:
-        sent = sorted({attempt.node for attempt in done.attempts}) if done else []
-        to = f", sent to {', '.join(sent)}" if sent else ""
-        return f"(op {begin.index}, {begin.f}, from {seconds(begin.time)} s, answer lost{to})"
-    by = f", answered by {done.node}" if done.node else ""
+    if done is None or not is_late(pair):
+        return sentences.where(pair)
     span = f"{seconds(begin.time)}-{seconds(done.time)} s"
-    return f"(op {begin.index}, {begin.f}, {span}{by})"
+    return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
 
 
 def _names(entries: list[Any]) -> str:

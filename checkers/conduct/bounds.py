@@ -46,7 +46,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from checkers.catalog.invariants.findings import Findings
-from checkers.catalog.sentences import seconds
 from checkers.verdict.disturbances import (
     STARVED_SHARE_MIN,
     TIMED,
@@ -56,6 +55,7 @@ from checkers.verdict.disturbances import (
     weight,
 )
 from checkers.verdict.permitted import permit_rules, permitted_exits
+from checkers.verdict.sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.permits import permits_of
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from checkers.catalog.sentences import seconds
 from checkers.verdict.disturbances import (
     FOREIGN_EXITS,
     NS_PER_S,
@@ -24,6 +23,7 @@ from checkers.verdict.disturbances import (
 )
 from checkers.verdict.invariants import KEY, counted, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
+from checkers.verdict.sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
 from harness.timeline import EXCUSED_AFTER_NS

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from checkers.catalog.sentences import seconds
 from checkers.conduct.load import Load
 from checkers.verdict.permitted import permit_of_rule, permitted_result
+from checkers.verdict.sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
 from harness.permits import permits_of

@@ -31,9 +31,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.sentences import where
 from checkers.hms.findings import Findings
 from checkers.hms.words import fields_of
+from checkers.verdict.sentences import where
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
 from harness.timeline import CLOCK, faults_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.catalog.sentences import where
+from checkers.verdict.sentences import where
 from harness.errors import HistoryError
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.hms import BY_NAME, full_name

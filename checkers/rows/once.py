@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.catalog.sentences import seconds
 from checkers.rows.findings import Findings
 from checkers.rows.permits import PowerCuts
 from checkers.rows.places import check_places
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
+from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History
 
 _REFUSALS: Final = frozenset({"already-present", "not-found"})

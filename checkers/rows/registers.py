@@ -26,7 +26,6 @@ from typing import Final
 
 import msgspec
 
-from checkers.catalog.sentences import ops
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -45,6 +44,7 @@ from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
+from checkers.verdict.sentences import ops
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 

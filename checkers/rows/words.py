@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from checkers.catalog.sentences import where
 from checkers.rows.model import Row
 from checkers.rows.reading import Look, Part, RowsHistory
+from checkers.verdict.sentences import where
 from harness.errors import listed
 from harness.ops import Pair
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from checkers.catalog.sentences import seconds
+from checkers.verdict.sentences import seconds
 from harness.errors import listed
 from harness.ops import History, Op
 from harness.timeline import how_ended

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from checkers.catalog.history import catalog_history
-from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil

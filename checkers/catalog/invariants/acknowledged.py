@@ -21,7 +21,8 @@ from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, tab
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
 from checkers.catalog.part import is_late
-from checkers.catalog.sentences import ops, sentence
+from checkers.catalog.sentences import sentence
+from checkers.verdict.sentences import ops
 from harness.ops import History, OpType, Pair
 from harness.permits import DDL_TWICE, DIRTY_CREATE
 from harness.vocabularies.ddl import MUTATIONS

@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 from checkers.catalog.invariants.findings import Findings, counted, fields_of, is_ok, table_words
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import Snapshot
-from checkers.catalog.sentences import seconds, sentence
+from checkers.catalog.sentences import sentence
 from checkers.verdict.disturbances import Disturbance, citation, disturbances_of
+from checkers.verdict.sentences import seconds
 from harness.ops import History, Pair
 from harness.permits import STALE_READ
 

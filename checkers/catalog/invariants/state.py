@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from checkers.catalog.invariants.findings import Findings, fields_of, table_words
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
-from checkers.catalog.sentences import seconds
+from checkers.verdict.sentences import seconds
 from harness.ops import History, OpType
 
 Json = Mapping[str, Any]

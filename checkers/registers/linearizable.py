@@ -1,0 +1,105 @@
+"""The checker `linearizable-register`: one register, as clients of a run saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkers.linearizability import Failure, Operation, check_operations
+from checkers.linearizability.certificate import Certificate
+from checkers.linearizability.judged import Told, judged, operation_of
+from checkers.linearizability.models.register import (
+    Cas,
+    Read,
+    Register,
+    RegisterInput,
+    Write,
+    distinct,
+)
+from checkers.verdict.search import CORE_SHOWN_MAX, SearchChecker, offenders
+from checkers.verdict.sentences import where
+from harness.errors import HistoryError
+from harness.ops import CheckResult, History, Op, OpType, Pair
+
+
+def _fields(op: Op) -> Mapping[str, Any]:
+    return op.value if isinstance(op.value, Mapping) else {}
+
+
+def _rule(pair: Pair) -> str:
+    """The short name of the broken rule; reports group failures by it."""
+    if pair.invoke.f == "read":
+        return "stale-read"
+    result = "ok" if pair.completion is None else _fields(pair.completion).get("result", "ok")
+    return "wrong-ack" if result == "ok" else f"wrong-{result}"
+
+
+def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
+    call, done = pair.invoke, pair.completion
+    value = _fields(call)
+    given: RegisterInput
+    match call.f:
+        case "read":
+            given = Read()
+        case "write" if "value" in value:
+            given = Write(distinct(value["value"]))
+        case "cas" if "old" in value and "new" in value:
+            given = Cas(distinct(value["old"]), distinct(value["new"]))
+        case _:
+            raise HistoryError(
+                f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
+                "'register' has read {}, write {value} and cas {old, new}"
+            )
+    if done is None or done.type is OpType.INFO:
+        return operation_of(pair, given)
+    answer = _fields(done)
+    if done.type is OpType.FAIL:
+        mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
+        return operation_of(pair, given, False) if mismatch else None
+    if not isinstance(given, Read):
+        return operation_of(pair, given, True if isinstance(given, Cas) else None)
+    if "value" not in answer:
+        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
+    return operation_of(pair, given, distinct(answer["value"]))
+
+
+class RegisterLinearizable(SearchChecker):
+    """One register with reads, writes and compare-and-set, initially null."""
+
+    name = "linearizable-register"
+    doc = "reads, writes and compare-and-sets of one register are linearizable"
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
+        del case
+        pairs = {pair.invoke.index: pair for pair in history.pairs}
+        found = [_register_operation(pair) for pair in history.pairs]
+        operations = [operation for operation in found if operation is not None]
+        model = Register(None)
+        outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            del proof
+            said = {
+                operation.id: (
+                    f"process {operation.client_id} did "
+                    f"{model.describe_operation(operation.input, operation.output)} "
+                    f"{where(pairs[operation.id])}"
+                )
+                for operation in operations
+            }
+            states = sorted({survivor.state_text for survivor in failure.survivors})
+            refusal = "but no order of the operations that respects real time allows it"
+            then = f": by then {' or '.join(states)}" if states else ""
+            text = [f"P{said[failure.operation][1:]}, {refusal}{then}."]
+            blamed = offenders(failure)
+            if len(blamed) > 1:
+                small = "" if failure.core_minimal else " (not proven minimal)"
+                text.append(f"With these it is a contradiction whatever the others did{small}:")
+                text.extend(f"P{said[index][1:]}." for index in blamed[1 : 1 + CORE_SHOWN_MAX])
+                if len(blamed) > 1 + CORE_SHOWN_MAX:
+                    text.append(f"{len(blamed) - 1 - CORE_SHOWN_MAX} more are not shown.")
+            failing = failure.operation
+            return Told(said[failing], text, blamed, _rule(pairs[failing]))
+
+        return judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)
