@@ -19,12 +19,11 @@ from dataclasses import replace
 from msgspec.structs import replace as replace_result
 
 from checkers.catalog.history import CatalogHistory, catalog_history, shown_tables
-from checkers.catalog.invariants.findings import fields_of, table_words
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.part import is_bounded
 from checkers.catalog.passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.catalog.permits import judge_permitted
-from checkers.catalog.sentences import explain_failure, sentence
+from checkers.catalog.sentences import explain_failure, sentence, table_words
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
@@ -38,11 +37,12 @@ from checkers.linearizability.judged import (
     convicted,
     judged,
 )
-from checkers.verdict.invariants import KEY, counted, invariant_of
+from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permit_rules, permitted_result
 from checkers.verdict.search import CORE_SHOWN_MAX, SearchChecker, offenders
 from harness.ops import CheckResult, History, Pair, Verdict
 from harness.permits import permits_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.ddl import READS
 
 CONFLICTS_MAX = 3
@@ -84,7 +84,7 @@ class CatalogLinearizable(SearchChecker):
         end_s = time.monotonic() + time_limit_s
         result = self._strictly(history, end_s)
         looked = {**result.details.get("looked", {})}
-        result.details[KEY] = counted(looked, [invariant_of("answers")])
+        result.details[KEY] = counted_by_name(looked, [invariant_of("answers")])
         if result.verdict is not Verdict.INVALID:
             return result
         return _under_permits(history, result, end_s)

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkers.catalog.invariants.findings import fields_of
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import permits_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 SHOWN_MAX: Final = 4

@@ -11,12 +11,15 @@ from checkers.linearizability import Failure, Survivor
 from checkers.verdict import sentences
 from checkers.verdict.sentences import ops, seconds
 from harness.ops import Op, OpType, Pair
+from harness.vocabularies import fields_of
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS
 from harness.vocabularies.follower_reads import FRESH
 
 CORE_MAX = 5
 STORIES_MAX = 3
 NAMES_MAX = 8
+ID_SHOWN_MAX = 8
+"""Longer ids are cut in sentences: people know the name."""
 
 
 def where(pair: Pair) -> str:
@@ -85,6 +88,21 @@ def sentence(pair: Pair) -> str:
     act, outcome = did(pair)
     words = f"Process {pair.invoke.process} {act} {where(pair)}"
     return f"{words} {outcome}" if outcome else words
+
+
+def table_words(ident: object, name: str | None) -> str:
+    """A table by the name that people know: `table 't3' (id 0e7fb6…)`."""
+    text = str(ident)
+    short = text if len(text) <= ID_SHOWN_MAX else f"{text[: ID_SHOWN_MAX - 2]}…"
+    return f"table {name!r} (id {short})" if name else f"table {short}"
+
+
+def tried(pair: Pair) -> str:
+    """The aim of an operation that did nothing, without a full stop."""
+    call = pair.invoke
+    name = fields_of(call).get("name")
+    what = f"table {name!r}" if name else "the tables"
+    return f"Process {call.process} tried to {call.f} {what} {where(pair)}"
 
 
 def _done_by(pair: Pair, verb: str) -> str:

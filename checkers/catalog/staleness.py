@@ -17,11 +17,11 @@ import bisect
 from collections.abc import Iterator
 from typing import Any
 
-from checkers.catalog.invariants.findings import fields_of
 from checkers.catalog.part import bound_ns, calls_before, is_bounded
 from checkers.catalog.sentences import sentence
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.vocabularies import fields_of
 
 SHOWN_MAX = 4
 _NS_PER_MS = 1_000_000

@@ -21,7 +21,7 @@ from checkers.verdict.disturbances import (
     citation,
     disturbances_of,
 )
-from checkers.verdict.invariants import KEY, counted, invariant_of
+from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
@@ -64,7 +64,7 @@ class CrashChecker:
             "excused": excused.count,
             # Every process that was seen to end, and at least that all were watched to the end.
             "looked": looked,
-            KEY: counted(looked, [invariant_of("exits")]),
+            KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
         if not unexpected and allowed:
             held = CheckResult(

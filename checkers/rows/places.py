@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.catalog.invariants.findings import fields_of, is_ok
 from checkers.rows.findings import Findings
 from checkers.rows.problem import end_of
 from checkers.rows.reading import Look, Part, RowsHistory
 from checkers.rows.words import looked, place_words, wrote
 from harness.ops import History, OpType, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import Create, Delete, Rename
 from harness.vocabularies.rows import ROW_CALLS
 

@@ -1,7 +1,7 @@
 """The named invariants I1 to I9 of a replicated catalog with rows, in one table.
 
 Checks are small and many; an invariant is what people ask for. So a violation names its invariant
-and then the check, and results say how often each invariant was looked at (`counted`): what was
+and then the check, and results count the looks at each invariant (`counted_by_name`): what was
 looked at nowhere is never called held. I4 is judged by `linearizable-catalog`, too, I8 by the
 checkers of rows, and I9 by `crash`; the certificate of a run adds up what all of them looked at.
 
@@ -140,7 +140,7 @@ def invariant_of(check: str) -> Invariant:
     return _OF_CHECK[check]
 
 
-def counted(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
+def counted_by_name(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
     """How often each invariant was looked at, from the counts of checks; 0 says nowhere."""
     return {
         invariant.name: sum(looked.get(check, 0) for check in invariant.checks)

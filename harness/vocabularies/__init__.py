@@ -14,8 +14,9 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from harness.errors import UsageError
+from harness.ops import Op, OpType, Pair
 
-__all__ = ["Call", "convert", "names_of"]
+__all__ = ["Call", "convert", "fields_of", "is_ok", "names_of"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -30,6 +31,16 @@ class Call(msgspec.Struct, frozen=True):
 
 
 C = TypeVar("C", bound=Call)
+
+
+def fields_of(op: Op | None) -> Mapping[str, Any]:
+    """The value of an op as an object; empty for any other value, as foreign histories have."""
+    return op.value if op is not None and isinstance(op.value, Mapping) else {}
+
+
+def is_ok(pair: Pair) -> bool:
+    """Whether an operation succeeded; a refusal may be an `ok` answer with another `result`."""
+    return pair.type is OpType.OK and fields_of(pair.completion).get("result", "ok") == "ok"
 
 
 def names_of(calls: Iterable[type[Call]], *, mutates: bool) -> frozenset[str]:

@@ -17,14 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, table_words, tried
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
 from checkers.catalog.part import is_late
-from checkers.catalog.sentences import sentence
+from checkers.catalog.sentences import sentence, table_words, tried
+from checkers.verdict.findings import Findings
 from checkers.verdict.sentences import ops
 from harness.ops import History, OpType, Pair
 from harness.permits import DDL_TWICE, DIRTY_CREATE
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import MUTATIONS
 
 INVARIANT: Final = "acknowledged"
@@ -151,7 +152,7 @@ def check_acknowledged(
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
         findings.look(INVARIANT)
-    findings.excuse(INVARIANT, max(0, explained - late))
+    findings.exempt(INVARIANT, max(0, explained - late))
     for ident in unexplained:
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]
@@ -194,7 +195,7 @@ def _missing(
 ) -> None:
     """No row at all: no delete explains that, since rows of removed tables stay."""
     if snapshot.rows_left_out:
-        findings.excuse(INVARIANT)
+        findings.exempt(INVARIANT)
         return
     pair = story.changed or story.seen
     name = max(story.held, key=lambda name: (story.held[name], name))

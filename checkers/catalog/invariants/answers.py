@@ -17,14 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, counted, fields_of, is_ok, table_words
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import Snapshot
-from checkers.catalog.sentences import sentence
+from checkers.catalog.sentences import sentence, table_words
 from checkers.verdict.disturbances import Disturbance, citation, disturbances_of
+from checkers.verdict.findings import Findings
 from checkers.verdict.sentences import seconds
+from harness.errors import counted
 from harness.ops import History, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
@@ -96,7 +98,7 @@ def _complain(
 def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) -> None:
     """Keys are hex; the empty one is both ends of the key space."""
     if shown.value.get("truncated"):
-        findings.excuse("located")
+        findings.exempt("located")
         return
     findings.look("located")
     tablets = sorted((tablet["start"], tablet["end"]) for tablet in shown.value["tablets"])
@@ -149,7 +151,7 @@ def _known_to_rows(
     located: Sequence[_Shown], snapshot: Snapshot, findings: Findings, permissions: Permissions
 ) -> None:
     if snapshot.rows_left_out:
-        findings.excuse("located-rows", len(located))
+        findings.exempt("located-rows", len(located))
         return
     for shown in located:
         for tablet in shown.value["tablets"]:
@@ -321,6 +323,6 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings)
             own = [each for each in disturbances if _delays_news(each, done.time, late)]
             if own:  # they may have kept from the harness what the replica announced
                 what = f"{what}. That proves nothing: {citation(own)}"
-                findings.gaps.append(f"{sentence(shown.pair)}, but {what}")
+                findings.gap(f"{sentence(shown.pair)}, but {what}")
             else:
                 _complain(findings, "applied-early", shown, what)

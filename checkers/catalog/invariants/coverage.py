@@ -5,8 +5,9 @@ Keys are hex, and the empty one is both ends of the key space.
 
 from __future__ import annotations
 
-from checkers.catalog.invariants.findings import Findings, table_words
 from checkers.catalog.invariants.snapshot import Snapshot
+from checkers.catalog.sentences import table_words
+from checkers.verdict.findings import Findings
 
 
 def check_coverage(snapshot: Snapshot, findings: Findings) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from checkers.catalog.invariants.findings import Findings, table_words
 from checkers.catalog.invariants.snapshot import Snapshot
+from checkers.catalog.sentences import table_words
+from checkers.verdict.findings import Findings
 
 Json = Mapping[str, Any]
 _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, table_words
 from checkers.catalog.invariants.permissions import Permissions
-from checkers.catalog.sentences import sentence
+from checkers.catalog.sentences import sentence, table_words
+from checkers.verdict.findings import Findings
 from harness.ops import History, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import MUTATIONS
 
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from checkers.catalog.invariants.findings import Findings, tried
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.sentences import tried
+from checkers.verdict.findings import Findings
 from harness.ops import History, OpType
 
 NAMED: Final = re.compile(r"TABLET_NOT_RUNNING/\w+: \D*?\b([0-9a-f]{32})\b")

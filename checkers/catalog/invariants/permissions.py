@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.catalog.invariants.findings import fields_of
 from checkers.catalog.permits.spans import creates_by_name
 from harness.ops import History, Pair
 from harness.permits import (
@@ -19,6 +18,7 @@ from harness.permits import (
     permits_of,
 )
 from harness.timeline import power_cuts
+from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
 """A change that was sent more often may have acted twice."""

@@ -36,10 +36,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, tried
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.unheard import first_disturbance, first_that_hides_servers
+from checkers.catalog.sentences import tried
+from checkers.verdict.findings import Findings
 from harness.ops import History, OpType, Pair
+from harness.vocabularies import fields_of, is_ok
 
 CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
@@ -84,7 +86,7 @@ def check_refusals(history: History, findings: Findings, permissions: Permission
             continue
         rule = _rule_of(code)
         if rule is None:
-            findings.excuse("refusals")
+            findings.exempt("refusals")
             continue
         findings.look("refusals")
         wrong = rule(context, pair)

@@ -17,11 +17,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, fields_of, table_words
 from checkers.catalog.invariants.permissions import Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.sentences import table_words
+from checkers.verdict.findings import Findings
 from checkers.verdict.sentences import seconds
 from harness.ops import History, OpType
+from harness.vocabularies import fields_of
 
 Json = Mapping[str, Any]
 SHOWN_MAX: Final = 120
@@ -240,7 +242,7 @@ def check_column_ids(
             index, known = pair.invoke.index, pair.completion.index
             dirty = permissions.dirty(pair, pair.invoke.value["name"])
             if dirty is not None and not ids and version == 0:
-                findings.permit(dirty, index)
+                findings.permit(dirty, index, about=index)
                 continue
             names = tuple(map(str, value.get("columns") or ()))
             sight = _Sight(version, index, tuple(ids), names, f"op {index}", known)
