@@ -20,12 +20,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.words import sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair
+from harness.permits import permits_of
 from harness.timeline import Fault, faults_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
 NS_PER_S: Final = 1_000_000_000
@@ -47,16 +49,17 @@ class FailoverChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; operations times faults, so `time_limit_s` is not needed."""
         del case, time_limit_s
+        findings = Findings(self.name, permits_of(history))
         snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
         bound_s, metastores = snapshot.get("failover_s"), snapshot.get("metastores")
         if not isinstance(bound_s, int | float) or not isinstance(metastores, dict):
             reason = "the run ended before it was known which metastores there are"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
+            findings.gap(reason, rule="unfinished")
+            return findings.result("")
         ends = [op.time for op in history.facts("phase") if op.value.get("phase") == "heal-core"]
         end_ns = min(ends, default=1 << 62)
         faults = faults_of(history.of_process(NEMESIS), most=None)
         disturbances = disturbances_of(history)
-        found = Findings()
         moved = 0
         for pair in history.pairs:
             done = pair.completion
@@ -70,16 +73,14 @@ class FailoverChecker:
                 own_s, others_of = by_uris[len(uris) - 1], listed or []
             else:
                 own_s, others_of = bound_s, list(metastores)
-            _check_bound(found, pair, own_s)
+            _check_bound(findings, pair, own_s)
             served = done.type is OpType.OK or "result" in fields_of(done)
             others = [] if served else _untried(pair, others_of, faults)
             text = f"{sentence(pair)}: it went to {done.node} alone, and {others} served."
-            found.look("other-not-tried", not others, text, (pair.invoke.index,))
-        return found.result(
-            self.name,
-            history,
-            valid=f"{counted(moved, 'failover')} within {bound_s:g} s",
-            details={"failovers": moved, "bound_s": bound_s},
+            findings.hold("other-not-tried", not others, text, (pair.invoke.index,))
+        return findings.result(
+            f"{counted(moved, 'failover')} within {bound_s:g} s",
+            {"failovers": moved, "bound_s": bound_s},
         )
 
 
@@ -89,14 +90,14 @@ def _names(done: Op, field: str) -> list[str] | None:
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
 
-def _check_bound(found: Findings, pair: Pair, bound_s: float) -> None:
+def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
     assert pair.completion is not None, "it has attempts"
     sent = [one for one in pair.completion.attempts if not one.outcome.startswith(NOT_SENT)]
     for one, other in itertools.pairwise(sent):
         took_s = (other.start - one.end) / NS_PER_S
         text = f"{sentence(pair)}: {took_s:.1f} s from one attempt to the next; {bound_s:g} s are"
         blamed = (pair.invoke.index,)
-        found.look("bound", took_s <= bound_s, f"{text} the bound.", blamed)
+        findings.hold("bound", took_s <= bound_s, f"{text} the bound.", blamed)
 
 
 def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:

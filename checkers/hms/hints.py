@@ -16,8 +16,8 @@ from typing import Any
 
 from checkers.hms.model import MetastoreOperation, MetastoreOutput
 from checkers.hms.reading import MetastoreHistory
-from checkers.hms.words import fields_of
 from harness.ops import History
+from harness.vocabularies import fields_of
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:

@@ -25,7 +25,7 @@ from checkers.hms.model import (
     OrderedMetastore,
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.words import sentence
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -48,6 +48,7 @@ from harness.permits import (
     Permit,
     permits_of,
 )
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import MUTATIONS, READS
 
 CORE_SHOWN_MAX: Final = 9

@@ -22,9 +22,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.words import sentence
+from checkers.verdict.findings import Findings
 from harness.ops import OpType, Pair
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import POLL_MAX
 
 
@@ -62,7 +63,7 @@ class _Stretch(NamedTuple):
 
 
 def check_readers(
-    found: Findings,
+    findings: Findings,
     polls: Sequence[Poll],
     changes: Mapping[str, Pair],
     in_the_end: Mapping[str, int] | None,
@@ -85,7 +86,7 @@ def check_readers(
         if pair.completion is not None and pair.type is OpType.OK
     ]
     acknowledged.sort(key=lambda change: change[2])
-    for stretch in _stretches(found, polls):
+    for stretch in _stretches(findings, polls):
         place: dict[str, int] = {}
         for number, poll in enumerate(stretch.polls):
             for event in poll.events:
@@ -117,10 +118,12 @@ def check_readers(
                 and last < due
                 and shown.get(nonce, -1) < asked.completion.index
             )
-            found.look("missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index))
+            findings.hold(
+                "missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index)
+            )
 
 
-def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
+def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
     """What each reader read between two breaks; looks at the rule `once` on the way."""
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):
@@ -133,11 +136,11 @@ def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
             after = fields.get("after")
             text = f"{sentence(poll.pair)} after event {after}, but it stood at {position}."
             blamed = (poll.pair.invoke.index,)
-            found.look("once", position in (None, after), text, blamed)
+            findings.hold("once", position in (None, after), text, blamed)
             idents = [event.ident for event in poll.events]
             for one, later in itertools.pairwise([after if isinstance(after, int) else 0, *idents]):
                 text = f"{sentence(poll.pair)} and was given event {later} after {one}."
-                found.look("once", later > one, text, blamed)
+                findings.hold("once", later > one, text, blamed)
             if fields.get("missing"):
                 if current is not None:
                     yield current
@@ -157,7 +160,7 @@ def _process(poll: Poll) -> int:
 
 
 def check_kept(
-    found: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
+    findings: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
 ) -> None:
     """Rules `anew` and `kept`, against the log of the snapshot that is op `at`."""
     there = {event.ident for event in log}
@@ -176,10 +179,10 @@ def check_kept(
                 f"{sentence(poll.pair)} and was told that event {missing} is gone, which is in "
                 "the log in the end."
             )
-            found.look("anew", missing not in there, text, blamed)
+            findings.hold("anew", missing not in there, text, blamed)
         for event in poll.events:
             before = bisect.bisect_left(idents, event.ident)
             outlived = before > 0 and earliest_ms[before - 1] <= event.time_ms
             removable = event.ident < next_event and not outlived
             text = f"{sentence(poll.pair)} and was given {event}, which is not in the log."
-            found.look("kept", event.ident in there or removable, text, blamed)
+            findings.hold("kept", event.ident in there or removable, text, blamed)

@@ -19,10 +19,11 @@ from checkers.hms.model import (
     MetastoreOperation,
     MetastoreOutput,
 )
-from checkers.hms.words import fields_of, name_of, new_name_of
+from checkers.hms.words import name_of, new_name_of
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Pair
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import BY_NAME, MUTATIONS, times_sent
 
 COPY: Final = 1_000_000_000

@@ -31,12 +31,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of
+from checkers.verdict.findings import Findings
 from checkers.verdict.sentences import where
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair
+from harness.permits import permits_of
 from harness.timeline import CLOCK, faults_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import times_sent
 from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
 
@@ -55,24 +56,22 @@ class TokensChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; uses of a token times its renewals, so `time_limit_s` is not needed."""
         del case, time_limit_s
+        findings = Findings(self.name, permits_of(history))
         times = _times_of(history)
         if times is None:
             reason = "the run ended before it was known how long tokens last"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
-        found = Findings()
-        judge = _Judge(history, times, found)
+            findings.gap(reason, rule="unfinished")
+            return findings.result("")
+        judge = _Judge(history, times, findings)
         judge.judge_all()
-        judged = sum(found.looked.values())
-        result = found.result(
-            self.name,
-            history,
-            valid=f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
-            details={"tokens": len(judge.tokens), "uncertain": judge.uncertain},
-        )
+        judged = findings.looked.total()
         if judged == 0:
             reason = "there was no token whose state was certain when it was used"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "nothing"})
-        return result
+            findings.gap(reason, rule="nothing")
+        return findings.result(
+            f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
+            {"tokens": len(judge.tokens), "uncertain": judge.uncertain},
+        )
 
 
 class _Times(NamedTuple):
@@ -146,10 +145,10 @@ def _result(pair: Pair) -> str | None:
 class _Judge:
     """Looks at every answer about a token."""
 
-    def __init__(self, history: History, times: _Times, found: Findings) -> None:
+    def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
         self._times = times
-        self._found = found
+        self._findings = findings
         self._clock_faults = [
             fault for fault in faults_of(history.of_process(NEMESIS), most=None)
             if fault.kind == CLOCK
@@ -167,7 +166,7 @@ class _Judge:
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
                 known = self.tokens.setdefault(token, _Token(pair))
                 text = f"{_sentence(pair)} and was given what op {known.issue.invoke.index} was."
-                self._found.look("twice", known.issue is pair, text, (pair.invoke.index,))
+                self._findings.hold("twice", known.issue is pair, text, (pair.invoke.index,))
         uses = [pair for pair in self._history.pairs if pair.invoke.f in _PAST]
         for pair in uses:
             token_used = self._token_of(pair)
@@ -192,13 +191,13 @@ class _Judge:
         token = self._token_of(use)
         if token is None:
             text = f"{_sentence(use)}, which nobody was given, and it was accepted."
-            self._found.look("forged", result != "ok", text, (use.invoke.index,))
+            self._findings.hold("forged", result != "ok", text, (use.invoke.index,))
             return
         if use.invoke.f == "renew":
             user = fields_of(use.invoke).get("user")
             if user != fields_of(token.issue.invoke).get("renewer"):
                 text = f"{self._told(use, token)} as {user}, who is not its renewer: it was."
-                self._found.look("access", result != "ok", text, self._blamed(use, token))
+                self._findings.hold("access", result != "ok", text, self._blamed(use, token))
                 return
         if result == "ok":
             self._judge_accepted(use, token)
@@ -209,18 +208,20 @@ class _Judge:
         if use.invoke.f == "verify":
             owner, given = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
             text = f"{self._told(use, token)} of {owner}, and was taken for {given.get('owner')}."
-            self._found.look("owner", given.get("owner") == owner, text, self._blamed(use, token))
+            self._findings.hold(
+                "owner", given.get("owner") == owner, text, self._blamed(use, token)
+            )
         before = [c for c in token.cancels if _is_done_before(c, use)]
         if before:
             rules = [self._rule_of_cancel(cancel, use, token) for cancel in before]
             rule = "cancelled" if "cancelled" in rules else rules[-1]
             text = f"{self._told(use, token)} and it was accepted, after {_sentence(before[-1])}."
-            self._found.look(rule, False, text, self._blamed(use, token, before[-1]))
+            self._findings.hold(rule, False, text, self._blamed(use, token, before[-1]))
         elif self._is_expired(use, token):
             text = f"{self._told(use, token)} and it was accepted, though it had expired."
-            self._found.look("expired", False, text, self._blamed(use, token, *token.renewals))
+            self._findings.hold("expired", False, text, self._blamed(use, token, *token.renewals))
         elif self._is_good(use, token):
-            self._found.look("refused", True, "")
+            self._findings.hold("refused", True, "")
         else:
             self.uncertain += 1
 
@@ -231,9 +232,9 @@ class _Judge:
             rule = self._rule_of_refusal(use, token)
             if rule in {"refused", "stale"} and result == ACCESS_CONTROL:
                 rule = "access"
-            self._found.look(rule, False, text, self._blamed(use, token))
+            self._findings.hold(rule, False, text, self._blamed(use, token))
         elif self._is_expired(use, token) or any(_is_done_before(c, use) for c in token.cancels):
-            self._found.look("cancelled", True, "")
+            self._findings.hold("cancelled", True, "")
         else:
             self.uncertain += 1
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
 from harness.ops import Op, OpType, Pair
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import BY_NAME, full_name
 
 _PAST = {
@@ -18,11 +16,6 @@ _PAST = {
     "get": "read",
 }
 _OTHERS = {"list": "listed all tables", "poll": "polled the events"}
-
-
-def fields_of(op: Op | None) -> Mapping[str, Any]:
-    """The value of an op, if it is an object."""
-    return op.value if op is not None and isinstance(op.value, Mapping) else {}
 
 
 def _name(op: Op, prefix: str) -> str:

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from checkers.rows.findings import Findings
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked
 from harness.errors import listed
@@ -67,13 +66,13 @@ def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
 
 
 def _check(
-    read: RowsHistory, look: Look, keys: frozenset[str], total: int, findings: Findings
+    read: RowsHistory, look: Look, keys: frozenset[str], total: int, findings: RowFindings
 ) -> None:
     if not all(look.covers(key) for key in keys):
         return
     if look.tablet != read.tablets[look.table, min(keys)]:
         return
-    findings.looked["sum"] += 1
+    findings.look("sum")
     shown = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
     if not shown:
         return  # nobody had written it yet, or nothing that this replica knew of
@@ -107,7 +106,7 @@ class BankSums:
             return CheckResult(self.name, Verdict.VALID, "the workload has no groups")
         read = rows_history(history)
         groups = groups_of(read)
-        findings = Findings(PowerCuts(history))
+        findings = RowFindings(self.name, history)
         by_table: dict[str, list[tuple[frozenset[str], int]]] = {}
         for (table, keys), total in groups.items():
             by_table.setdefault(table, []).append((keys, total))
@@ -115,4 +114,4 @@ class BankSums:
             if look.pair.invoke.f == "scan":
                 for keys, total in by_table.get(look.table, ()):
                     _check(read, look, keys, total, findings)
-        return findings.result(self.name)
+        return findings.conclude()

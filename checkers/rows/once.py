@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.rows.findings import Findings
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.places import check_places
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
@@ -37,7 +36,7 @@ def _place(read: RowsHistory, cell: Cell) -> str:
     return place_words(read.name_of(cell[0]), cell[1])
 
 
-def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
     """phantom, refused, too-early."""
     for look in read.looks:
         assert look.pair.completion is not None, "looks are answers"
@@ -46,12 +45,12 @@ def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None
             found = writers.of(cell, value)
             what = f"{looked(read, look)} and found {cell[2]} = {value!r} in {_place(read, cell)}"
             at = look.pair.invoke.index
-            findings.looked["phantom"] += 1
+            findings.look("phantom")
             if not found:
                 findings.violate("phantom", f"{what}, but nobody ever wrote that there.", at)
                 continue
             effective = [(part, row) for part, row in found if row.result not in _REFUSALS]
-            findings.looked["refused"] += 1
+            findings.look("refused")
             if not effective:
                 part, row = found[0]
                 findings.violate(
@@ -62,7 +61,7 @@ def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None
                     part.pair.invoke.index,
                 )
                 continue
-            findings.looked["too-early"] += 1
+            findings.look("too-early")
             if all(part.pair.invoke.index > seen_at for part, _ in effective):
                 part = effective[0][0]
                 findings.violate(
@@ -74,16 +73,16 @@ def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None
                 )
 
 
-def _answers(read: RowsHistory, findings: Findings) -> None:
+def _answers(read: RowsHistory, findings: RowFindings) -> None:
     """answered-twice, one-timestamp."""
     stamped: dict[tuple[str, str, int], Part] = {}
     for part in read.parts:
         first = (part.timestamp, part.results)
         for further in part.again:
-            findings.looked["answered-twice"] += 1
+            findings.look("answered-twice")
             if part.is_known and further != first:
                 if findings.cuts.during(part.pair):  # it took the first effect back
-                    findings.excuse(part.pair.invoke.index)
+                    findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(
                     "answered-twice",
@@ -94,7 +93,7 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
                 )
         if part.timestamp is None or part.tablet is None:
             continue
-        findings.looked["one-timestamp"] += 1
+        findings.look("one-timestamp")
         other = stamped.setdefault((part.table, part.tablet, part.timestamp), part)
         if other is not part and other.pair is not part.pair:
             findings.violate(
@@ -106,7 +105,7 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _shown_twice(read: RowsHistory, findings: Findings) -> None:
+def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
     shown: dict[tuple[int, str], Look] = {}
     for look in read.looks:
         if look.pair.invoke.f != "scan":
@@ -123,7 +122,7 @@ def _shown_twice(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
     """took-twice: by timestamps, each value that one write wrote is there at one stretch."""
     looks = sorted(
         (look for look in read.looks if look.timestamp is not None),
@@ -147,15 +146,15 @@ def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
                     gone.setdefault((cell, before[0]), (before[1], look))
                 if value is None or (cell, value) not in gone:
                     continue
-                findings.looked["took-twice"] += 1
+                findings.look("took-twice")
                 _tell_return(read, writers, findings, cell, value, (*gone[cell, value], look))
-        findings.looked["took-twice"] += len(look.rows)
+        findings.look("took-twice", len(look.rows))
 
 
 def _tell_return(
     read: RowsHistory,
     writers: Writers,
-    findings: Findings,
+    findings: RowFindings,
     cell: Cell,
     value: Any,
     looks: tuple[Look, Look, Look],
@@ -193,10 +192,10 @@ class ExactlyOnce:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings, writers = Findings(PowerCuts(history)), Writers(read)
+        findings, writers = RowFindings(self.name, history), Writers(read)
         _provenance(read, writers, findings)
         _answers(read, findings)
         _shown_twice(read, findings)
         _came_back(read, writers, findings)
         check_places(history, read, findings)
-        return findings.result(self.name)
+        return findings.conclude()

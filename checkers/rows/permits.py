@@ -27,7 +27,10 @@ from checkers.linearizability.partial import (
 )
 from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
-from harness.ops import History, Pair
+from checkers.verdict.findings import Findings
+from checkers.verdict.invariants import KEY, invariant_of
+from harness.errors import counted
+from harness.ops import CheckResult, History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
 
@@ -179,3 +182,33 @@ class PowerCuts:
         """Whether a power cut came while an operation was under way."""
         done = pair.completion
         return done is not None and any(pair.invoke.index < at < done.index for at in self.at)
+
+
+class RowFindings(Findings):
+    """Findings of which a power cut may explain some."""
+
+    def __init__(self, checker: str, history: History) -> None:
+        super().__init__(checker, permits_of(history))
+        self.cuts = PowerCuts(history)
+
+    def violate(
+        self, rule: str, sentence: str, *operations: int, permit: str | None = None
+    ) -> None:
+        """Add a violation, unless a power cut explains it."""
+        if self.cuts.explain(operations):
+            self.take_back(*operations)
+        else:
+            super().violate(rule, sentence, *operations, permit=permit)
+
+    def take_back(self, *operations: int) -> None:
+        """Count something that a power cut explains."""
+        self.permit(LOST_AFTER_POWER_CUT, *operations)
+
+    def conclude(self) -> CheckResult:
+        """The result; `unknown` if nothing was looked at."""
+        total = self.looked.total()
+        if not total and not self.permitted:
+            self.gap("there was nothing to judge", rule="nothing-observed")
+        rules = counted(len(self.looked), "rule")
+        details = {KEY: {invariant_of("rows").name: total}}
+        return self.result(f"{counted(total, 'check')} of {rules} hold", details)

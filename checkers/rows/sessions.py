@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.rows.findings import Findings
 from checkers.rows.model import Row
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Writers
@@ -35,12 +34,12 @@ def _end(item: Part | Look) -> int:
     return item.pair.completion.index
 
 
-def _causality(read: RowsHistory, findings: Findings) -> None:
+def _causality(read: RowsHistory, findings: RowFindings) -> None:
     floor = floors(read)
     for part in read.parts:
         if part.timestamp is None:
             continue
-        findings.looked["causality"] += 1
+        findings.look("causality")
         known = floor[part.pair.invoke.index]
         if part.timestamp <= known:
             findings.violate(
@@ -51,15 +50,15 @@ def _causality(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _asked_time(read: RowsHistory, findings: Findings) -> None:
+def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
     first: dict[int, Look] = {}
     for look in read.looks:
         if look.mode not in _MISSED:
             continue
         if look.timestamp is None:
-            findings.exempt["asked-time"] += 1
+            findings.exempt("asked-time")
             continue
-        findings.looked["asked-time"] += 1
+        findings.look("asked-time")
         at = look.pair.invoke.index
         other = first.setdefault(at, look)
         wanted = other.timestamp if look.asked_at is None else look.asked_at
@@ -88,7 +87,7 @@ class _Session:
                     self.wrote[item.table, row.key] = (item, row)
 
 
-def _looks(read: RowsHistory, findings: Findings) -> None:
+def _looks(read: RowsHistory, findings: RowFindings) -> None:
     """Go through parts and looks in the order of indices, a session a process."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
@@ -118,13 +117,13 @@ def _look(
     session: _Session,
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
-    findings: Findings,
+    findings: RowFindings,
 ) -> None:
     rule = _MISSED.get(look.mode)
     if rule is None or look.asked_at is not None:
         return
     if look.timestamp is not None:
-        findings.looked[rule] += 1
+        findings.look(rule)
         if look.timestamp < session.timestamp:
             findings.violate(
                 rule,
@@ -138,7 +137,7 @@ def _look(
         own = session.wrote.get((look.table, key))
         if own is None:
             continue
-        findings.looked[rule] += 1
+        findings.look(rule)
         if _is_older(look.table, key, row, own, writers, deleters):
             seen = "it absent" if row is None else f"it with {cells_words(row)}"
             place = place_words(read.name_of(look.table), key)
@@ -200,8 +199,8 @@ class ReadYourWrites:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings = Findings(PowerCuts(history))
+        findings = RowFindings(self.name, history)
         _causality(read, findings)
         _asked_time(read, findings)
         _looks(read, findings)
-        return findings.result(self.name)
+        return findings.conclude()
