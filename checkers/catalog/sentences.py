@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.part import is_late
 from checkers.linearizability import Failure, Survivor
 from checkers.verdict import sentences
 from checkers.verdict.sentences import ops, seconds
-from harness.ops import Op, OpType, Pair
-from harness.vocabularies import fields_of
+from harness.ops import OpType, Pair
+from harness.vocabularies import fields_of, follower_reads
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS
-from harness.vocabularies.follower_reads import FRESH
 
+KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
 CORE_MAX = 5
 STORIES_MAX = 3
-NAMES_MAX = 8
 ID_SHOWN_MAX = 8
 """Longer ids are cut in sentences: people know the name."""
 
@@ -31,63 +30,9 @@ def where(pair: Pair) -> str:
     return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
 
 
-def _names(entries: list[Any]) -> str:
-    names = [repr(entry[0]) for entry in entries[:NAMES_MAX]]
-    more = f" and {len(entries) - NAMES_MAX} more" if len(entries) > NAMES_MAX else ""
-    return ", ".join(names) + more if names else "none"
-
-
-def _saw(value: Mapping[str, Any]) -> str:
-    words = f"table {value.get('table_id')}"
-    if value.get("schema_version") is not None:
-        words += f" at version {value['schema_version']}"
-    applied = value.get("applied_schema_version")
-    if applied is not None and applied != value.get("schema_version"):
-        words += f" (applied: {applied})"
-    if value.get("columns") is not None:
-        words += f" with columns {', '.join(value['columns']) or 'none'}"
-    return words
-
-
-def _object(call: Op) -> str:
-    if call.f == "rename":
-        return f"table {call.value['name']!r} to {call.value['new_name']!r}"
-    return f"table {call.value['name']!r}"
-
-
-def did(pair: Pair) -> tuple[str, str]:
-    """What an operation did and what came of it: the two halves around `where`."""
-    call, done = pair.invoke, pair.completion
-    value = done.value if done is not None and isinstance(done.value, dict) else {}
-    result = value.get("result", "ok")
-    kind = BY_NAME.get(FRESH.get(call.f, call.f))
-    if kind is not None and kind.mutates:
-        if done is None or done.type is OpType.INFO:
-            return f"tried to {call.f} {_object(call)}", ""
-        if result == "ok":
-            version = value.get("schema_version")
-            is_change = call.f in {"alter", "rename"} and version is not None
-            to = f"and was told that its version is {version} now" if is_change else ""
-            return f"{kind.past} {_object(call)}", to
-        what = (
-            call.value["new_name"]
-            if call.f == "rename" and result == "exists"
-            else (call.value["name"])
-        )
-        told = "exists" if result == "exists" else "does not exist"
-        return f"tried to {call.f} {_object(call)}", f"and was told that {what!r} {told}"
-    if FRESH.get(call.f, call.f) == "list":
-        return "listed the tables", f"and saw {_names(value.get('tables', []))}"
-    verb = "looked at" if kind is None else kind.past
-    saw = "and found it missing" if result == "not-found" else f"and saw {_saw(value)}"
-    return f"{verb} {_object(call)}", saw
-
-
 def sentence(pair: Pair) -> str:
     """`Process 3 read table 'b' (op 812, get, ...) and found it missing`, without a full stop."""
-    act, outcome = did(pair)
-    words = f"Process {pair.invoke.process} {act} {where(pair)}"
-    return f"{words} {outcome}" if outcome else words
+    return sentences.sentence(pair, KINDS, at=where)
 
 
 def table_words(ident: object, name: str | None) -> str:

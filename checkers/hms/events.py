@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from checkers.hms.readers import Poll, check_kept, check_readers
-from checkers.hms.words import sentence
+from checkers.hms.reading import sentence
 from checkers.verdict.findings import Findings
 from harness.errors import HistoryError, counted
 from harness.ops import CheckResult, History, Op, OpType, Pair

@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from checkers.hms.words import sentence
+from checkers.hms.reading import sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
 from checkers.verdict.findings import Findings
 from harness.errors import counted

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from checkers.hms.words import sentence
+from checkers.hms.reading import sentence
 from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType

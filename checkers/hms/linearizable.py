@@ -24,8 +24,7 @@ from checkers.hms.model import (
     MetastoreOperation,
     OrderedMetastore,
 )
-from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
-from checkers.hms.words import sentence
+from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,

@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from checkers.hms.words import sentence
+from checkers.hms.reading import sentence
 from checkers.verdict.findings import Findings
 from harness.ops import OpType, Pair
 from harness.vocabularies import fields_of

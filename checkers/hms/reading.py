@@ -19,15 +19,20 @@ from checkers.hms.model import (
     MetastoreOperation,
     MetastoreOutput,
 )
-from checkers.hms.words import name_of, new_name_of
 from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.verdict import sentences
 from harness.errors import HistoryError
-from harness.ops import History, OpType, Pair
+from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies import fields_of
-from harness.vocabularies.hms import BY_NAME, MUTATIONS, times_sent
+from harness.vocabularies.hms import BY_NAME, MUTATIONS, full_name, times_sent
 
 COPY: Final = 1_000_000_000
 """What is added to the id of an operation for that of its second effect."""
+
+
+def sentence(pair: Pair) -> str:
+    """`Process 3 dropped db1.t0 (op 12, drop, ...)`, without a full stop."""
+    return sentences.sentence(pair, BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,18 @@ def _sights(history: History) -> dict[str, int]:
     return found
 
 
+def _name(op: Op, prefix: str = "") -> str:
+    """The table that an operation is about, or its new name; raises `HistoryError`."""
+    fields = fields_of(op)
+    database, name = fields.get(f"{prefix}database"), fields.get(f"{prefix}name")
+    if not isinstance(database, str) or not isinstance(name, str):
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has the value {op.value!r}; it needs the texts "
+            f"'{prefix}database' and '{prefix}name'"
+        )
+    return full_name(database, name)
+
+
 def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
     """What a pair says, if it says anything."""
     call, done = pair.invoke, pair.completion
@@ -91,8 +108,8 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
     nonce = fields_of(call).get("nonce")
     given = MetastoreInput(
         call.f,
-        "" if call.f == "list" else name_of(call),
-        new_name_of(call) if call.f == "rename" else "",
+        "" if call.f == "list" else _name(call),
+        _name(call, "new_") if call.f == "rename" else "",
         nonce if isinstance(nonce, str) and nonce in sights and call.f != "drop" else "",
     )
     returned: int | None = None

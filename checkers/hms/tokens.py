@@ -32,18 +32,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from checkers.verdict.findings import Findings
-from checkers.verdict.sentences import where
+from checkers.verdict.sentences import act
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair
 from harness.permits import permits_of
 from harness.timeline import CLOCK, faults_of
 from harness.vocabularies import fields_of
 from harness.vocabularies.hms import times_sent
-from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
+from harness.vocabularies.hms_tokens import ACCESS_CONTROL, BY_NAME, INVALID_TOKEN, Issue
 
+USES: Final = BY_NAME.keys() - {Issue.f}
 MARGIN_MS: Final = 500.0
 _NS_PER_MS: Final = 1_000_000
-_PAST: Final = {"renew": "renewed", "cancel": "cancelled", "verify": "used"}
 
 
 class TokensChecker:
@@ -165,9 +165,9 @@ class _Judge:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
                 known = self.tokens.setdefault(token, _Token(pair))
-                text = f"{_sentence(pair)} and was given what op {known.issue.invoke.index} was."
+                text = f"{_act(pair)} and was given what op {known.issue.invoke.index} was."
                 self._findings.hold("twice", known.issue is pair, text, (pair.invoke.index,))
-        uses = [pair for pair in self._history.pairs if pair.invoke.f in _PAST]
+        uses = [pair for pair in self._history.pairs if pair.invoke.f in USES]
         for pair in uses:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
@@ -190,7 +190,7 @@ class _Judge:
     def _judge(self, use: Pair, result: str) -> None:
         token = self._token_of(use)
         if token is None:
-            text = f"{_sentence(use)}, which nobody was given, and it was accepted."
+            text = f"{_act(use)}, which nobody was given, and it was accepted."
             self._findings.hold("forged", result != "ok", text, (use.invoke.index,))
             return
         if use.invoke.f == "renew":
@@ -215,7 +215,7 @@ class _Judge:
         if before:
             rules = [self._rule_of_cancel(cancel, use, token) for cancel in before]
             rule = "cancelled" if "cancelled" in rules else rules[-1]
-            text = f"{self._told(use, token)} and it was accepted, after {_sentence(before[-1])}."
+            text = f"{self._told(use, token)} and it was accepted, after {_act(before[-1])}."
             self._findings.hold(rule, False, text, self._blamed(use, token, before[-1]))
         elif self._is_expired(use, token):
             text = f"{self._told(use, token)} and it was accepted, though it had expired."
@@ -350,7 +350,7 @@ class _Judge:
 
     def _told(self, use: Pair, token: _Token) -> str:
         issued, at = token.issue.invoke.index, token.issuer
-        return f"{_sentence(use)} (issued by op {issued} at {at})"
+        return f"{_act(use)} (issued by op {issued} at {at})"
 
     def _blamed(self, use: Pair, token: _Token, *others: Pair) -> tuple[int, ...]:
         return (token.issue.invoke.index, *(p.invoke.index for p in others), use.invoke.index)
@@ -368,8 +368,6 @@ def _overlap(renewal: Pair, other: Pair) -> bool:
     return renewal.invoke.index < other.completion.index and other.invoke.index < _end(renewal)
 
 
-def _sentence(pair: Pair) -> str:
+def _act(pair: Pair) -> str:
     """`Process 3 used a token (op 12, verify, ...)`, without a full stop."""
-    if pair.invoke.f == "issue":
-        return f"Process {pair.invoke.process} asked for a token {where(pair)}"
-    return f"Process {pair.invoke.process} {_PAST[pair.invoke.f]} a token {where(pair)}"
+    return act(pair, BY_NAME)

@@ -39,11 +39,9 @@ no such table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from harness.errors import UsageError
-from harness.vocabularies import Call, convert, ddl, names_of
+from harness.vocabularies import Call, Vocabulary, ddl
 
 Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
@@ -63,8 +61,13 @@ class Write(Call, frozen=True):
     nonce: str
     rows: list[tuple[Kind, str, dict[str, Any]]]
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a write without rows."""
+        if not self.rows:
+            raise ValueError("it has no rows; give it at least one")
+
     def asked(self) -> Any:
-        """As histories have it: rows are lists."""
+        """The value as histories have it: rows are lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 
@@ -93,22 +96,14 @@ class Scan(Call, frozen=True):
     start: str | None = None
     end: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a timestamp in another mode than `snapshot`."""
+        if self.at is not None and self.mode != "snapshot":
+            raise ValueError("only the mode 'snapshot' reads at a timestamp")
+
 
 RowsCall = Write | Read | Scan | ddl.Create | ddl.Alter | ddl.Delete
-ROW_CALLS: Final[tuple[type[Write | Read | Scan], ...]] = (Write, Read, Scan)
-CALLS: Final[tuple[type[RowsCall], ...]] = (*ROW_CALLS, ddl.Create, ddl.Alter, ddl.Delete)
-BY_NAME: Final[Mapping[str, type[RowsCall]]] = {call.f: call for call in CALLS}
-READS: Final = names_of(ROW_CALLS, mutates=False)
-
-
-def call_of(f: str, value: Any) -> RowsCall:
-    """An operation by its name and value; raises `UsageError` for what is not one of these."""
-    call = convert(BY_NAME, "rows", f, value)
-    if isinstance(call, Write) and not call.rows:
-        raise UsageError(f"the write {value!r} has no rows; give it at least one")
-    if isinstance(call, Scan) and call.at is not None and call.mode != "snapshot":
-        raise UsageError(
-            f"the scan {value!r} names a timestamp in the mode {call.mode!r}; only the mode "
-            "'snapshot' reads at one"
-        )
-    return call
+ROW_CALLS = Vocabulary[Write | Read | Scan]("rows", (Write, Read, Scan))
+CALLS = Vocabulary[RowsCall]("rows", get_args(RowsCall))
+BY_NAME, READS = CALLS.by_name, CALLS.reads
+call_of = CALLS.call_of
