@@ -18,6 +18,8 @@ from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.follower_reads import FRESH
 
+Span = tuple[float, float]
+"""Call and return, as indices of ops."""
 _LATE: Final = {"result": "ok", "by": "hive"}
 _OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
@@ -117,4 +119,17 @@ def calls_before(history: History) -> Mapping[int, int]:
     for pair, bound in bounded:
         place = bisect.bisect_left(times, pair.invoke.time - bound)
         found[pair.invoke.index] = min(pair.invoke.index, indices[place])
+    return found
+
+
+def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
+    """The nonce of each create and when it may have been under way, also of those that failed."""
+    found: dict[str, list[tuple[str, Span]]] = {}
+    for pair in history.pairs:
+        call, done = pair.invoke, pair.completion
+        if call.f == "create" and isinstance(call.value, dict):
+            lost = done is None or done.type is OpType.INFO
+            end = float("inf") if lost else float(done.index)  # type: ignore[union-attr]
+            nonce = str(call.value.get("nonce") or f"op {call.index}")
+            found.setdefault(str(call.value.get("name")), []).append((nonce, (call.index, end)))
     return found

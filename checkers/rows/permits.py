@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import (
+    Fact,
     PartialOutcome,
-    find_partial_order,
-    returned_before,
+    find_relaxed_order,
 )
 from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
@@ -33,16 +33,6 @@ from harness.errors import counted
 from harness.ops import CheckResult, History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
-
-
-class Fact(NamedTuple):
-    """Who answered, and in which term of the tablet's leaders."""
-
-    term: int | None
-    node: str | None
-
-
-_STRICT = Fact(None, None)
 
 
 class Relaxed(NamedTuple):
@@ -119,31 +109,11 @@ def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
     """An order in which looks with facts may miss later terms, and cuts (ids below 0) fall back."""
-    classes: dict[Fact, int] = {}
-    before = returned_before(operations)
-    for at, operation in enumerate(operations):
-        fact = facts.get(operation.id, _STRICT)
-        if operation.input.steps or fact.term is None:
-            fact = _STRICT
-        classes[fact] = classes.get(fact, 0) | 1 << at
-        if fact is not _STRICT:
-            before[at] &= ~_later(operations, facts, fact)
     hints = {at: (0, o.metadata) for at, o in enumerate(operations) if isinstance(o.metadata, int)}
-    backs = sum(1 << at for at, o in enumerate(operations) if o.id < 0)
-    return find_partial_order(
-        Rows(), operations, before, list(classes.values()), hints=hints, end_s=end_s, backs=backs
+    every = {o.id: facts.get(o.id, Fact(None, None)) for o in operations if o.id >= 0}
+    return find_relaxed_order(
+        Rows(), operations, every, lambda look: not look.input.steps, hints=hints, end_s=end_s
     )
-
-
-def _later(operations: Sequence[RowOperation], facts: Mapping[int, Fact], fact: Fact) -> int:
-    """Those that a look need not have seen: of later terms, by others."""
-    mask = 0
-    assert fact.term is not None, "asked for looks with terms only"
-    for at, operation in enumerate(operations):
-        other = facts.get(operation.id, _STRICT)
-        if other.term is not None and other.term > fact.term and other.node != fact.node:
-            mask |= 1 << at
-    return mask
 
 
 def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:

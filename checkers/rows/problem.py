@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.linearizability.partial import Fact
 from checkers.rows.model import RowInput, RowOutput, RowStep
 from checkers.rows.orders import RowOperation
-from checkers.rows.permits import Fact
 from checkers.rows.reading import Look, Part, RowsHistory
 from harness.ops import Pair
 

@@ -36,9 +36,10 @@ from checkers.linearizability import (
 )
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
+from checkers.linearizability.partial import Fact
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
-from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
+from checkers.rows.permits import PowerCuts, Relaxed, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.values import Writers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.catalog.permits.spans import creates_by_name
+from checkers.catalog.part import creates_by_name
 from harness.ops import History, Pair
 from harness.permits import (
     DDL_TWICE,

@@ -45,7 +45,7 @@ class Said(NamedTuple):
     f: str
     ident: Any = None
     version: int | None = None
-    payload: int | None = None
+    payload: Any = None
 
     @property
     def may_be_any_table(self) -> bool:
@@ -68,7 +68,7 @@ def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
 
 # --- names ------------------------------------------------------------------------------------
 
-Entry = tuple[Any, int | None, int | None]
+Entry = tuple[Any, int | None, Any]
 Slot = Entry | None
 
 

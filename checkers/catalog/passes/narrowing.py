@@ -22,11 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from checkers.catalog.models.types import ListTables
+from checkers.catalog.models.types import ListTables, is_plain_list
 from checkers.catalog.passes.views import (
     CatalogOperation,
     answer_of,
-    is_plain_list,
     shown_by,
     versions_of,
 )

@@ -28,6 +28,7 @@ from checkers.catalog.models.types import (
     Columns,
     ListTables,
     apply_steps,
+    is_plain_list,
 )
 from checkers.catalog.models.views import IdView, Tenancy, TenancyInput, saying
 from checkers.catalog.passes.views import (
@@ -36,7 +37,6 @@ from checkers.catalog.passes.views import (
     Shape,
     Tenant,
     answer_of,
-    is_plain_list,
     shape_of,
     shown_by,
     tenancies,

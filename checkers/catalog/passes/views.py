@@ -28,6 +28,7 @@ from checkers.catalog.models.types import (
     Look,
     Rename,
     apply_steps,
+    is_plain_list,
 )
 from checkers.catalog.models.views import Said, TenancyInput
 from checkers.linearizability import UNKNOWN, Model, Operation, Unknown
@@ -38,14 +39,6 @@ CatalogOperation = Operation[CatalogInput, Answer]
 def answer_of(operation: CatalogOperation) -> Answer | None:
     """What a known operation answered."""
     return None if operation.said is UNKNOWN else operation.said
-
-
-def is_plain_list(answer: Answer) -> bool:
-    """Whether it is a listing, which names every table by an id, and no name or id twice."""
-    names = {name for name, _, _ in answer.listing}
-    ids = {ident for _, ident, _ in answer.listing}
-    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
-    return answer.result == "ok" and plain
 
 
 def shown_by(operation: CatalogOperation) -> tuple[str, ...]:

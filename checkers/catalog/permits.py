@@ -1,4 +1,27 @@
-"""Which order of operations the permits of a profile leave, and how often it needed each."""
+"""Judging a catalog history under what its profile permits (`harness.permits`).
+
+Asked only where no order explains the history strictly. Writes stay linearizable, whatever the
+profile: each takes effect once, between its call and its return. What a permit changes is what an
+*observation* (a read, or a refusal by what was seen) must have seen:
+
+* `stale-read`: not what was acknowledged in a later term than the answer's own, by another node.
+  A leader has all that was acknowledged in its term and before, so an answer that lacks more is
+  not stale but wrong; and what one master showed, it may not take back. The answer is still the
+  catalog of some moment before it was given.
+* `torn-list`: a list is one look at each name, each at a moment of its own. A name that a rename
+  may have touched meanwhile may be left out.
+* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
+* `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
+  then fails. What shows that, while it may be under way, says nothing.
+* `ddl-twice`: a change that was sent more than once may act once more, at any later time.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+  loses no acknowledged change that was asked for after the cut.
+
+The judgement is exact: there is an order of all operations that keeps these rules, or there is
+none, or the search came to its bound. What was complete before the first power cut is judged
+without it first, since that takes fewer steps. One permit after the other is tried
+before all together, so that what one explains is not put down to two.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +30,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.catalog.history import CatalogHistory, CatalogOperation, catalog_history
+from checkers.catalog.history import (
+    CatalogHistory,
+    CatalogOperation,
+    catalog_history,
+)
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import (
     Answer,
@@ -17,20 +44,14 @@ from checkers.catalog.models.types import (
     ListTables,
     Look,
     Rename,
+    is_plain_list,
 )
-from checkers.catalog.passes.views import is_plain_list
-from checkers.catalog.permits.spans import (
-    Span,
-    creates_by_name,
-    overlaps,
-    spans_by_name,
-    until,
-)
+from checkers.catalog.part import Span, creates_by_name
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import (
+    Fact,
     PartialOutcome,
-    find_partial_order,
-    returned_before,
+    find_relaxed_order,
     states_along,
 )
 from harness.ops import History, OpType
@@ -71,14 +92,6 @@ class Permitted:
     examples: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What an answer says besides its content."""
-
-    term: int | None
-    node: str | None
-
-
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
 ) -> Permitted | None:
@@ -111,13 +124,38 @@ def judge_permitted(
     return found
 
 
+def until(history: History, end: int) -> History:
+    """The history as it was before op `end`: what was open then may still take effect."""
+    return History(op for op in history if op.index < end)
+
+
+def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
+    """When such changes may have been under way, by each name that they touch."""
+    found: dict[str, list[Span]] = {}
+    for operation in operations:
+        given = operation.input
+        refused = operation.said is not UNKNOWN and operation.said.result != "ok"
+        if not isinstance(given, kinds) or refused:
+            continue
+        end = float("inf") if operation.return_time is None else operation.return_time
+        for name in {given.name, getattr(given, "new_name", given.name)}:  # type: ignore[union-attr]
+            found.setdefault(name, []).append((operation.call, end))
+    return found
+
+
+def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
+    """Whether any of the spans meets that of an operation that returned."""
+    end = operation.return_time
+    return any(begin < (end or 0) and over > operation.call for begin, over in spans)
+
+
 class _Relaxed:
     """A history under some permits."""
 
     def __init__(self, history: History, permits: frozenset[str]) -> None:
         self._permits = permits
         self._converted = catalog_history(history, again=DDL_TWICE in permits)
-        self._facts = {index: _facts_of(self._converted, index) for index in self._converted.pairs}
+        self._facts = {index: _fact_of(self._converted, index) for index in self._converted.pairs}
         self._own = self._converted.operations
         self._names = Catalog(self._own, self._converted.bindings).names
         self._dirty = creates_by_name(history) if DIRTY_CREATE in permits else {}
@@ -204,36 +242,9 @@ class _Relaxed:
                 again = again._replace(key=self._converted.sent_again[operation.id])
             yield replace(operation, input=again, output=UNKNOWN, return_time=None)
 
-    def _masks(self) -> tuple[list[int], list[int]]:
-        """What must come before each operation, and the chains, as masks."""
-        operations = self.operations
-        everything = (1 << len(operations)) - 1
-        classes: dict[_Facts, int] = {}
-        allowed: dict[_Facts, int] = {}
-        strict = _Facts(None, None)
-        before = returned_before(operations)
-        for at, operation in enumerate(operations):
-            facts = self._facts[operation.id] if self._may_be_stale(operation) else strict
-            classes[facts] = classes.get(facts, 0) | 1 << at
-            if facts not in allowed:
-                allowed[facts] = everything if facts == strict else self._seen_by(facts)
-            before[at] &= allowed[facts]
-        return before, list(classes.values())
-
     def _may_be_stale(self, operation: CatalogOperation) -> bool:
         observes = STALE_READ in self._permits and _observes(operation)
         return observes and self._facts[operation.id].term is not None
-
-    def _seen_by(self, facts: _Facts) -> int:
-        """The operations that an answer of this term and node must have seen, as a mask."""
-        mask = 0
-        assert facts.term is not None
-        for at, operation in enumerate(self.operations):
-            other = self._facts.get(operation.id, _Facts(None, None))
-            own = other.node is not None and other.node == facts.node
-            if own or other.term is None or other.term <= facts.term:
-                mask |= 1 << at
-        return mask
 
     # --- judging -------------------------------------------------------------------------------
 
@@ -241,13 +252,11 @@ class _Relaxed:
         """Search, and count."""
         if self._converted.conflicts:
             return Permitted(None, exhausted=True, stuck=self._converted.conflicts[0].second)
-        before, chains = self._masks()
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
-        backs = sum(1 << at for at, o in enumerate(self.operations) if o.id not in self._facts)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
-        outcome = find_partial_order(
-            model, self.operations, before, chains, hints=hints, end_s=end_s, backs=backs
+        outcome = find_relaxed_order(
+            model, self.operations, self._facts, self._may_be_stale, hints=hints, end_s=end_s
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:
@@ -356,12 +365,12 @@ class _States:
         return self._any(operation, must)
 
 
-def _facts_of(converted: CatalogHistory, index: int) -> _Facts:
+def _fact_of(converted: CatalogHistory, index: int) -> Fact:
     done = converted.pairs[index].completion
     if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
-        return _Facts(None, None)
+        return Fact(None, None)
     term = done.value.get("term")
-    return _Facts(term if isinstance(term, int) else None, done.node)
+    return Fact(term if isinstance(term, int) else None, done.node)
 
 
 def _observes(operation: CatalogOperation) -> bool:
