@@ -38,8 +38,14 @@ from checkers.linearizability.judged import (
     judged,
 )
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
-from checkers.verdict.permitted import permit_rules, permitted_result
-from checkers.verdict.search import CORE_SHOWN_MAX, SearchChecker, offenders
+from checkers.verdict.search import (
+    CORE_SHOWN_MAX,
+    Attempt,
+    SearchChecker,
+    first_order,
+    offenders,
+    under_permits,
+)
 from harness.ops import CheckResult, History, Pair, Verdict
 from harness.permits import permits_of
 from harness.vocabularies import fields_of
@@ -172,21 +178,13 @@ class CatalogLinearizable(SearchChecker):
 def _under_permits(history: History, strict: CheckResult, end_s: float) -> CheckResult:
     """The result `strict`, which is invalid, as the history's permits leave it."""
     permits = permits_of(history)
-    found = judge_permitted(history, permits, end_s=end_s)
-    if found is None:
-        return permit_rules(strict, permits)
-    details = {**strict.details, "permit_steps": found.steps}
-    if found.counts is not None:
-        return permitted_result(strict, permits, found.counts, found.examples, details)
-    if found.exhausted:
-        pairs = {pair.invoke.index: pair for pair in history.pairs}
-        last = f": {sentence(pairs[found.stuck])}" if found.stuck in pairs else ""
-        names = ", ".join(sorted(permits))
-        text = (*strict.explanation, f"Nor does what the profile permits ({names}) explain{last}.")
-        return permit_rules(replace_result(strict, explanation=text, details=details), permits)
-    reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
-    details |= {"rule": "undecided", "limited": True}
-    return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
+    relaxed = judge_permitted(history, permits, end_s=end_s)
+    stuck = ""
+    if relaxed is not None:
+        strict = replace_result(strict, details={**strict.details, "permit_steps": relaxed.steps})
+        pair = next((p for p in history.pairs if p.invoke.index == relaxed.stuck), None)
+        stuck = "" if pair is None else f": {sentence(pair)}"
+    return under_permits(strict, relaxed, permits, sorted(permits), stuck)
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
@@ -219,9 +217,10 @@ def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
 def _searched(
     model: Catalog, converted: CatalogHistory, end_s: float, limits: Limits
 ) -> CheckOutcome:
-    """What a search finds until `end_s`, on the monotonic clock: an order with narrowed intervals
-    at first, which is one with those of the answers, too. Without one, those have to be searched,
-    since a core must rest on them.
+    """The outcome of a search until `end_s`, on the monotonic clock.
+
+    The first attempt has narrowed intervals: an order that it finds is one of the wider intervals,
+    too. A core must rest on the wider ones.
     """
 
     def left_s() -> float:
@@ -230,18 +229,13 @@ def _searched(
     operations = None
     if any(operation.is_unknown for operation in converted.operations):
         operations = narrowed(converted.operations, is_over=lambda: left_s() == 0.0)
-    spent = 0
+    attempts = []
     if operations is not None:
-        first = check_operations(
-            Catalog(operations, converted.bindings),
-            operations,
-            timeout_s=left_s() * NARROWED_SHARE,
-            limits=limits.share(NARROWED_SHARE),
-            explained=False,
-        )
-        if first.result is Result.OK:
-            return first
-        spent = first.steps
+        narrow = Catalog(operations, converted.bindings)
+        attempts.append(Attempt(narrow, operations, NARROWED_SHARE, left_s() * NARROWED_SHARE))
+    order, spent = first_order(attempts, limits)
+    if order is not None:
+        return order
     outcome = check_operations(model, converted.operations, timeout_s=left_s(), limits=limits)
     reason = outcome.reason
     if spent and outcome.result is Result.UNKNOWN:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from checkers.catalog.history import (
@@ -54,6 +54,7 @@ from checkers.linearizability.partial import (
     find_relaxed_order,
     states_along,
 )
+from checkers.verdict.search import Relaxed
 from harness.ops import History, OpType
 from harness.permits import (
     DDL_TWICE,
@@ -78,23 +79,9 @@ ALONE_SHARE: Final = 0.15
 """Of the time, for each permit by itself; the rest is for all together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permitted:
-    """What was found: `counts` by permit where the history is explained.
-
-    Otherwise `exhausted` says that no order can, and `stuck` names an operation that fits nowhere.
-    """
-
-    counts: Mapping[str, int] | None
-    exhausted: bool = False
-    stuck: int | None = None
-    steps: int = 0
-    examples: tuple[int, ...] = ()
-
-
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
-) -> Permitted | None:
+) -> Relaxed | None:
     """Whether permits explain what no strict order does; `None` where none is about that.
 
     `end_s` is on the monotonic clock.
@@ -106,22 +93,22 @@ def judge_permitted(
     if LOST_AFTER_POWER_CUT in names:
         before = [name for name in names if name != LOST_AFTER_POWER_CUT]
         left_s = max(0.0, end_s - time.monotonic())
-        found = _Relaxed(until(history, cuts[0].index), frozenset(before)).judge(
+        relaxed = _History(until(history, cuts[0].index), frozenset(before)).judge(
             time.monotonic() + ALONE_SHARE * left_s
         )
-        if found.counts is None and found.exhausted:
-            return found
+        if relaxed.counts is None and relaxed.exhausted:
+            return relaxed
     trials = [frozenset((name,)) for name in names] if len(names) > 1 else []
     trials.append(frozenset(names))
-    found = Permitted(None)
+    relaxed = Relaxed(None)
     for number, chosen in enumerate(trials):
         last = number == len(trials) - 1
         left_s = max(0.0, end_s - time.monotonic())
         until_s = time.monotonic() + (left_s if last else ALONE_SHARE * left_s)
-        found = _Relaxed(history, chosen).judge(until_s)
-        if found.counts is not None:
+        relaxed = _History(history, chosen).judge(until_s)
+        if relaxed.counts is not None:
             break
-    return found
+    return relaxed
 
 
 def until(history: History, end: int) -> History:
@@ -149,7 +136,7 @@ def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
     return any(begin < (end or 0) and over > operation.call for begin, over in spans)
 
 
-class _Relaxed:
+class _History:
     """A history under some permits."""
 
     def __init__(self, history: History, permits: frozenset[str]) -> None:
@@ -248,10 +235,10 @@ class _Relaxed:
 
     # --- judging -------------------------------------------------------------------------------
 
-    def judge(self, end_s: float) -> Permitted:
+    def judge(self, end_s: float) -> Relaxed:
         """Search, and count."""
         if self._converted.conflicts:
-            return Permitted(None, exhausted=True, stuck=self._converted.conflicts[0].second)
+            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].second)
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
@@ -260,9 +247,9 @@ class _Relaxed:
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:
-            return Permitted(None, outcome.exhausted, stuck, outcome.steps)
+            return Relaxed(None, outcome.exhausted, steps=outcome.steps, stuck=stuck)
         counts, examples = self._count(outcome)
-        return Permitted(counts, True, None, outcome.steps, examples)
+        return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
         """Where the log of the masters had its entry, or ended as an answer was given."""
@@ -310,7 +297,7 @@ class _Relaxed:
 class _States:
     """The catalogs along an order, and which of them an answer may have seen."""
 
-    def __init__(self, relaxed: _Relaxed, outcome: PartialOutcome) -> None:
+    def __init__(self, relaxed: _History, outcome: PartialOutcome) -> None:
         assert outcome.order is not None
         operations = relaxed.operations
         self._relaxed = relaxed

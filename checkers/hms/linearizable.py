@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-
-from msgspec.structs import replace as replace_result
 
 from checkers.hms.hints import hinted, logged_twice
 from checkers.hms.model import (
@@ -29,13 +27,21 @@ from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
     Failure,
-    Limits,
     Result,
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, Told, judged
-from checkers.verdict.permitted import permit_rules, permitted_result
+from checkers.linearizability.judged import Told, judged
+from checkers.verdict.search import (
+    Attempt,
+    Relaxed,
+    SearchChecker,
+    attempted,
+    first_order,
+    offenders,
+    rest_of_core,
+    under_permits,
+)
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import (
     CHANGE_RENAMED,
@@ -44,13 +50,11 @@ from harness.permits import (
     DROP_RENAMED,
     DROP_TWICE,
     TORN_GET,
-    Permit,
     permits_of,
 )
 from harness.vocabularies import fields_of
 from harness.vocabularies.hms import MUTATIONS, READS
 
-CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
 """Of time and steps, for a search with hints."""
 ORDERED_SHARE: Final = 0.02
@@ -61,21 +65,11 @@ EXPLAINING: Final = (
 """The first ones are kept where others would do as well."""
 
 
-class HmsLinearizable:
+class HmsLinearizable(SearchChecker):
     """All tables are one linearizable object."""
 
-    api_version = 1
     name = "linearizable-hms"
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
-
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
-        self._limits = limits or Limits()
-
-    def bounded(self, *, steps: int, configurations: int) -> HmsLinearizable:
-        """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return HmsLinearizable(limits=limits)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "hms"."""
@@ -114,17 +108,9 @@ class HmsLinearizable:
         operations = hinted(converted, history)
         if not operations:
             return None
-        for model, share in ((OrderedMetastore(), ORDERED_SHARE), (Metastore(), HINTED_SHARE)):
-            found = check_operations(
-                model,
-                operations,
-                timeout_s=timeout_s,
-                limits=self._limits.share(share),
-                explained=False,
-            )
-            if found.result is Result.OK:
-                return found
-        return None
+        models = ((OrderedMetastore(), ORDERED_SHARE), (Metastore(), HINTED_SHARE))
+        attempts = [Attempt(model, operations, share, timeout_s) for model, share in models]
+        return first_order(attempts, self._limits)[0]
 
     def _under_permits(
         self, history: History, strict: CheckResult, converted: MetastoreHistory, end_s: float
@@ -136,49 +122,32 @@ class HmsLinearizable:
         twice = logged_twice(history)
         tries = [_Try(allowed, hints, twice) for allowed in growing]
         tries += [_Try(able), _Try(able, lost=True)] if able else []
-        undecided = False
+        relaxed = None
         for each in tries:
             outcome = self._outcome(converted, each, end_s)
             if outcome.result is Result.OK:
-                return self._permitted(strict, permits, converted, each, outcome, end_s)
-            undecided = outcome.result is Result.UNKNOWN
-        if undecided:
-            reason = f"{strict.reason}; whether the profile permits that could not be decided"
-            details = {**strict.details, "rule": "undecided", "limited": True}
-            return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
-        if able:
-            text = f"Nor does what the profile permits ({', '.join(able)}) explain it."
-            strict = replace_result(strict, explanation=(*strict.explanation, text))
-        return permit_rules(strict, permits)
+                relaxed = Relaxed(self._needed(converted, each, outcome, end_s))
+                break
+            relaxed = Relaxed(None, exhausted=outcome.result is not Result.UNKNOWN)
+        return under_permits(strict, relaxed, permits, able)
 
-    def _permitted(
-        self,
-        strict: CheckResult,
-        permits: Mapping[str, Permit],
-        converted: MetastoreHistory,
-        found: _Try,
-        outcome: CheckOutcome,
-        end_s: float,
-    ) -> CheckResult:
-        """What these permits explain, without those that it does not take."""
-        for name in [*found.allowed][::-1]:
-            fewer = found._replace(allowed=[one for one in found.allowed if one != name])
+    def _needed(
+        self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
+    ) -> dict[str, int]:
+        """How often each permit was needed, without permits that an order needs none of."""
+        for name in [*explaining.allowed][::-1]:
+            fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
                 break
             again = self._outcome(converted, fewer, end_s)
             if again.result is Result.OK:
-                found, outcome = fewer, again
-        counts = _counts(converted, outcome, found)
-        return permitted_result(strict, permits, counts, (), strict.details)
+                explaining, outcome = fewer, again
+        return _counts(converted, outcome, explaining)
 
     def _outcome(self, converted: MetastoreHistory, each: _Try, end_s: float) -> CheckOutcome:
-        return check_operations(
-            LaxMetastore().to_model(),
-            _relaxed(converted, each),
-            timeout_s=max(0.0, end_s - time.monotonic()),
-            limits=self._limits.share(1.0),
-            explained=False,
-        )
+        left_s = max(0.0, end_s - time.monotonic())
+        model, operations = LaxMetastore().to_model(), _relaxed(converted, each)
+        return attempted(Attempt(model, operations, 1.0, left_s), self._limits)
 
 
 # --- what permits allow ------------------------------------------------------------------------
@@ -332,8 +301,7 @@ def _said_nonce(operation: MetastoreOperation) -> str | None:
 
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
-    value = pair.completion.value if pair.completion is not None else None
-    result = value.get("result", "ok") if isinstance(value, dict) else "ok"
+    result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"
     return f"{pair.invoke.f}-{'acknowledged' if pair.type is OpType.OK else result}"
@@ -348,7 +316,7 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
     states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
     if states:
         text.append(f"By then: {' or '.join(states[:3])}.")
-    core = [index for index in failure.core if index != failure.operation]
+    blamed = offenders(failure)
     seen = fields_of(failing.completion).get("nonce") if failing.invoke.f == "get" else None
     text.extend(
         f"What it saw is this change: {sentence(pair)}."
@@ -356,14 +324,8 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
         if pair.invoke.f in MUTATIONS
         and seen is not None
         and fields_of(pair.invoke).get("nonce") == seen
-        and index not in core
+        and index not in failure.core
     )
-    if core:
-        small = "" if failure.core_minimal else " (not proven minimal)"
-        text.append(f"With these it is a contradiction, whatever the others did{small}:")
-        text.extend(f"{sentence(pairs[index])}." for index in core[:CORE_SHOWN_MAX])
-        if len(core) > CORE_SHOWN_MAX:
-            text.append(f"{len(core) - CORE_SHOWN_MAX} more are not shown.")
-    if len(core) >= OPERATIONS_MAX:
-        core = [] if failure.previous is None else [failure.previous]
-    return Told(sentence(failing), text, (failure.operation, *core), _rule(failing))
+    sentences = {index: sentence(pairs[index]) for index in blamed}
+    text += rest_of_core(blamed, sentences, minimal=failure.core_minimal)
+    return Told(sentence(failing), text, blamed, _rule(failing))

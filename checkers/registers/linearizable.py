@@ -16,7 +16,7 @@ from checkers.linearizability.models.register import (
     Write,
     distinct,
 )
-from checkers.verdict.search import CORE_SHOWN_MAX, SearchChecker, offenders
+from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Pair
@@ -93,12 +93,8 @@ class RegisterLinearizable(SearchChecker):
             then = f": by then {' or '.join(states)}" if states else ""
             text = [f"P{said[failure.operation][1:]}, {refusal}{then}."]
             blamed = offenders(failure)
-            if len(blamed) > 1:
-                small = "" if failure.core_minimal else " (not proven minimal)"
-                text.append(f"With these it is a contradiction whatever the others did{small}:")
-                text.extend(f"P{said[index][1:]}." for index in blamed[1 : 1 + CORE_SHOWN_MAX])
-                if len(blamed) > 1 + CORE_SHOWN_MAX:
-                    text.append(f"{len(blamed) - 1 - CORE_SHOWN_MAX} more are not shown.")
+            told = {index: f"P{said[index][1:]}" for index in blamed}
+            text += rest_of_core(blamed, told, minimal=failure.core_minimal)
             failing = failure.operation
             return Told(said[failing], text, blamed, _rule(pairs[failing]))
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import (
@@ -29,21 +28,11 @@ from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import KEY, invariant_of
+from checkers.verdict.search import Relaxed
 from harness.errors import counted
 from harness.ops import CheckResult, History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
-
-
-class Relaxed(NamedTuple):
-    """What permits leave of one row: how often each was needed, and by which operations.
-
-    `counts` is `None` where no order was found; `exhausted` says that then there is none.
-    """
-
-    counts: Mapping[str, int] | None
-    exhausted: bool
-    operations: tuple[int, ...] = ()
 
 
 def relaxed(

@@ -35,16 +35,17 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
+from checkers.linearizability.judged import OPERATIONS_MAX, Told, convicted, judged
 from checkers.linearizability.partial import Fact
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
-from checkers.rows.permits import PowerCuts, Relaxed, relaxed
+from checkers.rows.permits import PowerCuts, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
+from checkers.verdict.search import Relaxed, undecided
 from checkers.verdict.sentences import ops
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
@@ -135,11 +136,7 @@ class _RowsChecker(abc.ABC):
             if found is None or (found.counts is None and found.exhausted):
                 return result
             if found.counts is None:
-                reason = f"{result.reason}; whether the profile permits that could not be decided"
-                details = {**result.details, "rule": UNDECIDED, "limited": True}
-                return msgspec.structs.replace(
-                    result, verdict=Verdict.UNKNOWN, reason=reason, details=details
-                )
+                return undecided(result)
             counts.update(found.counts)
             blamed += result.operations if LOST_AFTER_POWER_CUT in found.counts else ()
             blamed += [problem.pairs[number].invoke.index for number in found.operations]
