@@ -7,10 +7,9 @@ import pytest
 
 from checkers.catalog.invariants.answers import check_answers
 from checkers.catalog.invariants.history_invariants import check_history
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import read_snapshot
-from checkers.verdict.findings import Findings
 from harness.ops import OpType
 from tests.checkers.histories import Writer
 
@@ -62,12 +61,12 @@ def made() -> Writer:
     return h
 
 
-def looked_at(h: Writer, dump: Json | None = None) -> Findings:
-    findings = Findings("catalog-invariants")
+def looked_at(h: Writer, dump: Json | None = None) -> CatalogFindings:
+    findings = CatalogFindings("catalog-invariants", h.history)
     found = read_snapshot(dump or snapshot(), findings, {})
-    check_answers(h.history, found, findings, Permissions(h.history))
-    check_refusals(h.history, findings, Permissions(h.history))
-    check_history(h.history, findings, Permissions(h.history))
+    check_answers(h.history, found, findings)
+    check_refusals(h.history, findings)
+    check_history(h.history, findings)
     return findings
 
 
@@ -264,8 +263,8 @@ def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
     converged(h)
     ask_done(h, done=True)
     h.ok(4, "is-alter-done", {"name": "z"}, {"result": "not-found"})
-    findings = Findings("catalog-invariants")
-    check_answers(h.history, None, findings, Permissions(h.history))
+    findings = CatalogFindings("catalog-invariants", h.history)
+    check_answers(h.history, None, findings)
     assert findings.looked["done-at-rest"] == 1
     assert findings.violations == []
 

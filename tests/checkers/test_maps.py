@@ -6,9 +6,8 @@ import random
 import pytest
 
 from checkers.catalog.invariants.maps import check_maps, check_named_tablets
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import read_snapshot
-from checkers.verdict.findings import Findings
 from harness.ops import OpType, Verdict
 from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_invariants import Json, judge, sound_history, sound_snapshot
@@ -24,13 +23,13 @@ def snapshot_with_maps() -> Json:
     return snapshot
 
 
-def findings_of(snapshot: Json, h: Writer | None = None) -> Findings:
-    findings = Findings("catalog-invariants")
+def findings_of(snapshot: Json, h: Writer | None = None) -> CatalogFindings:
+    history = (h or Writer()).history
+    findings = CatalogFindings("catalog-invariants", history)
     read = read_snapshot(snapshot, findings, {})
     assert read is not None
     check_maps(read, findings)
-    history = (h or Writer()).history
-    check_named_tablets(history, read, findings, Permissions(history))
+    check_named_tablets(history, read, findings)
     return findings
 
 

@@ -7,16 +7,19 @@ from typing import Final
 
 from checkers.catalog.invariants.acknowledged import check_acknowledged
 from checkers.catalog.invariants.answers import check_answers
-from checkers.catalog.invariants.coverage import check_coverage
-from checkers.catalog.invariants.dumps import check_checksums, check_forward, check_members
+from checkers.catalog.invariants.dumps import (
+    check_checksums,
+    check_coverage,
+    check_forward,
+    check_members,
+)
 from checkers.catalog.invariants.history_invariants import check_history
 from checkers.catalog.invariants.maps import check_maps, check_named_tablets
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.invariants.state import check_checkpoints, check_column_ids, check_state
 from checkers.catalog.part import unbounded_part
-from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG, counted_by_name
 from checkers.verdict.permitted import gone_nodes
 from harness.errors import counted
@@ -43,48 +46,47 @@ class CatalogInvariantsChecker:
         """
         del case, time_limit_s
         history = unbounded_part(history)
-        permissions = Permissions(history)
-        findings = Findings(self.name, permissions.permits, CATALOG)
-        check_history(history, findings, permissions)
+        findings = CatalogFindings(self.name, history)
+        check_history(history, findings)
         snapshots = list(history.facts("snapshot"))
         snapshot = None
         if snapshots:
             snapshot = read_snapshot(
-                snapshots[-1].value, findings, gone_nodes(history, permissions.permits)
+                snapshots[-1].value, findings, gone_nodes(history, findings.permits)
             )
             if snapshot is not None:
                 settled = [fact.value.get("ok") for fact in history.facts("converged")]
                 at_rest = bool(settled and settled[-1]) and not snapshots[-1].value.get("pending")
                 check_snapshot(snapshot, findings, settled=at_rest)
                 check_coverage(snapshot, findings)
-                check_state(snapshot, findings, permissions)
+                check_state(snapshot, findings)
                 check_maps(snapshot, findings)
-                check_named_tablets(history, snapshot, findings, permissions)
+                check_named_tablets(history, snapshot, findings)
                 check_forward(snapshot, findings)
                 check_checksums(snapshot, findings)
                 if at_rest:
                     check_members(snapshot, findings)
-                check_acknowledged(history, snapshot, findings, permissions)
+                check_acknowledged(history, snapshot, findings)
                 if not settled:
                     findings.gap("the run ended before it was known to have settled")
                 elif settled[-1] and not at_rest:
                     findings.gap("all had settled, but not when its state was looked at")
         else:
             findings.gap("the run ended before its final snapshot")
-        check_checkpoints(history, findings, permissions)
-        check_column_ids(history, snapshot, findings, permissions)
-        check_answers(history, snapshot, findings, permissions)
-        check_refusals(history, findings, permissions)
+        check_checkpoints(history, findings)
+        check_column_ids(history, snapshot, findings)
+        check_answers(history, snapshot, findings)
+        check_refusals(history, findings)
         for name in findings.vacuous:
             findings.gap(
                 f"{name} was looked at nowhere: all {findings.exempted[name]} cases are exempt"
             )
-        findings.give_up(AFTER_LOSS, permissions.lost_before(math.inf))
+        findings.give_up(AFTER_LOSS, findings.may.lost_before(math.inf))
         return findings.result(_summary(findings))
 
 
-def _summary(findings: Findings) -> str:
-    """Why the catalog is valid: what was looked at, and what was not."""
+def _summary(findings: CatalogFindings) -> str:
+    """The reason of a valid result: the invariants that were judged, and the others."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"
@@ -92,5 +94,5 @@ def _summary(findings: Findings) -> str:
     if unseen:
         text += f"; not looked at: {', '.join(unseen)}"
     if exempt := findings.exempted.total():
-        text += f"; {exempt} more are exempt, since a lost answer may explain what is there"
+        text += f"; {exempt} more are exempt, since a lost answer may explain the state"
     return text

@@ -59,12 +59,12 @@ class Snapshot:
 
     def live_tablets(self, table_id: str) -> list[Json]:
         """Tablets of a table that are not deleted or replaced, sorted by their start."""
-        found = [
+        live = [
             tablet
             for tablet in self.tablets.values()
             if tablet["table_id"] == table_id and tablet["state"] not in DEAD_TABLETS
         ]
-        return sorted(found, key=lambda tablet: (tablet["start"], tablet["id"]))
+        return sorted(live, key=lambda tablet: (tablet["start"], tablet["id"]))
 
 
 def read_snapshot(
@@ -110,7 +110,10 @@ def read_snapshot(
 
 
 def _answered(
-    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
+    kind: str,
+    dumps: Mapping[str, Any],
+    findings: Findings,
+    gone: Mapping[str, tuple[str, Op]],
 ) -> dict[str, Json]:
     for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
         permit, op = gone[name]
@@ -230,17 +233,17 @@ def _names_unique(snapshot: Snapshot, findings: Findings) -> None:
             findings.violate("unique-ids", f"On master {master} the id {ident} occurs twice.")
     rows = snapshot.masters[snapshot.leader]
     expected = {table["name"]: table["id"] for table in snapshot.live_tables}
-    shown = rows.get("name_map")
-    if shown is None:
+    name_map = rows.get("name_map")
+    if name_map is None:
         findings.gap(f"master {snapshot.leader} shows no name map")
         return
-    for name in sorted(set(expected) | set(shown)):
+    for name in sorted(set(expected) | set(name_map)):
         findings.look("name-map")
-        if expected.get(name) != shown.get(name):
+        if expected.get(name) != name_map.get(name):
             findings.violate(
                 "name-map",
                 f"On the leading master {snapshot.leader} the name {name!r} resolves to "
-                f"{shown.get(name) or 'nothing'}, but its rows say "
+                f"{name_map.get(name) or 'nothing'}, but its rows say "
                 f"{expected.get(name) or 'nothing'}.",
             )
 
@@ -347,7 +350,12 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _check_replica(
-    words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
+    words: str,
+    node: str,
+    replica: Json | None,
+    table: Json,
+    wanted: set[str],
+    findings: Findings,
 ) -> None:
     if replica is None:
         findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")
