@@ -4,10 +4,10 @@ A run's history becomes operations (`history`). Passes look for contradictions b
 answers (`passes`), and replay the answers in the order of their revisions; the search judges what
 they leave, with lost answers first in narrowed intervals.
 Every verdict is proven by a certificate that another method verifies
-(`linearizability.certificate`): one that proves nothing is a crash, and one that nobody could
-confirm in time leaves `unknown`. An invalid verdict is told in sentences that name the operations
-(`sentences`). Time, memory and, where asked for, steps bound a search; that they were reached is
-`unknown`, so that no other verdict depends on the machine.
+(`linearizability.certificate`): one that proves nothing is a crash, and one that was not confirmed
+in time leaves `unknown`. An invalid verdict is explained in sentences that name the operations
+(`sentences`). Time, memory and, where asked for, steps bound a search; a search that reaches a
+bound is `unknown`, so that no other verdict depends on the machine.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.ddl import READS
 
 CONFLICTS_MAX = 3
-NARROWED_SHARE = 0.5  # of the time left, and beside all the steps half as many, to look at first
+NARROWED_SHARE = 0.5  # of the time left, and of the steps, for the attempt with narrowed intervals
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
-    """`text` with the ids of tables beside the names by which `pairs` knew them."""
+    """`text`, in which ids of tables have the names by which `pairs` knew them."""
     for pair in pairs:
-        given, value = fields_of(pair.invoke), fields_of(pair.completion)
-        shown = [(given.get("new_name", given.get("name")), value.get("table_id"))]
-        shown += [(entry[0], entry[1]) for entry in value.get("tables") or ()]
-        for name, ident in shown:
+        call, value = fields_of(pair.invoke), fields_of(pair.completion)
+        named = [(call.get("new_name", call.get("name")), value.get("table_id"))]
+        named += [(entry[0], entry[1]) for entry in value.get("tables") or ()]
+        for name, ident in named:
             if name and ident:
                 text = text.replace(f"table {ident} ", f"{table_words(ident, name)} ")
     return text
@@ -84,7 +84,7 @@ class CatalogLinearizable(SearchChecker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "ddl".
 
-        What is not linearizable is judged again under what the profile permits.
+        A history that is not linearizable is judged again under the profile's permits.
         """
         del case
         end_s = time.monotonic() + time_limit_s
@@ -99,11 +99,11 @@ class CatalogLinearizable(SearchChecker):
         converted = catalog_history(history)
         if converted.conflicts:
             return self._conflicting(converted)
-        found = refute(converted.operations)
-        if found is not None:
-            proof = certify_core(found.part, found.core, minimal=True, limits=self._limits)
+        broken = refute(converted.operations)
+        if broken is not None:
+            proof = certify_core(broken.part, broken.core, minimal=True, limits=self._limits)
             if proof.confirmed_by:
-                return self._contradicted(found, proof, converted)
+                return self._contradicted(broken, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
         outcome = _replayed(converted) or _searched(model, converted, end_s, self._limits)
 
@@ -128,51 +128,51 @@ class CatalogLinearizable(SearchChecker):
         )
 
     def _contradicted(
-        self, found: Contradiction, proof: Certificate, converted: CatalogHistory
+        self, broken: Contradiction, proof: Certificate, converted: CatalogHistory
     ) -> CheckResult:
-        """What a pass found, in a sentence for each answer and one for what they break."""
-        rule = _named(found.rule, (converted.pairs[index] for index in found.core))
-        shown = found.core[: 1 + CORE_SHOWN_MAX]
-        text = [f"{sentence(converted.pairs[index])}." for index in shown]
-        if len(found.core) > len(shown):
-            text.append(f"{len(found.core) - len(shown)} more are not shown.")
+        """The result of a pass: a sentence for each answer, and one for the broken rule."""
+        rule = _named(broken.rule, (converted.pairs[index] for index in broken.core))
+        core = broken.core[: 1 + CORE_SHOWN_MAX]
+        text = [f"{sentence(converted.pairs[index])}." for index in core]
+        if len(broken.core) > len(core):
+            text.append(f"{len(broken.core) - len(core)} more are not shown.")
         text.append(
             f"But {rule}: no order of the operations that respects real time explains "
-            f"{'this answer' if len(found.core) == 1 else f'these {len(found.core)} answers'}."
+            f"{'this answer' if len(broken.core) == 1 else f'these {len(broken.core)} answers'}."
         )
         details = {
             "operations": len(converted.operations),
             "unknown": sum(operation.is_unknown for operation in converted.operations),
-            "decided_by": f"a pass over the {found.part.name}",
+            "decided_by": f"a pass over the {broken.part.name}",
             "proof": proof.to_json(),
         }
-        blamed = converted.pairs[found.core[0]]
+        blamed = converted.pairs[broken.core[0]]
         return convicted(
-            self.name, Told(sentence(blamed), text, found.core, _rule(blamed)), details
+            self.name, Told(sentence(blamed), text, broken.core, _rule(blamed)), details
         )
 
     def _conflicting(self, converted: CatalogHistory) -> CheckResult:
         text: list[str] = []
         blamed: list[int] = []
-        for found in converted.conflicts[:CONFLICTS_MAX]:
-            both = (found.first, found.second)
+        for each in converted.conflicts[:CONFLICTS_MAX]:
+            both = (each.first, each.second)
             blamed += both
             text += [f"{sentence(converted.pairs[index])}." for index in both]
-            text.append(f"So {found.text}; a create takes effect once and ids are never reused.")
+            text.append(f"So {each.text}; a create takes effect once and ids are never reused.")
         if len(converted.conflicts) > CONFLICTS_MAX:
             text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
-        told = converted.conflicts[0]
-        shown = [
+        first = converted.conflicts[0]
+        creates = [
             (index, (ident, nonce))
             for index in blamed[:2]
             for ident, nonce in shown_tables(converted.pairs[index])
             if nonce is not None
         ]
-        against = conflict(shown, told.text)
+        against = conflict(creates, first.text)
         proof = certify_core(against.part, against.core, minimal=True, limits=self._limits)
         assert proof.confirmed_by, "two pairs are enumerated in three steps"
         details = {"conflicts": len(converted.conflicts), "proof": proof.to_json()}
-        return convicted(self.name, Told(told.text, text, tuple(blamed), "created-twice"), details)
+        return convicted(self.name, Told(first.text, text, tuple(blamed), "created-twice"), details)
 
 
 def _under_permits(history: History, strict: CheckResult, end_s: float) -> CheckResult:
@@ -188,7 +188,7 @@ def _under_permits(history: History, strict: CheckResult, end_s: float) -> Check
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
-    """What the revisions in the answers prove, if anything."""
+    """The order of the revisions in the answers, if it is legal."""
     revisions: dict[int, int] = {}
     for index, pair in converted.pairs.items():
         value = None if pair.completion is None else pair.completion.value

@@ -1,4 +1,4 @@
-"""The checker of membership: who the masters are follows from what was acknowledged.
+"""The checker of membership: acknowledged changes determine who the masters are.
 
 Of each master that was ever added or removed, every list of members must agree with the last change
 of it that was acknowledged before the list was asked for, unless another change of it was under way
@@ -23,7 +23,7 @@ from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
 class MembersChecker:
-    """Members are those that were added and not removed."""
+    """Members are the nodes that were added and not removed."""
 
     api_version = 1
     name = "members"

@@ -1,10 +1,10 @@
 """Judging a catalog history under what its profile permits (`harness.permits`).
 
-Asked only where no order explains the history strictly. Writes stay linearizable, whatever the
-profile: each takes effect once, between its call and its return. What a permit changes is what an
-*observation* (a read, or a refusal by what was seen) must have seen:
+Asked only where no order explains the history strictly. Writes stay linearizable under all
+profiles: each takes effect once, between its call and its return. A permit changes what an
+*observation* (a read, or a refusal because of the state) must have seen:
 
-* `stale-read`: not what was acknowledged in a later term than the answer's own, by another node.
+* `stale-read`: nothing acknowledged in a later term than the answer's own, by another node.
   A leader has all that was acknowledged in its term and before, so an answer that lacks more is
   not stale but wrong; and what one master showed, it may not take back. The answer is still the
   catalog of some moment before it was given.
@@ -18,9 +18,9 @@ profile: each takes effect once, between its call and its return. What a permit 
   loses no acknowledged change that was asked for after the cut.
 
 The judgement is exact: there is an order of all operations that keeps these rules, or there is
-none, or the search came to its bound. What was complete before the first power cut is judged
+none, or the search came to its bound. The part before the first power cut is judged
 without it first, since that takes fewer steps. One permit after the other is tried
-before all together, so that what one explains is not put down to two.
+before all together, so that an anomaly that one explains is not put down to two.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ ALONE_SHARE: Final = 0.15
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
 ) -> Relaxed | None:
-    """Whether permits explain what no strict order does; `None` where none is about that.
+    """An order under the permits, for a history without a strict one; `None` if none is about that.
 
     `end_s` is on the monotonic clock.
     """
@@ -112,22 +112,22 @@ def judge_permitted(
 
 
 def until(history: History, end: int) -> History:
-    """The history as it was before op `end`: what was open then may still take effect."""
+    """The history as it was before op `end`: operations open then may still take effect."""
     return History(op for op in history if op.index < end)
 
 
 def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """When such changes may have been under way, by each name that they touch."""
-    found: dict[str, list[Span]] = {}
+    """The spans in which such changes may have been under way, by the names that they touch."""
+    spans: dict[str, list[Span]] = {}
     for operation in operations:
-        given = operation.input
+        change = operation.input
         refused = operation.said is not UNKNOWN and operation.said.result != "ok"
-        if not isinstance(given, kinds) or refused:
+        if not isinstance(change, kinds) or refused:
             continue
         end = float("inf") if operation.return_time is None else operation.return_time
-        for name in {given.name, getattr(given, "new_name", given.name)}:  # type: ignore[union-attr]
-            found.setdefault(name, []).append((operation.call, end))
-    return found
+        for name in {change.name, getattr(change, "new_name", change.name)}:  # type: ignore[union-attr]
+            spans.setdefault(name, []).append((operation.call, end))
+    return spans
 
 
 def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
@@ -158,10 +158,10 @@ class _History:
         parts.sort(key=lambda operation: operation.call)
         self.operations = parts
 
-    # --- what is asked of the search -----------------------------------------------------------
+    # --- the problem of the search -------------------------------------------------------------
 
     def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
-        """What is left of it: itself, several looks, or nothing."""
+        """The operation as the permits leave it: itself, several looks, or nothing."""
         answer = operation.said
         if answer is UNKNOWN:
             yield operation
@@ -173,18 +173,18 @@ class _History:
             yield operation
 
     def _looks(self, operation: CatalogOperation, answer: Answer) -> Iterator[CatalogOperation]:
-        shown = {name: (ident, version) for name, ident, version in answer.listing}
+        listed = {name: (ident, version) for name, ident, version in answer.listing}
         for name in self._names:
-            if self._unmade(name, shown.get(name, (None, None))[0], operation):
+            if self._unmade(name, listed.get(name, (None, None))[0], operation):
                 continue
-            if name in shown:
-                ident, version = shown[name]
-                said = Answer("ok", table_id=ident, version=version)
+            if name in listed:
+                ident, version = listed[name]
+                look = Answer("ok", table_id=ident, version=version)
             elif overlaps(self._renaming.get(name, ()), operation):
                 continue
             else:
-                said = Answer("not-found")
-            yield replace(operation, input=Look(name), output=said)
+                look = Answer("not-found")
+            yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
         """Whether it found nothing where a name may just have been between two tables."""
@@ -196,15 +196,15 @@ class _History:
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
         """Whether it shows a table that a create may only just be making."""
-        answer, given = operation.said, operation.input
+        answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
-        if isinstance(given, ListTables):
+        if isinstance(call, ListTables):
             return any(self._unmade(name, ident, operation) for name, ident, _ in answer.listing)
         if answer.result == "exists":
-            names = (given.name, getattr(given, "new_name", given.name))
+            names = (call.name, getattr(call, "new_name", call.name))
             return any(overlaps(spans, operation) for spans in map(self._spans, names))
-        return answer.result == "ok" and self._unmade(given.name, answer.table_id, operation)
+        return answer.result == "ok" and self._unmade(call.name, answer.table_id, operation)
 
     def _spans(self, name: str) -> list[Span]:
         return [span for _, span in self._dirty.get(name, ())]
@@ -252,7 +252,7 @@ class _History:
         return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        """Where the log of the masters had its entry, or ended as an answer was given."""
+        """The place of its entry in the masters' log, or of the last entry that an answer saw."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
@@ -263,10 +263,10 @@ class _History:
         )
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """How often each permit was needed in this order of the changes.
+        """The number of times that each permit was needed in this order of the changes.
 
-        An answer that some catalog of its own time explains needed none; one that an older one
-        explains, which a permit leaves to it, was stale.
+        An answer that a catalog of its own time explains needed none; an answer that only an older
+        catalog explains, as a permit allows, was stale.
         """
         states = _States(self, outcome)
         counts: dict[str, int] = {}
@@ -306,18 +306,18 @@ class _States:
         self.twins: list[int] = []
         self._states: list[Any] = [self._model.init()]
         self._changes: list[CatalogOperation] = []
-        own = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
+        lost = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
         states = states_along(self._model, operations, outcome)
         for at, after in zip(outcome.order, states, strict=True):
             operation = operations[at]
             if after != self._states[-1]:
                 self._states.append(after)
                 self._changes.append(operation)
-                if operation.is_unknown and operation.id not in own and at not in outcome.back:
+                if operation.is_unknown and operation.id not in lost and at not in outcome.back:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether it is legal after the changes at `must`, and before what was called later."""
+        """Whether it is legal after the changes at `must`, and before changes called later."""
         end = operation.return_time
         assert end is not None
         first = 1 + max(must, default=-1)
@@ -361,7 +361,7 @@ def _fact_of(converted: CatalogHistory, index: int) -> Fact:
 
 
 def _observes(operation: CatalogOperation) -> bool:
-    """Whether it only saw something: a read, or a change that was refused for what was there."""
+    """Whether it only saw something: a read, or a change that was refused because of the state."""
     answer = operation.said
     if answer is UNKNOWN:
         return False

@@ -22,7 +22,7 @@ ID_SHOWN_MAX = 8
 
 
 def where(pair: Pair) -> str:
-    """The op as `sentences.where` has it; a change through Hive is told as such."""
+    """The op as `sentences.where` has it; a change through Hive is marked as such."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -53,8 +53,8 @@ def tried(pair: Pair) -> str:
 def _done_by(pair: Pair, verb: str) -> str:
     begin, done = pair.invoke, pair.completion
     if done is not None and is_late(pair):
-        told = f"by way of Hive, ok there at {seconds(done.time)} s"
-        return f"process {begin.process} had {verb} (op {begin.index}, {told})"
+        way = f"by way of Hive, ok there at {seconds(done.time)} s"
+        return f"process {begin.process} had {verb} (op {begin.index}, {way})"
     if done is None or done.type is OpType.INFO:
         return (
             f"process {begin.process} had {verb} (op {begin.index}, from {seconds(begin.time)} s, "
@@ -83,7 +83,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
-    """What had become of `name` in one surviving configuration, and who did it."""
+    """The table under `name` in one surviving configuration, and the change that made it so."""
     state: Any = survivor.state
     here: str | None
     if isinstance(model, Catalog):
@@ -109,7 +109,7 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: obje
 
 
 def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | None) -> list[str]:
-    """The names that the failing operation is about; for a list, those that differ."""
+    """The names that the failing operation is about; for a list, the names that differ."""
     if projected is not None:
         return [projected]
     call = pair.invoke
@@ -120,12 +120,12 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
     assert isinstance(model, Catalog)
     state: Any = survivor.state
     assert pair.completion is not None
-    shown = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
+    listed = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
     differing = []
     for name in model.names:
         table = model.table(state, name)
         actual = None if table is None else (model.table_id(table), model.version(table))
-        if actual != shown.get(name):
+        if actual != listed.get(name):
             differing.append(name)
     return differing
 
@@ -133,7 +133,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
 def explain_failure(
     failure: Failure, pairs: Mapping[int, Pair], model: object, *, projected: str | None
 ) -> list[str]:
-    """Sentences: what was seen, what must have been, and what proves it."""
+    """Sentences that tell the answer, the state that it contradicts, and the proof."""
     failing = pairs[failure.operation]
     text = [
         f"{sentence(failing)}, but no order of the operations that respects real time allows it."
@@ -141,9 +141,9 @@ def explain_failure(
     stories: list[str] = []
     for survivor in failure.survivors:
         names = _concerned(failing, survivor, model, projected)
-        told = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
-        if told and told not in stories:
-            stories.append(told)
+        story = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
+        if story and story not in stories:
+            stories.append(story)
     if len(stories) == 1:
         text.append(f"By then {stories[0]}.")
     elif stories:
@@ -156,7 +156,7 @@ def explain_failure(
         small = "a minimal set" if failure.core_minimal else "not proven minimal"
         text.append(
             f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
-            f"({small}), whatever became of the {len(failure.weakened)} other changes."
+            f"({small}), with any outcome of the {len(failure.weakened)} other changes."
         )
         # The last ones before the contradiction tell most.
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])

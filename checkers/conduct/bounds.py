@@ -8,7 +8,7 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
     amounts   {unit: number}: further units for `per`
     quorum    the nodes of which a majority must be up to serve
 
-| measure   | what is held against the limit                                                    |
+| measure   | the number held against the limit                                                 |
 |-----------|-----------------------------------------------------------------------------------|
 | counter   | the counter `of`, of each node, once all has settled                              |
 | memory    | the MiB that each node's processes hold at the end, or with `of` = `any time`     |
@@ -21,17 +21,17 @@ The snapshot carries them (`"bounds"`), so that a stored history can be judged a
 | diverged  | places of a group of which replicas told differently (`harness.run.divergence`)      |
 | outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
 
-Units: operation, fault, second, and the target's amounts. For what is written in a minute, those of
-that minute: operations, also of the minute before, since what they asked for may come late; faults,
-if they last into it. A node that nobody measured is not judged, and that is said.
+Units: operation, fault, second, and the target's amounts. For the measure `written`, the units of
+that minute count: operations of the minute before too, since their writes may come late; faults, if
+they last into it. A node that was not measured is not judged, and the result says so.
 
 An outage may take the limits of all the faults that it meets together, and the time for which half
 of the quorum at once, or the links of all clients, were hit. One that meets a disturbance, by the
 harness, its host or its engine, is not held against the target, unless it is known when that was,
 and the limit passed before or after it; for elections and calls a disturbance counts as a fault,
 and each second in which nodes starved as one.
-A limit that grows by a unit of which the target did not say how much there was convicts nobody:
-what stays below its fixed part holds, and what exceeds that is `unknown`.
+A limit that grows by a unit whose amount the target did not declare proves nothing: a number below
+its fixed part holds, and a larger one is `unknown`.
 A history without limits is `unknown`: targets that declare some name this checker as theirs.
 """
 
@@ -64,7 +64,7 @@ NS_PER_S: Final = 1_000_000_000
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
-"""By measure: the numbers of a fact `usage`, and what they are of."""
+"""By measure: the numbers of a fact `usage`, and the words for them."""
 CALM: Final = "none"
 """The kind of fault of an outage that met none."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
@@ -129,9 +129,9 @@ class _Run:
     findings: Findings
     at_rest: bool
     may_not_settle: bool
-    """No promise says that the target comes to rest, so nothing is said of its counters."""
+    """No promise says that the target comes to rest, so its counters are not judged."""
     missing_since_ns: float
-    """When a node first ended as its profile permits: it stays down until all is healed."""
+    """The time of the first permitted exit: the node stays down until all is healed."""
     unmeasured: list[str] = field(default_factory=list)
     """Limits of amounts that were measured on no node, such as memory in a simulation."""
 
@@ -270,8 +270,8 @@ def _leaders(run: _Run, limit: Json) -> None:
 def _diverged(run: _Run, limit: Json) -> None:
     places = list(run.history.facts("divergence"))
     what = f"Replicas differed in {counted(len(places), 'place')}"
-    shown = [op.index for op in places[:SHOWN_MAX]]
-    run.hold(limit, len(places), run.bound(limit), what, *shown)
+    indices = [op.index for op in places[:SHOWN_MAX]]
+    run.hold(limit, len(places), run.bound(limit), what, *indices)
 
 
 def _calls(run: _Run, limit: Json) -> None:

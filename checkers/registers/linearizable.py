@@ -37,30 +37,30 @@ def _rule(pair: Pair) -> str:
 def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
     call, done = pair.invoke, pair.completion
     value = _fields(call)
-    given: RegisterInput
+    call_input: RegisterInput
     match call.f:
         case "read":
-            given = Read()
+            call_input = Read()
         case "write" if "value" in value:
-            given = Write(distinct(value["value"]))
+            call_input = Write(distinct(value["value"]))
         case "cas" if "old" in value and "new" in value:
-            given = Cas(distinct(value["old"]), distinct(value["new"]))
+            call_input = Cas(distinct(value["old"]), distinct(value["new"]))
         case _:
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
     if done is None or done.type is OpType.INFO:
-        return operation_of(pair, given)
+        return operation_of(pair, call_input)
     answer = _fields(done)
     if done.type is OpType.FAIL:
-        mismatch = isinstance(given, Cas) and answer.get("result") == "mismatch"
-        return operation_of(pair, given, False) if mismatch else None
-    if not isinstance(given, Read):
-        return operation_of(pair, given, True if isinstance(given, Cas) else None)
+        mismatch = isinstance(call_input, Cas) and answer.get("result") == "mismatch"
+        return operation_of(pair, call_input, False) if mismatch else None
+    if not isinstance(call_input, Read):
+        return operation_of(pair, call_input, True if isinstance(call_input, Cas) else None)
     if "value" not in answer:
         raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-    return operation_of(pair, given, distinct(answer["value"]))
+    return operation_of(pair, call_input, distinct(answer["value"]))
 
 
 class RegisterLinearizable(SearchChecker):
@@ -73,14 +73,14 @@ class RegisterLinearizable(SearchChecker):
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
-        found = [_register_operation(pair) for pair in history.pairs]
-        operations = [operation for operation in found if operation is not None]
+        read = [_register_operation(pair) for pair in history.pairs]
+        operations = [operation for operation in read if operation is not None]
         model = Register(None)
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
 
         def tell(failure: Failure, proof: Certificate) -> Told:
             del proof
-            said = {
+            sentences = {
                 operation.id: (
                     f"process {operation.client_id} did "
                     f"{model.describe_operation(operation.input, operation.output)} "
@@ -91,11 +91,11 @@ class RegisterLinearizable(SearchChecker):
             states = sorted({survivor.state_text for survivor in failure.survivors})
             refusal = "but no order of the operations that respects real time allows it"
             then = f": by then {' or '.join(states)}" if states else ""
-            text = [f"P{said[failure.operation][1:]}, {refusal}{then}."]
+            text = [f"P{sentences[failure.operation][1:]}, {refusal}{then}."]
             blamed = offenders(failure)
-            told = {index: f"P{said[index][1:]}" for index in blamed}
-            text += rest_of_core(blamed, told, minimal=failure.core_minimal)
+            blamed_sentences = {index: f"P{sentences[index][1:]}" for index in blamed}
+            text += rest_of_core(blamed, blamed_sentences, minimal=failure.core_minimal)
             failing = failure.operation
-            return Told(said[failing], text, blamed, _rule(pairs[failing]))
+            return Told(sentences[failing], text, blamed, _rule(pairs[failing]))
 
         return judged(self.name, model, operations, outcome, tell=tell, limits=self._limits)

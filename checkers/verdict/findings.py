@@ -14,7 +14,7 @@ from harness.ops import CheckResult, Verdict
 from harness.permits import PERMITTED, Permit
 
 SHOWN_MAX: Final = 4
-"""Violations of one rule that are told; the others are counted."""
+"""Violations of one rule that are shown; the others are counted."""
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
 INCOMPLETE: Final = "incomplete"
@@ -52,7 +52,7 @@ class Findings:
         self.looked[rule] += count
 
     def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:
-        """Judge a rule once; `sentence` tells what is wrong where it does not hold."""
+        """Judge a rule once; `sentence` describes the violation if it does not hold."""
         self.look(rule)
         if not holds:
             self.violate(rule, sentence, *operations)
@@ -128,22 +128,22 @@ class Findings:
             broken = CheckResult(self.checker, Verdict.INVALID, "", details=every)
             noted = {each: None for by_op in self.permitted.values() for each in by_op.values()}
             operations = dict.fromkeys(index for each in noted for index in each)
-            shown = [*operations][:OPERATIONS_MAX]
-            return permitted_result(broken, self.permits, permitted, shown, every)
+            indices = [*operations][:OPERATIONS_MAX]
+            return permitted_result(broken, self.permits, permitted, indices, every)
         return CheckResult(self.checker, Verdict.VALID, valid, details=every)
 
     def _invalid(self, details: dict[str, Any]) -> CheckResult:
-        shown: list[Violation] = []
+        first_of_each: list[Violation] = []
         times: Counter[str] = Counter()
         for violation in self.violations:
             times[violation.rule] += 1
             if times[violation.rule] <= SHOWN_MAX:
-                shown.append(violation)
-        text = [f"[{self._label(each.rule)} {each.sentence}" for each in shown]
-        left_out = len(self.violations) - len(shown)
+                first_of_each.append(violation)
+        text = [f"[{self._label(each.rule)} {each.sentence}" for each in first_of_each]
+        left_out = len(self.violations) - len(first_of_each)
         if left_out:
             text.append(f"{counted(left_out, 'more violation')} not shown.")
-        operations = dict.fromkeys(index for each in shown for index in each.operations)
+        operations = dict.fromkeys(index for each in first_of_each for index in each.operations)
         total = counted(len(self.violations), "violation")
         first = ", first" if len(self.violations) > 1 else ""
         return CheckResult(

@@ -138,7 +138,7 @@ def rest_of_core(
     if not rest:
         return []
     small = "" if minimal else " (not proven minimal)"
-    text = [f"With these it is a contradiction, whatever the others did{small}:"]
+    text = [f"With these it is a contradiction, with any outcome of the others{small}:"]
     text += [f"{sentences[index]}." for index in rest[:CORE_SHOWN_MAX]]
     if len(rest) > CORE_SHOWN_MAX:
         text.append(f"{len(rest) - CORE_SHOWN_MAX} more are not shown.")

@@ -1,7 +1,7 @@
 """The vocabulary `ddl`: create, alter, rename, delete and read tables.
 
 Every change carries a `nonce` of its own, by which reads identify it even if its answer was lost: a
-table's comment is the nonce of its create, and workloads name columns after those of alters.
+table's comment is the nonce of its create, and workloads name columns after the nonces of alters.
 
 Answers are objects. `result` is "ok", or the reason of a refusal: "exists", "not-found", or
 "invalid" for an alter whose steps do not fit the columns. With it come `revision` and `term` of

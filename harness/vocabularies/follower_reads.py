@@ -2,7 +2,7 @@
 
 Such a read goes to any replica of the catalog, which answers with a state that it had all to
 itself: everything acknowledged `bound_ns` before the answer was made is in it, and `bound_ns` is no
-more than the read allows. Their answers hold `bound_ns` besides what `get` and `list` have; a
+more than the read allows. Their answers hold `bound_ns` and the fields of `get` and `list`; a
 replica that knows of no such state refuses.
 """
 
@@ -15,7 +15,7 @@ from harness.vocabularies import Vocabulary, ddl
 
 
 class GetStale(ddl.LookCall, frozen=True):
-    """As `get`, of a state at most `max_staleness_ms` old."""
+    """A `get` of a state at most `max_staleness_ms` old."""
 
     f: ClassVar[str] = "get-stale"
     past: ClassVar[str] = "read"
@@ -24,7 +24,7 @@ class GetStale(ddl.LookCall, frozen=True):
 
 
 class ListStale(ddl.ListCall, frozen=True):
-    """As `list`, of a state at most `max_staleness_ms` old."""
+    """A `list` of a state at most `max_staleness_ms` old."""
 
     f: ClassVar[str] = "list-stale"
     past: ClassVar[str] = "listed"

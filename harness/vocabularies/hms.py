@@ -1,15 +1,15 @@
 """The vocabulary `hms`: tables of a metastore, by database and name, and its notification log.
 
-Tables are written whole, as the metastore's interface has it: whoever alters or renames a table
-replaces all of it, without a look. So a table is known by the `nonce` of the last change of it,
+Tables are written whole, as the metastore's interface has it: an alter or a rename replaces all
+of a table, without a look. So a table is known by the `nonce` of the last change of it,
 which is among its parameters; every change has one of its own.
 
 Answers are objects. `result` is "ok", or the exception by which the metastore refused:
-"already-exists", "no-such-object", "invalid-operation" (an alter or rename of what is not there, or
-onto what is), "invalid-object", or "meta-exception" where it says of itself that nothing was done.
+"already-exists", "no-such-object", "invalid-operation" (an alter or rename of a missing table, or
+onto a table), "invalid-object", or "meta-exception" where it says of itself that nothing was done.
 
-Attempts hold what was really sent, and connections that did not come up: their outcomes begin with
-`NOT_SENT`.
+Attempts are requests that were sent, and connections that failed: the outcomes of the latter begin
+with `NOT_SENT`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Create(_OfTable, frozen=True):
 
 
 class Alter(_OfTable, frozen=True):
-    """What is there under this name is replaced."""
+    """The table under this name is replaced."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """What is there is replaced, and has another name, perhaps in another database."""
+    """The table is replaced, and has another name, perhaps in another database."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -120,7 +120,7 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Reads the notification log on, from where this client stands; at first that is its end.
+    """Reads the notification log on, from the place of this client, which is at first the end.
 
     Answers `after`, the id after which it read, and `events`: [id, time in ms, kind, full name
     before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them; or, where
@@ -139,5 +139,5 @@ call_of = CALLS.call_of
 
 
 def times_sent(attempts: tuple[Attempt, ...]) -> int:
-    """How many of these attempts reached a connection."""
+    """The number of attempts that reached a connection."""
     return sum(not attempt.outcome.startswith(NOT_SENT) for attempt in attempts)

@@ -1,11 +1,11 @@
 """The vocabulary `hms-tokens`: delegation tokens of metastores, which are texts that say nothing.
 
 A token is issued to its `owner`, is renewed by its `renewer` alone, and ends when it is cancelled,
-when it was not renewed in time, or at its greatest age. Whoever has it can act as the owner: what
-runs somewhere else and has nothing but the token opens a connection with it.
+when it was not renewed in time, or at its greatest age. A process that has the token can act as the
+owner: it opens a connection with nothing else.
 
 Answers are objects. `result` is "ok", or why the metastore refused: "invalid-token" (it is not
-there, has expired, or has another password) or "access-control" (somebody else renews it).
+there, has expired, or has another password) or "access-control" (another user renews it).
 """
 
 from __future__ import annotations

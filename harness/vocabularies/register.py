@@ -17,7 +17,7 @@ class Read(Call, frozen=True):
 
 
 class Write(Call, frozen=True):
-    """Whatever was there before."""
+    """Sets the value."""
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True

@@ -2,13 +2,13 @@
 
 Tables are made by `create`, and altered and deleted, as in the vocabulary `ddl`. A row has a key,
 a text, and cells by column; a cell that is null is one that is not there. Tables are cut into
-tablets by key, each row is in one of them for ever, and every tablet stamps what is written to it
-with timestamps, whole numbers that rise in the order in which its writes took effect. Between
+tablets by key, each row is in one of them for ever, and every tablet stamps its writes with
+timestamps, whole numbers that rise in the order in which they took effect. Between
 tablets they order only what a client knew: it passes on the highest timestamp that it was answered,
 and its next operation has a higher one. So a timestamp names one state of all tables, whichever
 replica is asked for it: all that was written at or before it.
 
-What is written to one tablet by one operation is a *part*: it takes effect at once, under one
+The rows that one operation writes to one tablet are a *part*: it takes effect at once, under one
 timestamp, row by row in the order given, and rows are refused one by one.
 
 **A write** answers `table_id`, `rows` and `parts`. Of each row, `rows` says
@@ -20,7 +20,7 @@ timestamp, row by row in the order given, and rows are refused one by one.
 | "not-found"       | update, delete: there was no such row                            |
 | "invalid"         | the row does not fit the table; nothing was written              |
 | "failed"          | its part never took effect, and never will                       |
-| null              | nobody knows: it may have been written, or may still be          |
+| null              | unknown: it may have been written, or may still be               |
 
 and `parts` of each tablet {"tablet", "node", "term", "timestamp", "rows"}: who answered, in which
 term of the tablet's leaders, the timestamp or null, and the positions of its rows. A part that was
@@ -82,8 +82,8 @@ class Read(Call, frozen=True):
 class Scan(Call, frozen=True):
     """Rows with keys in [start, end), null for no bound, of all tablets that may hold some.
 
-    In the mode `latest` each tablet shows what it has; its leader all that was acknowledged, any
-    other replica whatever it knows of. In `snapshot` all show the state at the timestamp `at`, or
+    In the mode `latest` each tablet shows its rows; its leader all that was acknowledged, any
+    other replica as many as it knows of. In `snapshot` all show the state at the timestamp `at`, or
     with null at one that the first tablet chooses. In `read-your-writes` likewise, at one that is
     not below what this client was answered before, which its own writes are at or before.
     """
