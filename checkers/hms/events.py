@@ -1,13 +1,13 @@
-"""The checker of the notification log: what readers saw, and what is there in the end.
+"""The checker of the notification log, as readers saw it and as it is in the end.
 
-| rule   | what it says                                                                       |
+| rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
 | unique | an id is that of one event, wherever it is seen                                    |
-| gaps   | ids follow one another, in what a reader is given and in a log that nobody cleaned |
+| gaps   | ids follow one another, in polls and in a log that was not cleaned                 |
 | order  | a change that began after another was acknowledged has the higher id               |
 | times  | times do not fall while ids rise                                                   |
 | lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
-| phantom| what is in the log was done: it was not refused                                    |
+| phantom| a change in the log was done: it was not refused                                   |
 | twice  | a change is in the log once                                                        |
 | replay | played from the beginning, the log makes the tables that are there in the end; of  |
 |        | one that was cleaned, as far as it goes together with what readers saw             |
@@ -35,7 +35,7 @@ WITH_NONCE: Final = ("create", "alter", "rename")
 
 
 class _Event(NamedTuple):
-    """As `harness.vocabularies.hms.Poll` answers it."""
+    """An event in the form of `harness.vocabularies.hms.Poll`."""
 
     ident: int
     time_ms: int
@@ -61,7 +61,7 @@ class _Log(NamedTuple):
 
 
 class EventsChecker:
-    """Events have unique ids without gaps, in order, and tell what was done."""
+    """Events have unique ids without gaps, in order, and report the changes that were done."""
 
     api_version = 1
     name = "hms-events"
@@ -83,9 +83,11 @@ class EventsChecker:
         _check_unique(findings, seen, log.events, log.op)
         every = [event for poll in polls for event in _events_of(poll.completion)]
         events = sorted(dict.fromkeys([*every, *log.events]), key=lambda event: event.ident)
-        for one, later in itertools.pairwise(events):
-            text = f"In the log {later} is of {one.time_ms - later.time_ms} ms before {one}."
-            findings.hold("times", later.time_ms >= one.time_ms, text)
+        for earlier, later in itertools.pairwise(events):
+            text = (
+                f"In the log {later} is of {earlier.time_ms - later.time_ms} ms before {earlier}."
+            )
+            findings.hold("times", later.time_ms >= earlier.time_ms, text)
         changes = _changes(history)
         _check_changes(findings, changes, events, log)
         read = [Poll(poll, _events_of(poll.completion)) for poll in polls]
@@ -136,9 +138,10 @@ def _final_log(history: History) -> _Log | None:
 def _check_poll(findings: Findings, poll: Pair) -> None:
     value = fields_of(poll.completion)
     idents = [event.ident for event in _events_of(poll.completion)]
-    for one, later in itertools.pairwise([value.get("after", 0), *idents]):
-        text = f"{sentence(poll)} and was given event {later} after {one}: {later - one - 1} lost."
-        findings.hold("gaps", later <= one + 1, text, (poll.invoke.index,))
+    for earlier, later in itertools.pairwise([value.get("after", 0), *idents]):
+        lost = later - earlier - 1
+        text = f"{sentence(poll)} and was given event {later} after {earlier}: {lost} lost."
+        findings.hold("gaps", later <= earlier + 1, text, (poll.invoke.index,))
 
 
 def _check_unique(
@@ -148,9 +151,9 @@ def _check_unique(
     where: int,
 ) -> None:
     for event in events:
-        known, first = seen.setdefault(event.ident, (event, where))
-        text = f"Op {first} shows {known}, and op {where} shows {event} with the same id."
-        findings.hold("unique", known == event, text, (first, where))
+        seen_before, first = seen.setdefault(event.ident, (event, where))
+        text = f"Op {first} shows {seen_before}, and op {where} shows {event} with the same id."
+        findings.hold("unique", seen_before == event, text, (first, where))
 
 
 def _changes(history: History) -> dict[str, Pair]:
@@ -165,7 +168,7 @@ def _changes(history: History) -> dict[str, Pair]:
 def _check_changes(
     findings: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
 ) -> None:
-    """What changes say of themselves against what the log says of them, by their nonces."""
+    """Hold changes against their events, by nonces."""
     idents: dict[str, list[int]] = {}
     for event in events:
         if event.nonce_after is not None:
@@ -176,9 +179,9 @@ def _check_changes(
         blamed = () if change is None else (change.invoke.index,)
         findings.hold("twice", len(numbers) == 1, text, blamed)
         refused = change is None or change.type is OpType.FAIL
-        told = f"nobody asked for the change {nonce}" if change is None else sentence(change)
+        request = f"no client asked for the change {nonce}" if change is None else sentence(change)
         findings.hold(
-            "phantom", not refused, f"Event {numbers[0]} tells of it, but {told}.", blamed
+            "phantom", not refused, f"Event {numbers[0]} tells of it, but {request}.", blamed
         )
     for nonce, pair in changes.items():
         if log.whole and pair.type is OpType.OK:
@@ -196,11 +199,11 @@ def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
     """For each change the one with the highest id that had been acknowledged before it began."""
-    known = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
-    edges = [(pair.invoke.index, False, pair, number) for pair, number in known]
+    logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
+    edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
     edges += [
         (pair.completion.index, True, pair, number)
-        for pair, number in known
+        for pair, number in logged
         if pair.completion is not None and pair.type is OpType.OK
     ]
     highest: tuple[int, Pair] | None = None
@@ -213,12 +216,12 @@ def _in_real_time(
 
 
 def _check_whole(findings: Findings, log: _Log) -> None:
-    """Play a log that nobody cleaned."""
+    """Play a log that was not cleaned."""
     ordered = sorted(log.events, key=lambda event: event.ident)
-    for one, later in itertools.pairwise(ordered):
-        text = f"In the end the log has {one}, and {later} after it."
-        findings.hold("gaps", later.ident <= one.ident + 1, text, (log.op,))
-        findings.hold("unique", later.ident != one.ident, text, (log.op,))
+    for earlier, later in itertools.pairwise(ordered):
+        text = f"In the end the log has {earlier}, and {later} after it."
+        findings.hold("gaps", later.ident <= earlier.ident + 1, text, (log.op,))
+        findings.hold("unique", later.ident != earlier.ident, text, (log.op,))
     _replay(findings, ordered, log)
 
 
@@ -236,7 +239,7 @@ def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
     """Play events one after the other, from the first of all or from a state that is not known."""
     is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    touched: dict[str, None] = {}  # names of which it is known what they are
+    touched: dict[str, None] = {}  # names with a known state
     for event in events:
         is_legal = True
         if event.before is not None:

@@ -7,10 +7,10 @@
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if there was another one that no fault touched all that time    |
 
-The bound is the client's, and stands in the snapshot. Where metastores come and go it is that of as
-many as the client knew of, and another one is one of those that were on the clients' list when the
-operation began and when it ended; the operation says which (`uris`, `listed`). What happened while
-the harness or its host was disturbed is left out, and so is what began when the workload had ended.
+The bound is the client's, and is in the snapshot. Where metastores come and go it depends on the
+number that the client knew of, and the others are those on the clients' list both when the
+operation began and when it ended; the operation names them (`uris`, `listed`). Operations while the
+harness or its host was disturbed are left out, and so are operations after the workload had ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from checkers.hms.reading import sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
 from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair
+from harness.ops import NEMESIS, Attempt, CheckResult, History, Op, OpType, Pair
 from harness.permits import permits_of
 from harness.timeline import Fault, faults_of
 from harness.vocabularies import fields_of
@@ -32,9 +32,9 @@ from harness.vocabularies.hms import NOT_SENT, times_sent
 
 NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
-"""For so long after its end a fault may still be felt: nodes start, connections are found dead."""
+"""The time after its end in which a fault may still be felt: nodes start, connections are dead."""
 ADDS: Final = "add-metastore"
-"""What does nothing to a metastore that is listed."""
+"""The operation that does nothing to a metastore that is listed."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
@@ -65,8 +65,8 @@ class FailoverChecker:
             done = pair.completion
             if done is None or done.time > end_ns or _is_disturbed(pair, disturbances):
                 continue
-            sent = [one for one in done.attempts if not one.outcome.startswith(NOT_SENT)]
-            moved += sum(one.node != other.node for one, other in itertools.pairwise(sent))
+            sent = _sent(done)
+            moved += sum(first.node != other.node for first, other in itertools.pairwise(sent))
             uris, listed = _names(done, "uris"), _names(done, "listed")
             by_uris = snapshot.get("failover_by_uris_s")
             if uris and isinstance(by_uris, list) and len(uris) <= len(by_uris):
@@ -84,6 +84,10 @@ class FailoverChecker:
         )
 
 
+def _sent(done: Op) -> list[Attempt]:
+    return [each for each in done.attempts if not each.outcome.startswith(NOT_SENT)]
+
+
 def _names(done: Op, field: str) -> list[str] | None:
     """Names of metastores in an answer; `None` where it has none."""
     names = fields_of(done).get(field)
@@ -92,9 +96,9 @@ def _names(done: Op, field: str) -> list[str] | None:
 
 def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
     assert pair.completion is not None, "it has attempts"
-    sent = [one for one in pair.completion.attempts if not one.outcome.startswith(NOT_SENT)]
-    for one, other in itertools.pairwise(sent):
-        took_s = (other.start - one.end) / NS_PER_S
+    sent = _sent(pair.completion)
+    for first, other in itertools.pairwise(sent):
+        took_s = (other.start - first.end) / NS_PER_S
         text = f"{sentence(pair)}: {took_s:.1f} s from one attempt to the next; {bound_s:g} s are"
         blamed = (pair.invoke.index,)
         findings.hold("bound", took_s <= bound_s, f"{text} the bound.", blamed)
@@ -107,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """The metastores that no fault touched and nobody tried, though a call was sent twice."""
+    """The metastores that no fault touched and no client tried, though a call was sent twice."""
     done = pair.completion
     assert done is not None, "it is done"
     if times_sent(done.attempts) < 2:

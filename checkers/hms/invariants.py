@@ -1,10 +1,10 @@
-"""The checker of what metastores hold and say, whatever the order of operations.
+"""The checker of the metastores' state and answers, in any order of operations.
 
-| rule        | what it says                                                                   |
+| rule        | promise                                                                        |
 |-------------|--------------------------------------------------------------------------------|
 | names       | in the end no two tables have one name                                         |
 | orphans     | in the end there are no parameters without a table                             |
-| directories | a table that is there has its directory, whenever somebody looks               |
+| directories | a table that is there has its directory, at every look                         |
 | origins     | in the end each table is what some change that was not refused made it         |
 | instances   | at rest each metastore shows the tables that the database has (I11)            |
 | wrong-error | a refusal is the exception that its call has for it                            |
@@ -62,10 +62,10 @@ class InvariantsChecker:
         settled = next(iter([*history.facts("converged")][::-1]), None)
         is_at_rest = bool(fields_of(settled).get("ok"))
         names = sorted(name for name, *_ in rows["tables"])
-        for node, shown in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
-            if shown is not None:
-                text = f"At rest {node} shows {shown}, but the database has {names}."
-                findings.hold("instances", sorted(shown) == names, text, (op.index,))
+        for node, tables in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
+            if tables is not None:
+                text = f"At rest {node} shows {tables}, but the database has {names}."
+                findings.hold("instances", sorted(tables) == names, text, (op.index,))
         return findings.result(f"{counted(findings.looked.total(), 'check')} hold")
 
 

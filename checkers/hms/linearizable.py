@@ -1,9 +1,9 @@
 """The checker of linearizability over the tables of a metastore, renames and lists included.
 
-What is not linearizable is judged again under what the profile permits: drops that do nothing
-because another drop or a rename came first, changes that are of a table under its new name, gets
-that show what is under way, changes that were sent twice and act twice. Reported are as few permits
-as explain all: none of them can be left out.
+A history that is not linearizable is judged again under the profile's permits: drops that do
+nothing because another drop or a rename came first, changes of a table under its new name, gets
+that show a change under way, changes that were sent twice and act twice. The result names only
+permits that cannot be left out.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class HmsLinearizable(SearchChecker):
             del proof
             return _told(failure, converted)
 
-        found = judged(
+        strict = judged(
             self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
         )
-        if found.verdict is not Verdict.INVALID:
-            return found
-        return self._under_permits(history, found, converted, end_s)
+        if strict.verdict is not Verdict.INVALID:
+            return strict
+        return self._under_permits(history, strict, converted, end_s)
 
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
@@ -134,7 +134,7 @@ class HmsLinearizable(SearchChecker):
     def _needed(
         self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
     ) -> dict[str, int]:
-        """How often each permit was needed, without permits that an order needs none of."""
+        """The number of times that each permit was needed, without permits that can be left out."""
         for name in [*explaining.allowed][::-1]:
             fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
@@ -154,8 +154,8 @@ class HmsLinearizable(SearchChecker):
 
 
 class _Try(NamedTuple):
-    """How much is allowed. `hints` are the operations as the log of events has them, if it does,
-    and `twice` the nonces that it has more than once; drops have none.
+    """The permits of an attempt. `hints` are the operations as the log of events has them, and
+    `twice` the nonces that it has more than once; drops have none.
 
     Without `lost`, only renames that were done come between the steps of an operation: a lost one
     may yet come at any time, and leaves little that is not possible.
@@ -168,7 +168,7 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """The operations, each with what it may do besides, and when, as far as hints say so."""
+    """The operations with their further effects, in the intervals of the hints."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -211,12 +211,12 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
     allowed = each.allowed
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
-    changes = [one for one in every if not model.read_only(one.input, one.said)]
+    changes = [change for change in every if not model.read_only(change.input, change.said)]
     placed = {hint.id: hint for hint in each.hints or ()}
-    drops = [one for one in changes if one.input.f == "drop"]
-    renames = [placed.get(one.id, one) for one in changes if one.input.f == "rename"]
+    drops = [change for change in changes if change.input.f == "drop"]
+    renames = [placed.get(change.id, change) for change in changes if change.input.f == "rename"]
     if not each.lost:
-        renames = [one for one in renames if not one.is_unknown]
+        renames = [change for change in renames if not change.is_unknown]
 
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
@@ -225,12 +225,12 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
         return _new_names(operation.input, list(_overlapping(operation, renames)))
 
     for operation in every:
-        given, said = operation.input, operation.said
-        if given.f == "get" and TORN_GET in allowed and said is not UNKNOWN:
+        call, answer = operation.input, operation.said
+        if call.f == "get" and TORN_GET in allowed and answer is not UNKNOWN:
             nonces = {change.input.nonce for change in _overlapping(operation, changes)}
-            torn = said.nonce is not None and said.nonce in nonces
-            yield replace(operation, output=said._replace(nonce=None)) if torn else operation
-        elif given.f == "drop" and operation in changes:
+            torn = answer.nonce is not None and answer.nonce in nonces
+            yield replace(operation, output=answer._replace(nonce=None)) if torn else operation
+        elif call.f == "drop" and operation in changes:
             meanwhile = _overlapping(
                 operation,
                 [
@@ -238,16 +238,16 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
                     *(renames if DROP_MISSED in allowed else ()),
                 ],
             )
-            idle = any(other.input.name == given.name for other in meanwhile)
-            yield replace(operation, input=given._replace(idle=idle, others=named(operation)))
-        elif given.f in {"alter", "rename"} and operation in changes:
-            yield replace(operation, input=given._replace(others=named(operation)))
+            idle = any(other.input.name == call.name for other in meanwhile)
+            yield replace(operation, input=call._replace(idle=idle, others=named(operation)))
+        elif call.f in {"alter", "rename"} and operation in changes:
+            yield replace(operation, input=call._replace(others=named(operation)))
         else:
             yield operation
 
 
 def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> tuple[str, ...]:
-    """What the table may be called by then: renames of renamed tables, too."""
+    """The names that the table may have by then, by renames of renamed tables too."""
     names = [given.name]
     for name in names:  # it grows meanwhile
         for rename in renames:
@@ -262,7 +262,7 @@ def _is_done(operation: MetastoreOperation) -> bool:
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
-    """How often each permit was needed in the order that was found: once at least."""
+    """The number of times that the order needed each permit: once at least."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
     allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}
@@ -271,24 +271,24 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
     counts: Counter[str] = Counter(dict.fromkeys(allowed, 0))
     for number in (outcome.witness or ((),))[0]:
         operation = by_id[number]
-        given, tables = operation.input, [dict(state) for state in states]
+        call, tables = operation.input, [dict(state) for state in states]
         if number >= COPY:
             counts[DDL_TWICE] += 1
-        elif given.f == "get":
-            said = seen[number]
-            if said is not UNKNOWN and said.nonce != _said_nonce(operation):
-                counts[TORN_GET] += all(table.get(given.name) != said.nonce for table in tables)
+        elif call.f == "get":
+            answer = seen[number]
+            if answer is not UNKNOWN and answer.nonce != _said_nonce(operation):
+                counts[TORN_GET] += all(table.get(call.name) != answer.nonce for table in tables)
         elif (
-            given.f in {"drop", "alter", "rename"}
+            call.f in {"drop", "alter", "rename"}
             and _is_done(operation)
-            and not any(given.name in table for table in tables)
+            and not any(call.name in table for table in tables)
         ):
-            moved = any(other in table for table in tables for other in given.others)
-            able = [CHANGE_RENAMED] if given.f != "drop" else [DROP_TWICE, DROP_MISSED]
-            if given.f == "drop" and (moved or not {*able} & {*allowed}):
+            moved = any(other in table for table in tables for other in call.others)
+            able = [CHANGE_RENAMED] if call.f != "drop" else [DROP_TWICE, DROP_MISSED]
+            if call.f == "drop" and (moved or not {*able} & {*allowed}):
                 able = [DROP_RENAMED]
             counts[next(name for name in able if name in allowed)] += 1
-        _, states = model.step(states, given, operation.said)
+        _, states = model.step(states, call, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
 
 
@@ -319,7 +319,7 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
     blamed = offenders(failure)
     seen = fields_of(failing.completion).get("nonce") if failing.invoke.f == "get" else None
     text.extend(
-        f"What it saw is this change: {sentence(pair)}."
+        f"It saw this change: {sentence(pair)}."
         for index, pair in pairs.items()
         if pair.invoke.f in MUTATIONS
         and seen is not None

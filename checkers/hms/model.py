@@ -1,4 +1,4 @@
-"""Tables of a metastore: name -> the nonce of the last change of what is there.
+"""Tables of a metastore: name -> the nonce of the table's last change.
 
 Tables are written whole, so that a table is its last change: creates, alters and renames write
 their nonce, and gets show it. A rename onto its own name is an alter.
@@ -18,7 +18,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
-"""Refusals that say what was there."""
+"""Refusals because of the state."""
 _PLACE: Final = ""
 """No table's name."""
 
@@ -27,7 +27,7 @@ class MetastoreInput(NamedTuple):
     """`f` is create, alter, rename, drop, get or list.
 
     A lax drop may be `idle` where nothing is there; a lax change may be one of the table under one
-    of `others`. A `place` is the number of a change among those whose order is known, from 1.
+    of `others`. A `place` is the number of a change in a known order, from 1.
     """
 
     f: str
@@ -189,7 +189,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
     """The same, where changes that have a place are done one after another, and none is left out.
 
-    Beside the tables the state is the last place.
+    The state is the last place, and the tables.
     """
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
     def step(
         self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, tuple[int, State]]:
-        """What has a place was done, whether anybody saw it or not."""
+        """A change with a place was done, seen or not."""
         last, tables = state
         if not input_.place:
             legal, after = self._strict.step(tables, input_, output)
@@ -217,7 +217,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """As without an order, and the last place."""
+        """The footprint without an order, and the last place."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 
@@ -235,7 +235,7 @@ def _names(operation: MetastoreOperation) -> Iterator[str]:
 
 
 def _about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
-    """What an operation says about each name, if anything by itself."""
+    """The statement of an operation about each name, if it makes any by itself."""
     call, answer = operation.input, operation.said
     if call.f == "list" and answer is not UNKNOWN:
         for name in names:

@@ -1,18 +1,18 @@
-"""What one reader of the notification log must have seen, poll after poll.
+"""Rules of one reader of the notification log, poll after poll.
 
-| rule   | what it says                                                                       |
+| rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
 | once   | a reader goes on from where it was: no event comes again, ids rise                 |
 | missed | a reader that was there before a change began has it in the first poll that begins |
 |        | after its acknowledgement, unless that poll was full, or the cleaner had been      |
-| anew   | a reader is told to start anew only where the cleaner has removed events           |
+| anew   | a reader is sent to the end only where the cleaner has removed events              |
 | kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
 
 An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as in
-Hive. So one owes only what was in the log at that time, which what came later shows.
+Hive. So it owes only the events that were in the log then, as later polls show.
 
-The cleaner removes what is older than a limit. So an event that stands in the log in the end shows
-that no later one with a time as late was ever removed.
+The cleaner removes events older than a limit. So an event that is in the log in the end shows
+that no later event with a time as late was ever removed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Seen(Protocol):
 
     @property
     def time_ms(self) -> int:
-        """When it was, by whoever wrote it."""
+        """Its time, by the clock of the metastore that wrote it."""
         ...
 
     @property
     def nonce_after(self) -> str | None:
-        """That of the table which the change left."""
+        """The nonce of the table after the change."""
         ...
 
 
@@ -56,7 +56,7 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """What one reader read without a break, and the op after which it had its place in the log."""
+    """The polls of one reader without a break, and the op that gave it its place in the log."""
 
     since: int
     polls: list[Poll]
@@ -70,16 +70,16 @@ def check_readers(
 ) -> None:
     """Rules `once` and `missed`; `changes` are by nonce.
 
-    `in_the_end` has the nonces in the log and the op that showed it, or is `None` where nobody
-    cleaned it.
+    `in_the_end` has the nonces in the log and the op that showed it, or is `None` if the
+    log was not cleaned.
     """
-    shown: dict[str, int] = {}
+    shown_at: dict[str, int] = {}
     for poll in polls:
         for event in poll.events:
             if event.nonce_after is not None:
                 index = poll.pair.invoke.index
-                shown[event.nonce_after] = max(index, shown.get(event.nonce_after, -1))
-    shown |= in_the_end or {}
+                shown_at[event.nonce_after] = max(index, shown_at.get(event.nonce_after, -1))
+    shown_at |= in_the_end or {}
     acknowledged = [
         (nonce, pair, pair.completion.index)
         for nonce, pair in changes.items()
@@ -116,7 +116,7 @@ def check_readers(
             cleaned = (
                 in_the_end is not None
                 and last < due
-                and shown.get(nonce, -1) < asked.completion.index
+                and shown_at.get(nonce, -1) < asked.completion.index
             )
             findings.hold(
                 "missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index)
@@ -124,7 +124,7 @@ def check_readers(
 
 
 def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
-    """What each reader read between two breaks; looks at the rule `once` on the way."""
+    """The polls of each reader between two breaks; judges the rule `once` on the way."""
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):
         current: _Stretch | None = None
@@ -134,13 +134,15 @@ def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
             assert done is not None, "it was answered"
             fields = fields_of(done)
             after = fields.get("after")
-            text = f"{sentence(poll.pair)} after event {after}, but it stood at {position}."
+            text = f"{sentence(poll.pair)} after event {after}, but its place was {position}."
             blamed = (poll.pair.invoke.index,)
             findings.hold("once", position in (None, after), text, blamed)
             idents = [event.ident for event in poll.events]
-            for one, later in itertools.pairwise([after if isinstance(after, int) else 0, *idents]):
-                text = f"{sentence(poll.pair)} and was given event {later} after {one}."
-                findings.hold("once", later > one, text, blamed)
+            for earlier, later in itertools.pairwise(
+                [after if isinstance(after, int) else 0, *idents]
+            ):
+                text = f"{sentence(poll.pair)} and was given event {later} after {earlier}."
+                findings.hold("once", later > earlier, text, blamed)
             if fields.get("missing"):
                 if current is not None:
                     yield current
@@ -176,7 +178,7 @@ def check_kept(
         missing = fields_of(done).get("missing")
         if isinstance(missing, int) and not isinstance(missing, bool):
             text = (
-                f"{sentence(poll.pair)} and was told that event {missing} is gone, which is in "
+                f"{sentence(poll.pair)} and was answered that event {missing} is gone, which is in "
                 "the log in the end."
             )
             findings.hold("anew", missing not in there, text, blamed)

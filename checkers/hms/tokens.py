@@ -1,22 +1,22 @@
 """The checker of delegation tokens: a metastore's verdict on a token is that of the shared store.
 
-Whether a token is good follows from the history: it was issued, nobody cancelled it, and it has not
-expired. Where that is certain, before the operation began and until it ended, the answer must be
-that; where an operation that decides it is under way, or was not answered, any answer is right.
+Whether a token is good follows from the history: it was issued, not cancelled, and is not
+expired. Where that is certain, before the operation began and until it ended, the answer must say
+so; where an operation that decides it is under way, or was not answered, any answer is right.
 
-| rule      | what is wrong                                                                       |
+| rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
 | refused   | a token is refused that is good, wherever it was issued (I11)                       |
 | cancelled | one is accepted that was cancelled                                                  |
 | expired   | one is accepted that has expired                                                    |
-| forged    | one is accepted that nobody was given                                               |
-| owner     | one is accepted as somebody else's                                                  |
-| access    | somebody else renews it, or its renewer may not                                     |
+| forged    | a token is accepted that was never issued                                           |
+| owner     | a token is accepted as another owner's                                              |
+| access    | another user renews it, or its renewer may not                                      |
 | twice     | one token was issued twice                                                          |
 | unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
 |           | the token, or after that one ended: each seems to have tokens of its own            |
 | stale     | the same, soon after the token was issued, renewed or cancelled, where the store    |
-|           | may answer from the past for so long (the snapshot says it)                         |
+|           | may answer from the past for a time (the snapshot has it)                           |
 | renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
 
 Expiry is by the metastores' clocks. They go as the run's do, but for `MARGIN_MS` and what faults of
@@ -75,11 +75,11 @@ class TokensChecker:
 
 
 class _Times(NamedTuple):
-    """How long tokens last."""
+    """The times of tokens, from the snapshot."""
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # a store may not know yet what was acknowledged since
+    stale_ns: float  # a store may lack changes acknowledged since
 
 
 def _times_of(history: History) -> _Times | None:
@@ -94,7 +94,7 @@ def _times_of(history: History) -> _Times | None:
 
 @dataclass(slots=True)
 class _Token:
-    """A token, and what was done to it that may have had an effect."""
+    """A token, and the operations on it that may have had an effect."""
 
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
@@ -135,7 +135,7 @@ def _is_open(pair: Pair) -> bool:
 
 
 def _result(pair: Pair) -> str | None:
-    """What was answered; `None` where nothing was that says anything about the token."""
+    """The result of an answer; `None` without one about the token."""
     if pair.type is OpType.OK:
         return str(fields_of(pair.completion).get("result", "ok"))
     result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
@@ -164,15 +164,15 @@ class _Judge:
         for pair in self._history.pairs:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
-                known = self.tokens.setdefault(token, _Token(pair))
-                text = f"{_act(pair)} and was given what op {known.issue.invoke.index} was."
-                self._findings.hold("twice", known.issue is pair, text, (pair.invoke.index,))
+                issued = self.tokens.setdefault(token, _Token(pair))
+                text = f"{_act(pair)} and was given what op {issued.issue.invoke.index} was."
+                self._findings.hold("twice", issued.issue is pair, text, (pair.invoke.index,))
         uses = [pair for pair in self._history.pairs if pair.invoke.f in USES]
         for pair in uses:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    # By those that began before: others set its end later than these.
+                    # By operations that began before: others set its end later.
                     if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)
@@ -190,7 +190,7 @@ class _Judge:
     def _judge(self, use: Pair, result: str) -> None:
         token = self._token_of(use)
         if token is None:
-            text = f"{_act(use)}, which nobody was given, and it was accepted."
+            text = f"{_act(use)}, which was never issued, and it was accepted."
             self._findings.hold("forged", result != "ok", text, (use.invoke.index,))
             return
         if use.invoke.f == "renew":
@@ -227,8 +227,8 @@ class _Judge:
 
     def _judge_refused(self, use: Pair, token: _Token, result: str) -> None:
         if self._is_good(use, token):
-            text = f"{self._told(use, token)} and was told {result}, though the token is good: "
-            text += "nobody cancelled it, and it has not expired."
+            text = f"{self._told(use, token)} and was answered {result}, though the token is good: "
+            text += "it was not cancelled and is not expired."
             rule = self._rule_of_refusal(use, token)
             if rule in {"refused", "stale"} and result == ACCESS_CONTROL:
                 rule = "access"
@@ -238,7 +238,7 @@ class _Judge:
         else:
             self.uncertain += 1
 
-    # --- what is certain ---------------------------------------------------------------------
+    # --- certainties ------------------------------------------------------------------------
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
         """Whether it was good from the beginning of its use to the end."""
@@ -267,7 +267,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Those of which each may have been the last before the use: one at least."""
+        """The writes that may have been the last before the use: one at least."""
         assert use.completion is not None, "it was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -275,7 +275,7 @@ class _Judge:
         return [w for w in writes if w.begin < use.completion.index and w.done >= newest]
 
     def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
-        """The issue and the renewals; one of which a copy may be late stands for that, too."""
+        """The issue and the renewals, which include late copies of requests."""
         assert token.issue.completion is not None, "it was answered"
         assert use.completion is not None, "it was answered"
         first, last = token.issue.invoke.time, token.issue.completion.time
@@ -324,7 +324,7 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # Whoever renews it from the past adds it again.
+        # A metastore that renews it from the past adds it again.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"

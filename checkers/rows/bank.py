@@ -35,7 +35,7 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """What the balances of a part add up to, if each of its rows is upserted with one."""
+    """The sum of the balances of a part, if each of its rows is upserted with one."""
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows
@@ -73,19 +73,19 @@ def _check(
     if look.tablet != read.tablets[look.table, min(keys)]:
         return
     findings.look("sum")
-    shown = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
-    if not shown:
-        return  # nobody had written it yet, or nothing that this replica knew of
-    amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in shown.items()}
-    found = sum(amount or 0 for amount in amounts.values())
-    if len(shown) == len(keys) and found == total and None not in amounts.values():
+    seen = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
+    if not seen:
+        return  # it was not written yet, or not on this replica
+    amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in seen.items()}
+    sum_seen = sum(amount or 0 for amount in amounts.values())
+    if len(seen) == len(keys) and sum_seen == total and None not in amounts.values():
         return
     words = listed([f"{key} = {amount}" for key, amount in amounts.items()], limit=_KEYS_MAX)
-    missing = listed(sorted(keys - shown.keys()), limit=_KEYS_MAX) if len(shown) < len(keys) else ""
+    missing = listed(sorted(keys - seen.keys()), limit=_KEYS_MAX) if len(seen) < len(keys) else ""
     findings.violate(
         "sum",
         f"{looked(read, look)} and found the balances {words}"
-        f"{f', without {missing},' if missing else ''} which add up to {found}. All writes of "
+        f"{f', without {missing},' if missing else ''} which add up to {sum_seen}. All writes of "
         f"these rows wrote all {len(keys)} of them at once, with balances that add up to {total}.",
         look.pair.invoke.index,
     )

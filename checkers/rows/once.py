@@ -1,20 +1,20 @@
 """Exactly once: a row that was written has one effect, in one place, and a request one answer.
 
-Rules, each a pass over the history, each sound by itself whatever became of lost answers:
+Rules, each a pass over the history, each sound by itself with any outcome of lost answers:
 
-| rule           | what must not be                                                          |
+| rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
-| phantom        | a cell holds what nobody wrote to it                                      |
-| refused        | a row holds what was refused ("already-present", "not-found"): the answer |
+| phantom        | a cell holds a value that was never written to it                         |
+| refused        | a row holds a refused write ("already-present", "not-found"): the answer  |
 |                | may be to a copy of a request that had taken effect                       |
-| too-early      | a row held what was asked for only after it had been seen                 |
+| too-early      | a row held a value before a client asked to write it                      |
 | answered-twice | a copy of a request, with the same id, was answered in another way        |
-| took-twice     | what was overwritten, or deleted, came back at a later timestamp, though  |
+| took-twice     | an overwritten or deleted value came back at a later timestamp, though    |
 |                | one write only ever wrote it                                              |
 | one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
 |                | twice                                                                     |
 
-And those of `places`.
+And the rules of `places`.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> N
         assert look.pair.completion is not None, "looks are answers"
         seen_at = look.pair.completion.index
         for cell, value in cells_of(look.table, look.rows):
-            found = writers.of(cell, value)
+            writers_of = writers.of(cell, value)
             what = f"{looked(read, look)} and found {cell[2]} = {value!r} in {_place(read, cell)}"
             at = look.pair.invoke.index
             findings.look("phantom")
-            if not found:
-                findings.violate("phantom", f"{what}, but nobody ever wrote that there.", at)
+            if not writers_of:
+                findings.violate("phantom", f"{what}, but that was never written there.", at)
                 continue
-            effective = [(part, row) for part, row in found if row.result not in _REFUSALS]
+            effective = [(part, row) for part, row in writers_of if row.result not in _REFUSALS]
             findings.look("refused")
             if not effective:
-                part, row = found[0]
+                part, row = writers_of[0]
                 findings.violate(
                     "refused",
                     f"{what}, but {wrote(read, part)} was answered {row.result!r} for that row: "
@@ -106,13 +106,13 @@ def _answers(read: RowsHistory, findings: RowFindings) -> None:
 
 
 def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
-    shown: dict[tuple[int, str], Look] = {}
+    seen: dict[tuple[int, str], Look] = {}
     for look in read.looks:
         if look.pair.invoke.f != "scan":
             continue
         at = look.pair.invoke.index
-        again = [key for key in look.rows if (at, key) in shown]
-        shown.update({(at, key): look for key in look.rows})
+        again = [key for key in look.rows if (at, key) in seen]
+        seen.update({(at, key): look for key in look.rows})
         for key in (*look.twice, *again):
             name = read.name_of(look.table)
             findings.violate(
@@ -134,9 +134,9 @@ def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> No
     for look in looks:
         for key, row in read.seen_by(look):
             cells = dict(row or ())
-            known = columns.setdefault((look.table, key), set())
-            known.update(cells)
-            for column in sorted(known):
+            stamped = columns.setdefault((look.table, key), set())
+            stamped.update(cells)
+            for column in sorted(stamped):
                 cell, value = (look.table, key, column), cells.get(column)
                 before = now.get(cell)
                 now[cell] = (value, look)
@@ -182,7 +182,7 @@ def _may_have(found: tuple[Part, Written]) -> bool:
 
 
 class ExactlyOnce:
-    """Rows are written once, whatever was sent again."""
+    """Rows are written once, also if a request was sent again."""
 
     api_version = 1
     name = "rows-exactly-once"

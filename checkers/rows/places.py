@@ -1,12 +1,12 @@
-"""Where rows are: each in one tablet of one table, and answers are about what was asked for.
+"""Places of rows: each is in one tablet of one table, and answers are about the asked rows.
 
-| rule       | what must not be                                                              |
+| rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
 | not-asked  | a scan shows a row that is outside of its bounds                              |
 | two-places | a row is in two tablets, or one name leads to two tables, though nothing      |
 |            | deleted or renamed the first                                                  |
-| no-table   | who asks for a table that was there is told that there is none, though nothing|
-|            | deleted or renamed it                                                         |
+| no-table   | a table is answered to be missing that was there, though nothing deleted or   |
+|            | renamed it                                                                    |
 
 The last is not judged where leaders may answer from the past (`harness.permits`).
 """
@@ -126,7 +126,8 @@ def _no_table(
         findings.look("no-table")
         findings.violate(
             "no-table",
-            f"Process {pair.invoke.process} was told by op {pair.invoke.index} that there is no "
+            f"Process {pair.invoke.process} was answered by op {pair.invoke.index} that there is "
+            "no "
             f"table {name!r}, which op {proof.invoke.index} had shown to be there; nothing "
             "deleted or renamed it.",
             proof.invoke.index,

@@ -1,4 +1,4 @@
-"""What a client may rely on of its own: it reads its writes, and timestamps rise for it.
+"""The guarantees of one client: it reads its own writes, and its timestamps rise.
 
 A session is one process. It passes on the highest timestamp it was answered (see the vocabulary),
 and so
@@ -8,8 +8,8 @@ and so
 * **own-time**: a scan in the mode `snapshot` that named no timestamp is not below it either;
 * **asked-time**: a scan in either mode is at one timestamp in all its tablets, and at that which it
   named;
-* **causality**: whatever the process writes then has a higher timestamp, on any tablet. That is
-  what makes scans at a timestamp causally consistent across tablets.
+* **causality**: a later write of the process has a higher timestamp, on any tablet. That makes
+  scans at a timestamp causally consistent across tablets.
 
 Processes that ended in `info` are new clients afterwards, and know nothing.
 """
@@ -30,7 +30,7 @@ _MISSED = {"read-your-writes": "read-your-writes", "snapshot": "own-time"}
 
 
 def _end(item: Part | Look) -> int:
-    assert item.pair.completion is not None, "what is known was answered"
+    assert item.pair.completion is not None, "a known part was answered"
     return item.pair.completion.index
 
 
@@ -72,7 +72,7 @@ def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
 
 
 class _Session:
-    """What one process knows: the highest timestamp, and its last write of each row."""
+    """The knowledge of one process: the highest timestamp, and its last write of each row."""
 
     def __init__(self) -> None:
         self.timestamp = 0
@@ -88,7 +88,7 @@ class _Session:
 
 
 def _looks(read: RowsHistory, findings: RowFindings) -> None:
-    """Go through parts and looks in the order of indices, a session a process."""
+    """Go through parts and looks in the order of indices, one session per process."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
     for part in read.parts:
@@ -166,7 +166,7 @@ def _is_older(
         )
     cells = dict(row)
     if written.step.kind == "delete":
-        # Whatever the row shows has to have been written after it.
+        # The shown row has to have been written after it.
         return any(
             not any(
                 _may_be_later(other, part) or other is part

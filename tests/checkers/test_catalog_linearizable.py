@@ -177,7 +177,7 @@ def test_a_table_that_was_created_and_is_missing_is_explained() -> None:
     )
     assert core == (
         "Ops 0 and 4 contradict each other by themselves (a minimal set), "
-        "whatever became of the 0 other changes."
+        "with any outcome of the 0 other changes."
     )
     assert rest == "Process 1 created table 'b' (op 0, create, 0.000-0.001 s, answered by m1)."
 

@@ -9,8 +9,8 @@
 | events        | masters stored ids of the metastore's events in rising order, each once      |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-"At rest" is said by the harness, of the moment of its last snapshot (`converged`, `pending`). A run
-without that is `unknown`, unless something else is wrong.
+"At rest" is a fact of the harness, about the moment of its last snapshot (`converged`, `pending`).
+A run without that is `unknown`, unless something else is wrong.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KuduHmsChecker:
 
 
 def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
-    """Why nothing can be said of the state at rest; empty if it can."""
+    """The reason for which the state at rest cannot be judged; empty if it can."""
     if not snapshot:
         return "the run ended before its final snapshot"
     settled = fields_of(next(iter([*history.facts("converged")][::-1]), None))
@@ -80,33 +80,34 @@ def _at(op: Op | None) -> tuple[int, ...]:
 
 
 def _check_events(findings: Findings, name: str, events: list[list[int]], op: Op | None) -> None:
-    for (one, at), (later, then) in itertools.pairwise(events):
+    for (earlier, at), (later, then) in itertools.pairwise(events):
         text = (
-            f"{name} stored event {later} of the metastore in operation {then}, after event {one} "
+            f"{name} stored event {later} of the metastore in operation {then}, after event "
+            f"{earlier} "
             f"in operation {at}: it was followed twice, or out of order."
         )
-        findings.hold("events", one < later, text, _at(op))
+        findings.hold("events", earlier < later, text, _at(op))
 
 
 def _check_rest(
     findings: Findings, leader: Mapping[str, Any], seen: Mapping[str, Any], op: Op | None
 ) -> None:
-    own, at = leader["hms"], _at(op)
-    text = f"At rest event {own['last_event']} is the last that was followed, of {seen['event']}."
-    findings.hold("caught-up", own["last_event"] == seen["event"], text, at)
+    hms, at = leader["hms"], _at(op)
+    text = f"At rest event {hms['last_event']} is the last that was followed, of {seen['event']}."
+    findings.hold("caught-up", hms["last_event"] == seen["event"], text, at)
     ours = [row for row in seen["entries"] if row[3] == leader["cluster_id"]]
     tables = {table["id"]: table["name"] for table in leader["tables"] if table["state"] in LIVE}
     by_id: dict[str, list[str]] = {}
     for name, table_id, masters, _ in ours:
         by_id.setdefault(table_id, []).append(name)
         there = tables.get(table_id)
-        shown = "no such table" if there is None else f"that table under the name {there}"
-        text = f"At rest the metastore has {name} with the id {table_id}, and Kudu {shown}."
+        known_as = "no such table" if there is None else f"that table under the name {there}"
+        text = f"At rest the metastore has {name} with the id {table_id}, and Kudu {known_as}."
         findings.hold("no-table", there == name, text, at)
-        same = Counter(masters) == Counter(own["masters"])
+        same = Counter(masters) == Counter(hms["masters"])
         text = (
             f"At rest the entry {name} names the masters {_list(masters)}, "
-            f"but these vote: {_list(own['masters'])}."
+            f"but these vote: {_list(hms['masters'])}."
         )
         findings.hold("addresses", same, text, at)
     for table_id, name in tables.items():
