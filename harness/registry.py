@@ -34,9 +34,9 @@ from harness.plugins import (
     Checker,
     Diagnosis,
     Environment,
-    HistoryModel,
     Nemesis,
     Option,
+    Plugin,
     Reporter,
     SoakExecutor,
     SoakSink,
@@ -73,7 +73,6 @@ GROUPS: Final[Mapping[str, type]] = {
     "workloads": Workload,
     "checkers": Checker,
     "environments": Environment,
-    "models": HistoryModel,
     "reporters": Reporter,
     "soak_executors": SoakExecutor,
     "soak_sinks": SoakSink,
@@ -296,6 +295,13 @@ def load_plugin(group: str, name: str) -> Any:
         raise UsageError(
             f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
             f"{spoken}, see `docs/plugins.md`"
+        )
+    base = GROUPS[group]
+    if issubclass(base, Plugin) and not isinstance(plugin, base):
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({point.value}) is no subclass of "
+            f"harness.plugins.{base.__name__}; write class {type(plugin).__name__}"
+            f"({base.__name__}) and see `docs/plugins.md`"
         )
     missing = _missing(plugin, group)
     if missing:

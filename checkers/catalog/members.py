@@ -18,11 +18,12 @@ from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
-class MembersChecker:
+class MembersChecker(Checker):
     """Members are the nodes that were added and not removed."""
 
     api_version = 1

@@ -20,12 +20,13 @@ from checkers.catalog.sentences import sentence
 from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, Pair
+from harness.plugins import Checker
 from harness.vocabularies import fields_of
 
 _NS_PER_MS = 1_000_000
 
 
-class StalenessChecker:
+class StalenessChecker(Checker):
     """Bounds of reads hold."""
 
     api_version = 1

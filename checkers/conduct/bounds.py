@@ -58,6 +58,7 @@ from checkers.verdict.sentences import seconds
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
 NS_PER_S: Final = 1_000_000_000
@@ -170,7 +171,7 @@ class _Run:
         self.findings.exempt(limit["name"], len(nodes - measured))
 
 
-class BoundsChecker:
+class BoundsChecker(Checker):
     """Elections, calls, outages and what nodes keep, against limits that the target declares."""
 
     api_version = 1

@@ -26,6 +26,7 @@ from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds
 from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import EXCUSED_AFTER_NS
 
 EXITS_MAX: Final = 10
@@ -35,7 +36,7 @@ NEAR_NS: Final = 10 * NS_PER_S
 """An engine that failed may tell of an exit, or of its own failure, this much later."""
 
 
-class CrashChecker:
+class CrashChecker(Checker):
     """Every exit that the harness saw was expected."""
 
     api_version = 1

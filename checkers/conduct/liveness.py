@@ -30,6 +30,7 @@ from checkers.verdict.disturbances import (
 from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
 from harness.ops import CheckResult, History, Op, Verdict, worst
 from harness.permits import permits_of
+from harness.plugins import Checker
 
 WORDS_MAX = 20
 
@@ -66,7 +67,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-class LivenessChecker:
+class LivenessChecker(Checker):
     """With a quorum healed every kind of operation succeeds; with all healed all settles."""
 
     api_version = 1

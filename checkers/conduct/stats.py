@@ -29,6 +29,7 @@ from checkers.verdict.sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -142,7 +143,7 @@ NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's sta
 UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
 
 
-class StatsChecker:
+class StatsChecker(Checker):
     """Counts, latencies, and whether the run was worth anything."""
 
     api_version = 1

@@ -29,6 +29,7 @@ from checkers.verdict.findings import Findings
 from harness.errors import HistoryError, counted
 from harness.ops import CheckResult, History, Op, OpType, Pair
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies import fields_of
 
 WITH_NONCE: Final = ("create", "alter", "rename")
@@ -60,7 +61,7 @@ class _Log(NamedTuple):
     op: int  # the snapshot
 
 
-class EventsChecker:
+class EventsChecker(Checker):
     """Events have unique ids without gaps, in order, and report the changes that were done."""
 
     api_version = 1

@@ -26,6 +26,7 @@ from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import NEMESIS, Attempt, CheckResult, History, Op, OpType, Pair
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
@@ -39,7 +40,7 @@ NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
 
-class FailoverChecker:
+class FailoverChecker(Checker):
     """Clients find another metastore, and soon."""
 
     api_version = 1

@@ -20,6 +20,7 @@ from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, OpType
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies import fields_of
 
 ERRORS: Final[dict[str, tuple[str, ...]]] = {
@@ -31,7 +32,7 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
 """By which exceptions each call may refuse."""
 
 
-class InvariantsChecker:
+class InvariantsChecker(Checker):
     """The rows, the metastores' views of them, and the exceptions."""
 
     api_version = 1

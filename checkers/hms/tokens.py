@@ -36,6 +36,7 @@ from checkers.verdict.sentences import act
 from harness.errors import counted
 from harness.ops import NEMESIS, CheckResult, History, OpType, Pair
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import CLOCK, faults_of
 from harness.vocabularies import fields_of
 from harness.vocabularies.hms import times_sent
@@ -46,7 +47,7 @@ MARGIN_MS: Final = 500.0
 _NS_PER_MS: Final = 1_000_000
 
 
-class TokensChecker:
+class TokensChecker(Checker):
     """Tokens are good at every metastore until they end, and at none afterwards."""
 
     api_version = 1

@@ -20,6 +20,7 @@ from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked
 from harness.errors import listed
 from harness.ops import CheckResult, History, Verdict
+from harness.plugins import Checker
 
 BALANCE: Final = "balance"
 """The column; its cells are whole numbers, also as texts."""
@@ -91,7 +92,7 @@ def _check(
     )
 
 
-class BankSums:
+class BankSums(Checker):
     """Rows that are written together are seen together."""
 
     api_version = 1

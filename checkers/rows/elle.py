@@ -34,12 +34,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from checkers.elle.certificate import certified
-from checkers.elle.checkers import told
+from checkers.elle.verdict import certified, told
 from checkers.rows.permits import PowerCuts
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
@@ -47,6 +46,7 @@ from checkers.rows.values import Cell, Writers, cells_of
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
+from harness.plugins import Checker
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
@@ -226,14 +226,12 @@ def transactions_in_time(
     return History(ops), tuple(origins)
 
 
-class ElleRows:
+class ElleRows(Checker):
     """Parts and scans are strictly serializable in the time of their timestamps."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "elle-rows"
-    doc: ClassVar[str] = (
-        "writes and scans of rows are strictly serializable in the order of their timestamps"
-    )
+    api_version = 1
+    name = "elle-rows"
+    doc = "writes and scans of rows are strictly serializable in the order of their timestamps"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
@@ -276,7 +274,7 @@ class ElleRows:
             for place, index in enumerate(columns.index.tolist()):
                 columns.index[place] = of_index[index]
             result = _searched(columns, end_s)
-        found = told(self.name, result, proof)
+        found = told(self.name, result, proof, len(columns))
         reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
         reason = found.reason
         if result.verdict is Verdict.VALID:

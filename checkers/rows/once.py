@@ -28,6 +28,7 @@ from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
 from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 _REFUSALS: Final = frozenset({"already-present", "not-found"})
 
@@ -181,7 +182,7 @@ def _may_have(found: tuple[Part, Written]) -> bool:
     return found[1].result not in _REFUSALS
 
 
-class ExactlyOnce:
+class ExactlyOnce(Checker):
     """Rows are written once, also if a request was sent again."""
 
     api_version = 1

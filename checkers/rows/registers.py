@@ -49,6 +49,7 @@ from checkers.verdict.search import Relaxed, undecided
 from checkers.verdict.sentences import ops
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
+from harness.plugins import Checker
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, with every row that they say something about."""
@@ -77,7 +78,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
     return blamed
 
 
-class _RowsChecker(abc.ABC):
+class _RowsChecker(Checker):
     """The common course: a search with limits, and the explanation of its result."""
 
     api_version = 1

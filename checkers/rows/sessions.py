@@ -25,6 +25,7 @@ from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 _MISSED = {"read-your-writes": "read-your-writes", "snapshot": "own-time"}
 
@@ -188,7 +189,7 @@ def _may_be_later(other: Part, part: Part) -> bool:
     return other.timestamp is None or other.timestamp > part.timestamp
 
 
-class ReadYourWrites:
+class ReadYourWrites(Checker):
     """Each process reads its own writes, and its timestamps rise."""
 
     api_version = 1

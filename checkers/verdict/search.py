@@ -26,11 +26,12 @@ from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED
 from checkers.verdict.permitted import permit_rules, permitted_result
 from harness.ops import CheckResult, Verdict
 from harness.permits import Permit
+from harness.plugins import Checker
 
 CORE_SHOWN_MAX: Final = 9
 
 
-class SearchChecker:
+class SearchChecker(Checker):
     """A checker whose search has limits."""
 
     api_version = 1

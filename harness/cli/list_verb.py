@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
 from harness.plan.planning import reaches_foreign
-from harness.plugins import Environment, Target, TargetSettings
+from harness.plugins import Environment, HistoryModel, Target, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import GROUPS, load_all, load_plugin, plugin_names
 
@@ -160,6 +160,8 @@ def _print_group(group: str) -> None:
     say(f"{group.replace('_', '-')}:")
     for entry in _entries(group):
         say(f"  {entry['name']:24} {entry['doc']}")
+        if entry.get("imports"):
+            say(f"  {'':24} imported histories: harness check {entry['imports']}")
         if entry.get("profiles"):
             say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
         if entry.get("bugs"):
@@ -180,6 +182,8 @@ def _entries(group: str) -> list[dict[str, Any]]:
             entry["capabilities"] = _fidelities(able)
             if hasattr(plugin, "reaches_foreign"):
                 entry["capabilities_foreign"] = _fidelities(_of_foreign(plugin))
+        if isinstance(plugin, HistoryModel):
+            entry["imports"] = f"--{plugin.kind} {name}"
         if group == "targets":
             entry["profiles"] = list(plugin.profiles)
             entry["bugs"] = dict(plugin.bugs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.plugins._base import Plugin, override
 from harness.plugins._runs import (
     Checker,
     Diagnosis,
@@ -60,6 +61,7 @@ __all__ = [
     "NodeRole",
     "Operation",
     "Option",
+    "Plugin",
     "PreparedCheck",
     "Reporter",
     "Request",
@@ -79,6 +81,7 @@ __all__ = [
     "Verb",
     "Workload",
     "first_roles",
+    "override",
 ]
 
 API_VERSION: Final = 1

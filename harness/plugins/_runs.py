@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from harness.case import Case, Fault
 from harness.cluster import Capability
@@ -17,6 +18,7 @@ from harness.ops import (
     ModelSettings,
     Op,
 )
+from harness.plugins._base import Plugin, set_traits
 from harness.plugins._systems import Request, Scene
 from harness.plugins.options import Option
 
@@ -86,22 +88,34 @@ class Nemesis(Protocol):
         ...
 
 
-class Checker(Protocol):
+class CheckerTraits(TypedDict, total=False):
+    """Optional data of a checker, for its class header."""
+
+    version: str
+
+
+class Checker(Plugin):
     """A pure function of a history.
 
-    Reports look for two more things, both optional: `CHECKER_VERSION`, whose change makes them
-    judge again (without it, any change of the checker's package, or of the bundled checkers, does);
-    and `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search.
     A result that a larger budget could decide says so by a true `limited` in its details.
     """
 
-    api_version: int
-    name: str
-    doc: str
+    version: str | None = None
+    """Reports judge again when it changes. Without a version, they do after any change of the
+    checker's package or of the bundled checkers."""
 
+    def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, CheckerTraits, traits)
+
+    @abstractmethod
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Judge; `unknown` with the reason where a bound is hit."""
-        ...
+
+    def bounded(self, *, steps: int, configurations: int) -> Checker:
+        """Return this checker with other bounds of its search, if it searches."""
+        del steps, configurations
+        return self
 
 
 # --- models ------------------------------------------------------------------------------------
@@ -127,24 +141,37 @@ class PreparedCheck(Protocol):
         ...
 
 
-class HistoryModel(Protocol):
-    """What a history is checked against, by the name that `--model` or `--elle` takes.
+class ModelTraits(CheckerTraits, total=False):
+    """Optional data of a model, for its class header."""
 
-    `kind` is "model" or "elle". The model reads ops in its own vocabulary of `f` and values.
-    """
-
-    api_version: int
-    name: str
-    doc: str
     kind: str
 
+
+class HistoryModel(Checker):
+    """A checker that judges the histories of others, too.
+
+    The model reads ops in its own vocabulary of `f` and values.
+    """
+
+    kind: str = "model"
+    """The option of `harness check` that takes its name: "model" or "elle"."""
+
+    def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
+        super(Checker, cls).__init_subclass__()
+        set_traits(cls, ModelTraits, traits)
+
+    @abstractmethod
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Understand all ops, executing nothing.
 
         Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
         `UsageError` for settings that mean nothing to this model.
         """
-        ...
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; raises `HistoryError` like `prepare`."""
+        prepared = self.prepare(history, ModelSettings(independent=case.independent))
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
 
 # --- what comes after a run ------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case, stream
 from harness.environments.sim import SimEnvironment
 from harness.errors import HistoryError, UsageError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case
 from harness.ops import OpType, Verdict
 from harness.plugins.options import with_defaults

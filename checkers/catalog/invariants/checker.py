@@ -24,6 +24,7 @@ from checkers.verdict.invariants import CATALOG, counted_by_name
 from checkers.verdict.permitted import gone_nodes
 from harness.errors import counted
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
@@ -32,7 +33,7 @@ AFTER_LOSS: Final = (
 """What compares nodes, of which some may have lost what others have kept."""
 
 
-class CatalogInvariantsChecker:
+class CatalogInvariantsChecker(Checker):
     """Unique names, ids never reused, legal states, full coverage, settled replicas, equal logs."""
 
     api_version = 1

@@ -24,12 +24,13 @@ from checkers.verdict.findings import Findings
 from harness.errors import counted
 from harness.ops import CheckResult, History, Op
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.vocabularies import fields_of
 
 LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
-class KuduHmsChecker:
+class KuduHmsChecker(Checker):
     """Tables and entries one to one, masters' addresses, and the log of events in order."""
 
     api_version = 1

@@ -251,7 +251,7 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
             else op
             for op in history
         )
-        check = load_plugin("models", model).prepare(given, ModelSettings())
+        check = load_plugin("checkers", model).prepare(given, ModelSettings())
         verdict = check.check(time_limit_s=300, draw=False)[0].verdict
         seen = observations(check.model, check.found) or all(p.type == "fail" for p in given.pairs)
         assert verdict is (expected if seen else UNKNOWN), (seed, history)

@@ -4,11 +4,13 @@ import pytest
 
 from checkers.catalog import linearizable
 from checkers.elle.infer.columns import _Builder
+from checkers.foreign import model as models
 from checkers.linearizability import CheckOutcome, Result
-from checkers.linearizability import judged as engine
-from harness.errors import HistoryError
+from harness.case import imported_case
+from harness.errors import HistoryError, UsageError
 from harness.ops import History, Verdict
-from harness.registry import load_plugin, plugin_names
+from harness.registry import load_plugin
+from harness.verdict.judge import load_model, model_names
 from tests.checkers.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
@@ -233,14 +235,14 @@ def test_what_is_not_in_the_vocabulary_is_refused_before_the_check(model, lines,
 @pytest.mark.parametrize("lines", [WROTE_1, read(None), []])
 def test_a_history_without_observations_says_so(lines):
     result, _ = judge("cas-register", lines)
-    assert result.details["rule"] == engine.NOTHING_OBSERVED
+    assert result.details["rule"] == models.NOTHING_OBSERVED
     assert "proof" not in result.details
     assert judge("cas-register", [*lines, *read(5)])[0].verdict is INVALID
 
 
 def test_a_failure_that_saw_something_is_more_than_nothing():
     lines = [("0!", "cas", [3, 2]), ("0-", "cas", [3, 2])]
-    assert judge("cas-register", lines)[0].reason == engine.NOTHING_HAPPENED
+    assert judge("cas-register", lines)[0].reason == models.NOTHING_HAPPENED
     result, _ = judge("etcd-cas-register", lines)
     assert (result.verdict, result.details["looked"]) == (VALID, {"answers": 1})
     assert result.reason == "1 operations (0 of unknown outcome) are linearizable"
@@ -273,16 +275,18 @@ def test_an_order_of_revisions_that_proves_nothing_is_a_crash(monkeypatch):
 
 def test_a_search_that_lies_gives_no_verdict(monkeypatch):
     lie = CheckOutcome(result=Result.OK, reason="", witness=((0, 2),))
-    monkeypatch.setattr(engine, "check_operations", lambda *_, **__: lie)
+    monkeypatch.setattr(models, "check_operations", lambda *_, **__: lie)
     result, drawn = judge("cas-register", [*WROTE_1, *read(0)])
     assert (result.verdict, drawn) == (UNKNOWN, None)
-    assert result.reason.startswith(f"{engine.BROKEN} for the verdict Ok: operation 2 is not legal")
+    assert result.reason.startswith(f"{models.BROKEN} for the verdict Ok: operation 2 is not legal")
 
 
 def test_every_shipped_model_says_what_it_is():
-    for name in plugin_names("models"):
-        model = load_plugin("models", name)
-        assert (model.name, model.kind in {"model", "elle"}, bool(model.doc)) == (name, True, True)
+    names = [*model_names("model"), *model_names("elle")]
+    assert len(names) == 13
+    assert all(load_model(name).name == name and load_model(name).doc for name in names)
+    with pytest.raises(UsageError, match="judges runs only"):
+        load_model("liveness")
 
 
 @pytest.mark.parametrize(("model", "write"), [("list-append", "append"), ("rw-register", "w")])
@@ -296,7 +300,7 @@ def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
     monkeypatch.setattr(_Builder, "finish", counted)
     value = [[write, "x", 1]]
     result, _ = judge(model, [("0!", "txn", value), ("0+", "txn", value)])
-    assert result.details["transactions"] == 1
+    assert result.details["statistics"]["transactions"] == 1
     assert len(made) == 1
 
 
@@ -308,5 +312,6 @@ def test_transactions_are_put_into_columns_once(model, write, monkeypatch):
     ],
 )
 def test_a_model_judges_a_run_as_a_checker(model, lines):
-    plugin = load_plugin("models", model)
-    assert plugin.check(History(written(*lines)), None, time_limit_s=300) == judge(model, lines)[0]
+    plugin = load_plugin("checkers", model)
+    result = plugin.check(History(written(*lines)), imported_case(model), time_limit_s=300)
+    assert result == judge(model, lines)[0]

@@ -30,7 +30,7 @@ VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 def judged(model, lines, **settings_):
     """The verdict as the command gives it, with too little looked at as `unknown`."""
     history = History(written(*lines), foreign=True)
-    check = load_plugin("models", model).prepare(history, ModelSettings(**settings_))
+    check = load_plugin("checkers", model).prepare(history, ModelSettings(**settings_))
     return weighed(check.check(time_limit_s=300, draw=True)[0])
 
 
@@ -265,7 +265,7 @@ def test_what_breaks_a_sure_reading_is_refused_and_not_read_otherwise():
 def test_keys_share_the_time():
     lines = lifted([rounds(0, 1, 2), rounds(0, 1, None)])
     history = History(written(*lines))
-    check = load_plugin("models", "register").prepare(history, ModelSettings())
+    check = load_plugin("checkers", "register").prepare(history, ModelSettings())
     assert check.check(time_limit_s=0.0, draw=False)[0].verdict in {VALID, UNKNOWN}
 
 
