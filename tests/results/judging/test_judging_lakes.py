@@ -7,7 +7,7 @@ import shutil
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History

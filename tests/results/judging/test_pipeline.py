@@ -5,7 +5,7 @@ import contextlib
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, OpType, Verdict

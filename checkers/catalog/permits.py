@@ -1,13 +1,40 @@
-"""Which order of operations the permits of a profile leave, and how often it needed each."""
+"""Judging a catalog history under what its profile permits (`harness.permits`).
+
+Asked only where no order explains the history strictly. Writes stay linearizable under all
+profiles: each takes effect once, between its call and its return. A permit changes what an
+*observation* (a read, or a refusal because of the state) must have seen:
+
+* `stale-read`: nothing acknowledged in a later term than the answer's own, by another node.
+  A leader has all that was acknowledged in its term and before, so an answer that lacks more is
+  not stale but wrong; and what one master showed, it may not take back. The answer is still the
+  catalog of some moment before it was given.
+* `torn-list`: a list is one look at each name, each at a moment of its own. A name that a rename
+  may have touched meanwhile may be left out.
+* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
+* `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
+  then fails. What shows that, while it may be under way, says nothing.
+* `ddl-twice`: a change that was sent more than once may act once more, at any later time.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+  loses no acknowledged change that was asked for after the cut.
+
+The judgement is exact: there is an order of all operations that keeps these rules, or there is
+none, or the search came to its bound. The part before the first power cut is judged
+without it first, since that takes fewer steps. One permit after the other is tried
+before all together, so that an anomaly that one explains is not put down to two.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from checkers.catalog.history import CatalogHistory, CatalogOperation, catalog_history
+from checkers.catalog.history import (
+    CatalogHistory,
+    CatalogOperation,
+    catalog_history,
+)
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import (
     Answer,
@@ -17,22 +44,17 @@ from checkers.catalog.models.types import (
     ListTables,
     Look,
     Rename,
+    is_plain_list,
 )
-from checkers.catalog.passes.views import is_plain_list
-from checkers.catalog.permits.spans import (
-    Span,
-    creates_by_name,
-    overlaps,
-    spans_by_name,
-    until,
-)
+from checkers.catalog.part import Span, creates_by_name
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import (
+    Fact,
     PartialOutcome,
-    find_partial_order,
-    returned_before,
+    find_relaxed_order,
     states_along,
 )
+from checkers.verdict.search import Relaxed
 from harness.ops import History, OpType
 from harness.permits import (
     DDL_TWICE,
@@ -57,32 +79,10 @@ ALONE_SHARE: Final = 0.15
 """Of the time, for each permit by itself; the rest is for all together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permitted:
-    """What was found: `counts` by permit where the history is explained.
-
-    Otherwise `exhausted` says that no order can, and `stuck` names an operation that fits nowhere.
-    """
-
-    counts: Mapping[str, int] | None
-    exhausted: bool = False
-    stuck: int | None = None
-    steps: int = 0
-    examples: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What an answer says besides its content."""
-
-    term: int | None
-    node: str | None
-
-
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
-) -> Permitted | None:
-    """Whether permits explain what no strict order does; `None` where none is about that.
+) -> Relaxed | None:
+    """An order under the permits, for a history without a strict one; `None` if none is about that.
 
     `end_s` is on the monotonic clock.
     """
@@ -93,31 +93,56 @@ def judge_permitted(
     if LOST_AFTER_POWER_CUT in names:
         before = [name for name in names if name != LOST_AFTER_POWER_CUT]
         left_s = max(0.0, end_s - time.monotonic())
-        found = _Relaxed(until(history, cuts[0].index), frozenset(before)).judge(
+        relaxed = _History(until(history, cuts[0].index), frozenset(before)).judge(
             time.monotonic() + ALONE_SHARE * left_s
         )
-        if found.counts is None and found.exhausted:
-            return found
+        if relaxed.counts is None and relaxed.exhausted:
+            return relaxed
     trials = [frozenset((name,)) for name in names] if len(names) > 1 else []
     trials.append(frozenset(names))
-    found = Permitted(None)
+    relaxed = Relaxed(None)
     for number, chosen in enumerate(trials):
         last = number == len(trials) - 1
         left_s = max(0.0, end_s - time.monotonic())
         until_s = time.monotonic() + (left_s if last else ALONE_SHARE * left_s)
-        found = _Relaxed(history, chosen).judge(until_s)
-        if found.counts is not None:
+        relaxed = _History(history, chosen).judge(until_s)
+        if relaxed.counts is not None:
             break
-    return found
+    return relaxed
 
 
-class _Relaxed:
+def until(history: History, end: int) -> History:
+    """The history as it was before op `end`: operations open then may still take effect."""
+    return History(op for op in history if op.index < end)
+
+
+def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
+    """The spans in which such changes may have been under way, by the names that they touch."""
+    spans: dict[str, list[Span]] = {}
+    for operation in operations:
+        change = operation.input
+        refused = operation.said is not UNKNOWN and operation.said.result != "ok"
+        if not isinstance(change, kinds) or refused:
+            continue
+        end = float("inf") if operation.return_time is None else operation.return_time
+        for name in {change.name, getattr(change, "new_name", change.name)}:  # type: ignore[union-attr]
+            spans.setdefault(name, []).append((operation.call, end))
+    return spans
+
+
+def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
+    """Whether any of the spans meets that of an operation that returned."""
+    end = operation.return_time
+    return any(begin < (end or 0) and over > operation.call for begin, over in spans)
+
+
+class _History:
     """A history under some permits."""
 
     def __init__(self, history: History, permits: frozenset[str]) -> None:
         self._permits = permits
         self._converted = catalog_history(history, again=DDL_TWICE in permits)
-        self._facts = {index: _facts_of(self._converted, index) for index in self._converted.pairs}
+        self._facts = {index: _fact_of(self._converted, index) for index in self._converted.pairs}
         self._own = self._converted.operations
         self._names = Catalog(self._own, self._converted.bindings).names
         self._dirty = creates_by_name(history) if DIRTY_CREATE in permits else {}
@@ -133,10 +158,10 @@ class _Relaxed:
         parts.sort(key=lambda operation: operation.call)
         self.operations = parts
 
-    # --- what is asked of the search -----------------------------------------------------------
+    # --- the problem of the search -------------------------------------------------------------
 
     def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
-        """What is left of it: itself, several looks, or nothing."""
+        """The operation as the permits leave it: itself, several looks, or nothing."""
         answer = operation.said
         if answer is UNKNOWN:
             yield operation
@@ -148,18 +173,18 @@ class _Relaxed:
             yield operation
 
     def _looks(self, operation: CatalogOperation, answer: Answer) -> Iterator[CatalogOperation]:
-        shown = {name: (ident, version) for name, ident, version in answer.listing}
+        listed = {name: (ident, version) for name, ident, version in answer.listing}
         for name in self._names:
-            if self._unmade(name, shown.get(name, (None, None))[0], operation):
+            if self._unmade(name, listed.get(name, (None, None))[0], operation):
                 continue
-            if name in shown:
-                ident, version = shown[name]
-                said = Answer("ok", table_id=ident, version=version)
+            if name in listed:
+                ident, version = listed[name]
+                look = Answer("ok", table_id=ident, version=version)
             elif overlaps(self._renaming.get(name, ()), operation):
                 continue
             else:
-                said = Answer("not-found")
-            yield replace(operation, input=Look(name), output=said)
+                look = Answer("not-found")
+            yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
         """Whether it found nothing where a name may just have been between two tables."""
@@ -171,15 +196,15 @@ class _Relaxed:
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
         """Whether it shows a table that a create may only just be making."""
-        answer, given = operation.said, operation.input
+        answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
-        if isinstance(given, ListTables):
+        if isinstance(call, ListTables):
             return any(self._unmade(name, ident, operation) for name, ident, _ in answer.listing)
         if answer.result == "exists":
-            names = (given.name, getattr(given, "new_name", given.name))
+            names = (call.name, getattr(call, "new_name", call.name))
             return any(overlaps(spans, operation) for spans in map(self._spans, names))
-        return answer.result == "ok" and self._unmade(given.name, answer.table_id, operation)
+        return answer.result == "ok" and self._unmade(call.name, answer.table_id, operation)
 
     def _spans(self, name: str) -> list[Span]:
         return [span for _, span in self._dirty.get(name, ())]
@@ -204,59 +229,30 @@ class _Relaxed:
                 again = again._replace(key=self._converted.sent_again[operation.id])
             yield replace(operation, input=again, output=UNKNOWN, return_time=None)
 
-    def _masks(self) -> tuple[list[int], list[int]]:
-        """What must come before each operation, and the chains, as masks."""
-        operations = self.operations
-        everything = (1 << len(operations)) - 1
-        classes: dict[_Facts, int] = {}
-        allowed: dict[_Facts, int] = {}
-        strict = _Facts(None, None)
-        before = returned_before(operations)
-        for at, operation in enumerate(operations):
-            facts = self._facts[operation.id] if self._may_be_stale(operation) else strict
-            classes[facts] = classes.get(facts, 0) | 1 << at
-            if facts not in allowed:
-                allowed[facts] = everything if facts == strict else self._seen_by(facts)
-            before[at] &= allowed[facts]
-        return before, list(classes.values())
-
     def _may_be_stale(self, operation: CatalogOperation) -> bool:
         observes = STALE_READ in self._permits and _observes(operation)
         return observes and self._facts[operation.id].term is not None
 
-    def _seen_by(self, facts: _Facts) -> int:
-        """The operations that an answer of this term and node must have seen, as a mask."""
-        mask = 0
-        assert facts.term is not None
-        for at, operation in enumerate(self.operations):
-            other = self._facts.get(operation.id, _Facts(None, None))
-            own = other.node is not None and other.node == facts.node
-            if own or other.term is None or other.term <= facts.term:
-                mask |= 1 << at
-        return mask
-
     # --- judging -------------------------------------------------------------------------------
 
-    def judge(self, end_s: float) -> Permitted:
+    def judge(self, end_s: float) -> Relaxed:
         """Search, and count."""
         if self._converted.conflicts:
-            return Permitted(None, exhausted=True, stuck=self._converted.conflicts[0].second)
-        before, chains = self._masks()
+            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].second)
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
-        backs = sum(1 << at for at, o in enumerate(self.operations) if o.id not in self._facts)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
-        outcome = find_partial_order(
-            model, self.operations, before, chains, hints=hints, end_s=end_s, backs=backs
+        outcome = find_relaxed_order(
+            model, self.operations, self._facts, self._may_be_stale, hints=hints, end_s=end_s
         )
         stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
         if outcome.order is None:
-            return Permitted(None, outcome.exhausted, stuck, outcome.steps)
+            return Relaxed(None, outcome.exhausted, steps=outcome.steps, stuck=stuck)
         counts, examples = self._count(outcome)
-        return Permitted(counts, True, None, outcome.steps, examples)
+        return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        """Where the log of the masters had its entry, or ended as an answer was given."""
+        """The place of its entry in the masters' log, or of the last entry that an answer saw."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
@@ -267,10 +263,10 @@ class _Relaxed:
         )
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """How often each permit was needed in this order of the changes.
+        """The number of times that each permit was needed in this order of the changes.
 
-        An answer that some catalog of its own time explains needed none; one that an older one
-        explains, which a permit leaves to it, was stale.
+        An answer that a catalog of its own time explains needed none; an answer that only an older
+        catalog explains, as a permit allows, was stale.
         """
         states = _States(self, outcome)
         counts: dict[str, int] = {}
@@ -301,7 +297,7 @@ class _Relaxed:
 class _States:
     """The catalogs along an order, and which of them an answer may have seen."""
 
-    def __init__(self, relaxed: _Relaxed, outcome: PartialOutcome) -> None:
+    def __init__(self, relaxed: _History, outcome: PartialOutcome) -> None:
         assert outcome.order is not None
         operations = relaxed.operations
         self._relaxed = relaxed
@@ -310,18 +306,18 @@ class _States:
         self.twins: list[int] = []
         self._states: list[Any] = [self._model.init()]
         self._changes: list[CatalogOperation] = []
-        own = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
+        lost = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
         states = states_along(self._model, operations, outcome)
         for at, after in zip(outcome.order, states, strict=True):
             operation = operations[at]
             if after != self._states[-1]:
                 self._states.append(after)
                 self._changes.append(operation)
-                if operation.is_unknown and operation.id not in own and at not in outcome.back:
+                if operation.is_unknown and operation.id not in lost and at not in outcome.back:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether it is legal after the changes at `must`, and before what was called later."""
+        """Whether it is legal after the changes at `must`, and before changes called later."""
         end = operation.return_time
         assert end is not None
         first = 1 + max(must, default=-1)
@@ -356,16 +352,16 @@ class _States:
         return self._any(operation, must)
 
 
-def _facts_of(converted: CatalogHistory, index: int) -> _Facts:
+def _fact_of(converted: CatalogHistory, index: int) -> Fact:
     done = converted.pairs[index].completion
     if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
-        return _Facts(None, None)
+        return Fact(None, None)
     term = done.value.get("term")
-    return _Facts(term if isinstance(term, int) else None, done.node)
+    return Fact(term if isinstance(term, int) else None, done.node)
 
 
 def _observes(operation: CatalogOperation) -> bool:
-    """Whether it only saw something: a read, or a change that was refused for what was there."""
+    """Whether it only saw something: a read, or a change that was refused because of the state."""
     answer = operation.said
     if answer is UNKNOWN:
         return False
