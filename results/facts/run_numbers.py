@@ -121,15 +121,15 @@ def _facts(file: Any, table: Any) -> list[Op]:
         return []
     values = file.read(columns=["value"])["value"].filter(wanted)
     rows = table.filter(wanted).append_column("value", values).sort_by("index").to_pylist()
-    found = []
+    numbers = []
     for row in rows:
         try:
             value = msgspec.json.decode(row["value"])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
             raise HistoryError(f"line {row['index']} holds a value that is not JSON") from error
         process = NEMESIS if row["process"] == _NEMESIS else "harness"
-        found.append(Op(row["index"], row["time"], process, OpType.INFO, row["f"], value))
-    return found
+        numbers.append(Op(row["index"], row["time"], process, OpType.INFO, row["f"], value))
+    return numbers
 
 
 def _numbers(ops: Operations, lines: int, end_ns: int, facts: list[Op]) -> RunNumbers:
