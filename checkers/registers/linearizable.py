@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from checkers.linearizability import Failure, Operation, check_operations
@@ -19,24 +18,21 @@ from checkers.linearizability.models.register import (
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, Op, OpType, Pair
-
-
-def _fields(op: Op) -> Mapping[str, Any]:
-    return op.value if isinstance(op.value, Mapping) else {}
+from harness.ops import CheckResult, History, OpType, Pair
+from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
     """The short name of the broken rule; reports group failures by it."""
     if pair.invoke.f == "read":
         return "stale-read"
-    result = "ok" if pair.completion is None else _fields(pair.completion).get("result", "ok")
+    result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
 def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
     call, done = pair.invoke, pair.completion
-    value = _fields(call)
+    value = fields_of(call)
     call_input: RegisterInput
     match call.f:
         case "read":
@@ -52,7 +48,7 @@ def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
             )
     if done is None or done.type is OpType.INFO:
         return operation_of(pair, call_input)
-    answer = _fields(done)
+    answer = fields_of(done)
     if done.type is OpType.FAIL:
         mismatch = isinstance(call_input, Cas) and answer.get("result") == "mismatch"
         return operation_of(pair, call_input, False) if mismatch else None

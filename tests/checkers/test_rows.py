@@ -505,7 +505,7 @@ def test_columns_that_were_dropped_are_left_out() -> None:
         ({"table_id": "id", "rows": [], "parts": []}, "rows must be 1 of"),
         ({"table_id": "id", "rows": [None], "parts": []}, "every row must have a result"),
         ({"table_id": "id", "rows": ["fine"], "parts": []}, "rows must be 1 of"),
-        ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "not as the vocabulary"),
+        ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "does not match the vocabulary"),
     ],
 )
 def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> None:
