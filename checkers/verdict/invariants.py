@@ -7,7 +7,7 @@ the checkers of rows, and I9 by `crash`; the certificate of a run adds up what a
 at.
 
 A mutated history for each, which nothing but its invariant complains about, is in
-`tests/checkers/test_named_invariants.py`.
+`tests/checkers/catalog/test_named_invariants.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
 from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
 from tests.checkers.histories import Writer
 from tests.programs import python
 
@@ -472,7 +472,7 @@ def test_the_budget_of_steps_makes_it_unknown() -> None:
 SCRIPT = """
 import random
 import re
-from tests.checkers.catalogs import random_history, spoil
+from tests.checkers.catalog.catalogs import random_history, spoil
 from checkers.catalog.linearizable import CatalogLinearizable
 import msgspec
 for seed in (1, 2, 5, 8):

@@ -24,9 +24,9 @@ from checkers.linearizability import (
 from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.checkers.histories import Writer
-from tests.checkers.test_catalog_linearizable import small_history
 
 FAST = Limits(shrink_steps=0)
 

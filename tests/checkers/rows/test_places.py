@@ -11,8 +11,8 @@ from checkers.rows.once import ExactlyOnce
 from checkers.rows.registers import LinearizableRows, SnapshotScans
 from checkers.rows.sessions import ReadYourWrites
 from harness.ops import History, OpType, Verdict
-from tests.checkers.rows_histories import random_history
-from tests.checkers.test_rows import Rows, judge, permitting, up, verdicts
+from tests.checkers.rows.histories import random_history
+from tests.checkers.rows.test_rows import Rows, judge, permitting, up, verdicts
 
 
 def two_tablets() -> Rows:

@@ -22,7 +22,7 @@ from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import Permit, fact_of
 from tests.checkers.histories import Writer
-from tests.checkers.rows_histories import apply, random_history, spoiled
+from tests.checkers.rows.histories import apply, random_history, spoiled
 from tests.tiers import examples
 
 ALL = (

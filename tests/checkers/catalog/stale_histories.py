@@ -8,7 +8,7 @@ import msgspec
 
 from harness.ops import HARNESS, History, Op, OpType, Pair
 from harness.permits import Permit, fact_of
-from tests.checkers.catalogs import PlainCatalog, _outcomes, random_call
+from tests.checkers.catalog.catalogs import PlainCatalog, _outcomes, random_call
 
 CHANGES = {"create", "alter", "rename", "delete"}
 WHY = {

@@ -14,8 +14,7 @@ from checkers.verdict.invariants import INVARIANTS, KEY, invariant_of
 from harness.ops import CheckResult, History, Verdict
 from harness.run.divergence import Checkpoints
 from harness.verdict.judge import judge as judge_all
-from tests.checkers.histories import Writer
-from tests.checkers.test_catalog_invariants import (
+from tests.checkers.catalog.test_invariants import (
     BROKEN,
     GONE,
     MASTERS,
@@ -27,6 +26,7 @@ from tests.checkers.test_catalog_invariants import (
     table,
     tablet,
 )
+from tests.checkers.histories import Writer
 from tests.repeated import for_each
 
 Json = dict[str, Any]

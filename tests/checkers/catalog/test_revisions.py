@@ -14,9 +14,9 @@ from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.passes import replay, revisions
 from checkers.linearizability import CheckOutcome, Operation, Result, certify
 from harness.ops import History, Op, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.checkers.histories import Writer
-from tests.checkers.test_catalog_linearizable import small_history
 
 
 def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...] | None:
