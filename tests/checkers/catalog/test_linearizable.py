@@ -483,7 +483,7 @@ for seed in (1, 2, 5, 8):
 
 
 def test_reports_do_not_depend_on_the_hash_seed() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     outputs = {
         python(SCRIPT, cwd=root, PYTHONHASHSEED=seed, PYTHONPATH=str(root)) for seed in ("1", "2")
     }
