@@ -56,12 +56,11 @@ from checkers.verdict.findings import Findings
 from checkers.verdict.permitted import permitted_exits
 from checkers.verdict.sentences import seconds
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, OpType
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 
-NS_PER_S: Final = 1_000_000_000
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}

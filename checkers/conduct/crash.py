@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from checkers.verdict.disturbances import (
     FOREIGN_EXITS,
-    NS_PER_S,
     Disturbance,
     citation,
     disturbances_of,
@@ -24,7 +23,7 @@ from checkers.verdict.disturbances import (
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds
-from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import EXCUSED_AFTER_NS

@@ -20,7 +20,6 @@ import msgspec
 
 from checkers.catalog.invariants.refusals import demanded_refusals
 from checkers.verdict.disturbances import (
-    NS_PER_S,
     STARVED_SHARE_MIN,
     Disturbance,
     citation,
@@ -28,7 +27,7 @@ from checkers.verdict.disturbances import (
     excuses,
 )
 from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
-from harness.ops import CheckResult, History, Op, Verdict, worst
+from harness.ops import NS_PER_S, CheckResult, History, Op, Verdict, worst
 from harness.permits import permits_of
 from harness.plugins import Checker
 

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.verdict.disturbances import disturbances_of, starved_ns
-from harness.ops import History, OpType, Pair
+from harness.ops import NS_PER_S, History, OpType, Pair
 
 if TYPE_CHECKING:
     from harness.case import Case
 
-NS_PER_S: Final = 1_000_000_000
 RATE_SHARE_MIN: Final = 0.1
 """Of the requested rate, over the whole chaos. All nemeses of the catalog at once, which keep it
 down for most of the time, leave 0.15 to 0.27; two of them 0.36 to 0.83."""

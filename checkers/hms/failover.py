@@ -24,14 +24,13 @@ from checkers.hms.reading import sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
 from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import NEMESIS, Attempt, CheckResult, History, Op, OpType, Pair
+from harness.ops import NEMESIS, NS_PER_S, Attempt, CheckResult, History, Op, OpType, Pair
 from harness.permits import permits_of
 from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
-NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
 """The time after its end in which a fault may still be felt: nodes start, connections are dead."""
 ADDS: Final = "add-metastore"

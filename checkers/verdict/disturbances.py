@@ -27,11 +27,10 @@ import msgspec
 
 from checkers.verdict.sentences import seconds
 from harness.errors import listed
-from harness.ops import History, Op
+from harness.ops import NS_PER_S, History, Op
 from harness.timeline import how_ended
 
 CITED_MAX = 5
-NS_PER_S = 1_000_000_000
 BREAK_NS_MIN = NS_PER_S // 10
 """Two looks at the processors lie this close, one after the other."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from checkers.hms.kudu import KuduHmsChecker
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 SECOND = ["db1.y", "a", ["m1:1", "m2:1"], "c"]
 TABLE = {"id": "a", "name": "db1.x", "state": "RUNNING"}

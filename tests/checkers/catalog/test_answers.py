@@ -11,7 +11,7 @@ from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 Json = dict[str, Any]
 REPLICAS = ["u1", "u2", "u3"]

@@ -11,7 +11,7 @@ import pytest
 
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from harness.ops import CheckResult, OpType, Verdict
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 Json = dict[str, Any]
 

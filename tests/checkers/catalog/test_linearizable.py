@@ -18,8 +18,8 @@ from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalog.catalogs import oracle, random_history, spoil
-from tests.checkers.histories import Writer
-from tests.programs import python
+from tests.support.histories import Writer
+from tests.support.programs import python
 
 SMALL = Limits(shrink_steps=2_000)
 

@@ -10,8 +10,8 @@ from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType, Verdict
 from tests.checkers.catalog.test_invariants import Json, judge, sound_history, sound_snapshot
-from tests.checkers.histories import Writer
-from tests.repeated import for_each
+from tests.support.histories import Writer
+from tests.support.repeated import for_each
 
 LOGGED, UNLOGGED = "a" * 32, "b" * 32
 

@@ -26,8 +26,8 @@ from tests.checkers.catalog.test_invariants import (
     table,
     tablet,
 )
-from tests.checkers.histories import Writer
-from tests.repeated import for_each
+from tests.support.histories import Writer
+from tests.support.repeated import for_each
 
 Json = dict[str, Any]
 CHECKERS = (CatalogInvariantsChecker(), CatalogLinearizable(), CrashChecker())

@@ -26,7 +26,7 @@ from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
 from tests.checkers.catalog.catalogs import oracle, random_history, spoil
 from tests.checkers.catalog.test_linearizable import small_history
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 FAST = Limits(shrink_steps=0)
 

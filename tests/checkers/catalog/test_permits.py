@@ -20,7 +20,7 @@ from tests.checkers.catalog.catalogs import oracle, spoil
 from tests.checkers.catalog.stale_histories import permitting, stale_history, stale_oracle
 from tests.checkers.catalog.test_invariants import edit, tablet
 from tests.checkers.catalog.test_named_invariants import good_history, good_snapshot
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 Step = Callable[[Writer], Any]
 TWICE = (Attempt("m1", 0, 1, "TIMED_OUT"), Attempt("m1", 2, 3, "ok"))

@@ -16,7 +16,7 @@ from checkers.linearizability import CheckOutcome, Operation, Result, certify
 from harness.ops import History, Op, OpType, Verdict
 from tests.checkers.catalog.catalogs import oracle, random_history, spoil
 from tests.checkers.catalog.test_linearizable import small_history
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 
 def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ from checkers.conduct.stats import StatsChecker
 from harness.ops import CheckResult, History, OpType, Verdict
 from harness.permits import Permit, fact_of, permitted_in
 from tests.checkers.catalog.stale_histories import permitting
-from tests.checkers.histories import Writer, case
+from tests.support.histories import Writer, case
 
 # --- liveness ---------------------------------------------------------------------------------
 

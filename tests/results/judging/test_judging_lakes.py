@@ -22,7 +22,6 @@ from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.upkeep.compaction import compact
 from results.lake.verb import main as lake_verb
-from tests import run_folders
 from tests.results.judging.stores import (
     TIMES,
     Found,
@@ -34,7 +33,8 @@ from tests.results.judging.stores import (
     store_with_a_killer,
     tables_of,
 )
-from tests.run_folders import keep_torn
+from tests.support import run_folders
+from tests.support.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 

@@ -26,7 +26,7 @@ from tests.results.judging.stores import (
     put_run,
     register_ops,
 )
-from tests.run_folders import keep_torn
+from tests.support.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 

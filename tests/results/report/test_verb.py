@@ -20,7 +20,7 @@ from results.report import REPORT_FOLDER
 from tests.results.judging.stores import judge_store
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 
 def quick_history(kind="ok"):
