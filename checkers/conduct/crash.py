@@ -43,7 +43,6 @@ class CrashChecker(Checker):
     doc = "no node ends by itself"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge the `node-exit` facts; the last log lines of a crashed node are the explanation."""
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
         # An exit that does not say that it was expected was not.

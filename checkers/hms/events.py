@@ -69,7 +69,6 @@ class EventsChecker(Checker):
     doc = "the notification log has every change once, in order, with unique ids and no gaps"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; a few passes over the events, so `time_limit_s` is not needed."""
         del case, time_limit_s
         polls = [p for p in history.pairs if p.invoke.f == "poll" and p.type is OpType.OK]
         log = _final_log(history)

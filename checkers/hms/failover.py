@@ -47,7 +47,6 @@ class FailoverChecker(Checker):
     doc = "clients of a metastore go to another one after a failure, within their bound"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; operations times faults, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))

@@ -72,7 +72,6 @@ class HmsLinearizable(SearchChecker):
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "hms"."""
         del case
         end_s = time.monotonic() + time_limit_s
         converted = metastore_history(history)

@@ -55,7 +55,6 @@ class TokensChecker(Checker):
     doc = "a metastore accepts a token if and only if the shared store would"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; uses of a token times its renewals, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         times = _times_of(history)

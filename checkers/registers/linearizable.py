@@ -66,7 +66,6 @@ class RegisterLinearizable(SearchChecker):
     doc = "reads, writes and compare-and-sets of one register are linearizable"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
         read = [_register_operation(pair) for pair in history.pairs]

@@ -100,7 +100,6 @@ class BankSums(Checker):
     doc = "balances that every write keeps adding up to the same add up in every scan"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del time_limit_s
         options = getattr(case, "workload_options", None)
         if isinstance(options, Mapping) and options.get("groups") == 0:

@@ -98,7 +98,6 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return [parts[place] for place in sorted(parts)]
 
     def describe_operation(self, input_: RowInput, output: RowOutput | Unknown, /) -> str:
-        """For people."""
         place = f"{input_.place[1]!r} of {input_.place[0]!r}"
         if not input_.steps:
             told = "" if not isinstance(output, Seen) else f": {self.describe_state(output.row)}"
@@ -109,7 +108,6 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return f"{steps} {place}: {', '.join(output)}"
 
     def describe_state(self, state: Row, /) -> str:
-        """For people."""
         return "the row is absent" if state is None else f"the row has {_words(state) or 'no cell'}"
 
 

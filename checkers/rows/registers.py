@@ -90,7 +90,6 @@ class _RowsChecker(Checker):
         self._limits = limits or Limits()
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
         del case
         end_s = time.monotonic() + time_limit_s
         read = rows_history(history)

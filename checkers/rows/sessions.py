@@ -135,19 +135,19 @@ def _look(
     if look.mode != "read-your-writes":
         return
     for key, row in read.seen_by(look):
-        own = session.wrote.get((look.table, key))
-        if own is None:
+        last = session.wrote.get((look.table, key))
+        if last is None:
             continue
         findings.look(rule)
-        if _is_older(look.table, key, row, own, writers, deleters):
+        if _is_older(look.table, key, row, last, writers, deleters):
             seen = "it absent" if row is None else f"it with {cells_words(row)}"
             place = place_words(read.name_of(look.table), key)
             findings.violate(
                 rule,
                 f"{looked(read, look)} and found of {place} {seen}, which is older than its own "
-                f"write: {wrote(read, own[0])}.",
+                f"write: {wrote(read, last[0])}.",
                 look.pair.invoke.index,
-                own[0].pair.invoke.index,
+                last[0].pair.invoke.index,
             )
 
 
@@ -178,8 +178,10 @@ def _is_older(
     for column, value in written.step.cells:
         if column not in cells or cells[column] == value:
             continue
-        found = writers.of((table, key, column), cells[column])
-        if found and not any(_may_be_later(other, part) or other is part for other, _ in found):
+        writers_of = writers.of((table, key, column), cells[column])
+        if writers_of and not any(
+            _may_be_later(other, part) or other is part for other, _ in writers_of
+        ):
             return True
     return False
 
@@ -197,7 +199,6 @@ class ReadYourWrites(Checker):
     doc = "a client sees its own writes where it asked to, and its timestamps rise"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
         findings = RowFindings(self.name, history)

@@ -30,15 +30,15 @@ class Writers:
 
     def only(self, cell: Cell, value: Any) -> tuple[Part, Written] | None:
         """The one write of this value; `None` where there is none, or there are several."""
-        found = self.of(cell, value)
-        return found[0] if len(found) == 1 else None
+        writers = self.of(cell, value)
+        return writers[0] if len(writers) == 1 else None
 
     def repeated(self) -> frozenset[Cell]:
         """Cells to which one value was written more than once, refused writes left out."""
         return frozenset(
             cell
-            for (cell, _), found in self._by.items()
-            if sum(row.result in {"ok", None} for _, row in found) > 1
+            for (cell, _), writers in self._by.items()
+            if sum(row.result in {"ok", None} for _, row in writers) > 1
         )
 
 

@@ -107,12 +107,12 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
 
 
 def _rank(table: str, operation: CatalogOperation) -> int | None:
-    said = versions_of(table, operation)
-    if said is None:
+    about = versions_of(table, operation)
+    if about is None:
         return None
-    if said.f == "die":
+    if about.f == "die":
         return END
-    return None if said.version is None else 2 * said.version - (said.f == "make")
+    return None if about.version is None else 2 * about.version - (about.f == "make")
 
 
 class _Bounds:
@@ -174,8 +174,8 @@ class _Bounds:
             earliest = min([ends[position] for position in life.members])
             latest = max([calls[position] for position in life.members])
             begin, over = -float("inf"), float("inf")
-            for listing, shown in listings:
-                if table in shown:
+            for listing, listed in listings:
+                if table in listed:
                     continue
                 if earliest < calls[listing]:  # it had been there, so it was gone
                     self._not_before(listing, latest)
