@@ -59,6 +59,19 @@ ALLOWED = {
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
     "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
+    "checkers.verdict": (
+        *FLOOR,
+        "harness.plugins",
+        "checkers.verdict",
+        "checkers.linearizability",
+    ),
+    "checkers.catalog.models": (*FLOOR, "checkers.linearizability", "checkers.catalog.models"),
+    "checkers.catalog.passes": (
+        *FLOOR,
+        "checkers.linearizability",
+        "checkers.catalog.models",
+        "checkers.catalog.passes",
+    ),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
@@ -78,7 +91,7 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
-    "checkers/conduct/bounds.py": (480, "one measure after another, each against its limit"),
+    "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
     "checkers/elle/infer/append.py": (440, "inference for one data type"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),

@@ -1,7 +1,6 @@
 """The catalog model and its plug-in: against a plain oracle, by hand, and in words."""
 
 import random
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -409,15 +408,7 @@ def test_a_list_with_a_name_twice_is_invalid() -> None:
     assert check(h.history).verdict is Verdict.INVALID
 
 
-def test_values_outside_the_vocabulary_are_refused_with_the_op() -> None:
-    h = Writer()
-    h.ok(1, "truncate", {"name": "a"}, {})
-    with pytest.raises(HistoryError, match=r"op 0 invokes 'truncate'"):
-        check(h.history)
-    h = Writer()
-    h.ok(1, "get", {"nam": "a"}, {})
-    with pytest.raises(HistoryError, match=r"op 0 \(get\) has no 'name'"):
-        check(h.history)
+def test_two_creates_with_one_nonce_are_refused() -> None:
     h = Writer()
     h.fail(1, "create", {"name": "a", "nonce": "x"}, "exists")
     h.fail(1, "create", {"name": "a", "nonce": "x"}, "exists")
@@ -426,31 +417,33 @@ def test_values_outside_the_vocabulary_are_refused_with_the_op() -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "asked", "answered", "words"),
+    ("f", "asked", "answered", "place"),
     [
-        ("get", {"name": 1}, {}, "op 0 (get) has the name 1; it must be a text"),
-        ("get", {"name": ["a"]}, {}, "op 0 (get) has the name ['a']"),
-        ("rename", {"name": "a", "new_name": None}, {}, "op 0 (rename) has the new_name None"),
-        ("create", {"name": "a", "columns": "ab"}, {}, "op 0 (create) has the columns 'ab'"),
-        ("create", {"name": "a", "columns": [["b"]]}, {}, "op 0 (create) has the columns [['b']]"),
-        ("alter", {"name": "a", "steps": ["add"]}, {}, "op 0 (alter) has the steps ['add']"),
-        ("get", {"name": "a"}, {"schema_version": "0"}, "op 1 (get) has the schema_version '0'"),
-        ("get", {"name": "a"}, {"schema_version": True}, "op 1 (get) has the schema_version True"),
-        ("get", {"name": "a"}, {"table_id": ["T"]}, "op 1 (get) has the table_id ['T']"),
-        ("get", {"name": "a"}, {"columns": [1]}, "op 1 (get) has the columns [1]"),
-        ("list", {}, {"tables": None}, "op 1 (list) has the tables None"),
-        ("list", {}, {"tables": [["a", "T"]]}, "op 1 (list) has the tables [['a', 'T']]"),
-        ("list", {}, {"tables": [["a", "T", "0"]]}, "op 1 (list) has the tables"),
-        ("list", {}, {"tables": [[1, "T", 0]]}, "op 1 (list) has the tables"),
+        ("truncate", {"name": "a"}, {}, "op 0"),
+        ("get", {"nam": "a"}, {}, "op 0"),
+        ("get", {"name": 1}, {}, "$.name"),
+        ("rename", {"name": "a", "new_name": None}, {}, "$.new_name"),
+        ("create", {"name": "a", "columns": "ab"}, {}, "$.columns"),
+        ("create", {"name": "a", "columns": [["b"]]}, {}, "$.columns[0]"),
+        ("alter", {"name": "a", "steps": ["add"]}, {}, "$.steps[0]"),
+        ("get", {"name": "a"}, {"schema_version": "0"}, "$.schema_version"),
+        ("get", {"name": "a"}, {"schema_version": True}, "$.schema_version"),
+        ("get", {"name": "a"}, {"table_id": ["T"]}, "$.table_id"),
+        ("get", {"name": "a"}, {"columns": [1]}, "$.columns[0]"),
+        ("list", {}, {"tables": None}, "$.tables"),
+        ("list", {}, {"tables": [["a", "T"]]}, "$.tables[0]"),
+        ("list", {}, {"tables": [["a", "T", "0"]]}, "$.tables[0][2]"),
+        ("list", {}, {"tables": [[1, "T", 0]]}, "$.tables[0][0]"),
     ],
 )
-def test_values_of_other_shapes_are_refused_with_the_op(
-    f: str, asked: dict[str, Any], answered: dict[str, Any], words: str
+def test_values_outside_the_vocabulary_are_refused_with_the_op(
+    f: str, asked: dict[str, Any], answered: dict[str, Any], place: str
 ) -> None:
     h = Writer()
     h.ok(1, f, asked, answered)
-    with pytest.raises(HistoryError, match=re.escape(words)):
+    with pytest.raises(HistoryError) as refused:
         check(h.history)
+    assert place in str(refused.value)
 
 
 def test_an_answer_to_something_else_is_refused() -> None:
