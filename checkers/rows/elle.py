@@ -40,9 +40,8 @@ import msgspec
 
 from checkers.elle.verdict import certified, told
 from checkers.rows.permits import PowerCuts
-from checkers.rows.problem import floors
+from checkers.rows.problem import Cell, Writers, cells_of, floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Cell, Writers, cells_of
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT

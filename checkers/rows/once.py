@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from checkers.rows.permits import RowFindings
 from checkers.rows.places import check_places
+from checkers.rows.problem import Cell, Writers, cells_of
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
 from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History

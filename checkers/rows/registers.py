@@ -40,9 +40,8 @@ from checkers.linearizability.partial import Fact
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import PowerCuts, relaxed
-from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
+from checkers.rows.problem import RowProblem, Writers, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
-from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
 from checkers.verdict.search import Relaxed, undecided

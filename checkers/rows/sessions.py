@@ -20,9 +20,8 @@ from typing import Any
 
 from checkers.rows.model import Row
 from checkers.rows.permits import RowFindings
-from checkers.rows.problem import floors
+from checkers.rows.problem import Writers, floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
 from harness.plugins import Checker
