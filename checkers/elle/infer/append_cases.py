@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from checkers.elle.findings import Case, Reason
+from checkers.elle.infer.append_index import AppendIndex
 from checkers.elle.infer.columns import IntArray
 from checkers.elle.search.graph import RW, WR, WW
-
-if TYPE_CHECKING:
-    from checkers.elle.infer.append import AppendIndex
 
 
 class AppendExplainer:

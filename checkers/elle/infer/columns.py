@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from checkers.elle.recorded import mops_of
 from checkers.elle.search.kernels import expand
-from checkers.elle.transactions import mops_of
 from harness.errors import HistoryError, shown
 from harness.ops import History, OpType
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from checkers.elle.infer.columns import OK, Columns, Transaction, columns_of, render
-from checkers.elle.transactions import mops_of
+from checkers.elle.recorded import mops_of
 from harness.errors import HistoryError, clipped
 from harness.ops import History, OpType
 

@@ -25,14 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.elle.findings import Inference
+from checkers.elle.infer.accesses import NOTHING, Accesses, Edges, accesses_of
 from checkers.elle.infer.columns import FAIL, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.infer.register_cases import RegisterExplainer, RegisterTexts
 from checkers.elle.infer.versions import (
-    NOTHING,
-    Accesses,
-    Edges,
     VersionOrder,
-    accesses_of,
     commit_edges,
     initial_edges,
     sequential_edges,

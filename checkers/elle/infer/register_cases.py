@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.elle.findings import Case, Reason
+from checkers.elle.infer.accesses import NOTHING, Accesses
 from checkers.elle.infer.columns import Columns, IntArray
-from checkers.elle.infer.versions import NOTHING, Accesses, VersionOrder
+from checkers.elle.infer.versions import VersionOrder
 from checkers.elle.infer.writes import Writers
 from checkers.elle.search.graph import WR, WW
 

@@ -7,16 +7,13 @@ complete one stands in, which is as true.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from checkers.elle.infer.accesses import NOTHING, Accesses, Edges
 from checkers.elle.infer.columns import NEVER, IntArray, LongArray
 
-if TYPE_CHECKING:
-    from checkers.elle.infer.versions import Accesses, Edges
-
-NOTHING: Final = -1
 WALK_STEPS_MAX: Final = 4_000_000
 DEADLINE_EVERY_RUNS: Final = 64
 

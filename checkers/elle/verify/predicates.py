@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.elle.verify.raw import (
+from checkers.elle.recorded import (
     CaseError,
     NotVerified,
     Txn,

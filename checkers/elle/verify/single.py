@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkers.elle.verify.raw import NIL, Raw
+from checkers.elle.recorded import NIL, Raw
 from checkers.elle.verify.versions import list_orders, precedes, promises
 
 VERSIONS_MAX = 500

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.elle.verify.raw import (
+from checkers.elle.recorded import (
     NIL,
     CaseError,
     NotVerified,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from checkers.elle.verify.raw import NIL, Raw, identity
+from checkers.elle.recorded import NIL, Raw, identity
 
 ANYBODY = "anybody"
 

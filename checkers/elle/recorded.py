@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from checkers.elle.transactions import mops_of
 from harness.errors import InternalError
-from harness.ops import History
+from harness.ops import History, OpType, Pair
 
 NIL = ("nil", "NoneType")
 
@@ -40,6 +39,20 @@ class Txn:
     end: float
     type: str
     mops: Any
+
+
+def mops_of(pair: Pair) -> Any:
+    """The micro-operations of a transaction: as answered if it was answered, else as invoked.
+
+    The value of a `fail` is up to the client's error, and says nothing of the transaction; nor does
+    one of an `info` that is no list.
+    """
+    done = pair.completion
+    if done is None or done.value is None or done.type is OpType.FAIL:
+        return pair.invoke.value
+    if done.type is OpType.INFO and not isinstance(done.value, list | tuple):
+        return pair.invoke.value
+    return done.value
 
 
 def transactions(history: History) -> Iterator[Txn]:
