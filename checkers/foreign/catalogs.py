@@ -1,6 +1,6 @@
 """catalog: names with ids, versions and payloads, from supplied tables or from our own DDL.
 
-The two vocabularies are told apart by their values: an invocation of the tables has a `payload`.
+The two vocabularies differ in their values: an invocation of the tables has a `payload`.
 A lost create of a table carries the id that it got if it took effect. Our own DDL goes the way of
 a run's history (`checkers.catalog.linearizable`).
 """
@@ -111,7 +111,7 @@ class _Tables(LinearizabilityModel):
         if done is None or done.type is OpType.INFO:
             return None if isinstance(request, Get | ListTables) else operation_of(pair, request)
         if done.f != call.f:
-            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
+            raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
         if not _is_table_answer(done.value):
             raise bad_op(done, self.name, _ANSWERS)
         if done.type is OpType.FAIL and done.value["result"] == "ok":

@@ -1,8 +1,7 @@
 """Histories of many objects, `[key value]`: each key is judged apart (`harness.independent`).
 
 Where the shape of the values leaves open whether they are such tuples, and both readings can be
-judged, both are: a verdict that they share stands, any other is `unknown` and names the option that
-decides.
+judged, both are: if they differ, the verdict is `unknown` and names the option that decides.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _keyed(
 
 
 class _Tally:
-    """What adds up over keys, and the results that are explained: the first of the worst."""
+    """The sums over keys, and the results to explain: the first of the worst."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -139,7 +138,6 @@ class KeyedCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return sum(part.operations for part in self.parts.values())
 
     def check(
@@ -169,7 +167,7 @@ class KeyedCheck:
         if tally.unseen:
             reason += f"; {len(tally.unseen)} of the keys had no answer that was looked at"
         if wild := tally.counts["exempt"].total():
-            reason += f"; {wildcards_told(wild)}"
+            reason += f"; {wildcard_note(wild)}"
         details = self._details(tally, tally.results(Verdict.VALID)[0][1].details)
         if tally.proofs:
             details["proof"] = {"keys": [{"key": key, **proof} for key, proof in tally.proofs]}
@@ -199,7 +197,7 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """The details of one key, with the sums over all, and what was looked at in all."""
+        """The details of one key, with the sums over all keys, and the judged answers of all."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
         # A key without answers is one that was not looked at; `weighed` minds where most are.
@@ -216,8 +214,8 @@ class KeyedCheck:
         return f"{reason}; {TAKEN}, if not: --no-independent" if self.seen else reason
 
 
-def wildcards_told(count: int) -> str:
-    """What is said of so many reads that match anything."""
+def wildcard_note(count: int) -> str:
+    """The note on `count` reads that match anything."""
     return f"{counted(count, 'read')} of nil match any value and were not looked at"
 
 
@@ -239,7 +237,6 @@ class EitherCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return self.whole.operations
 
     def check(

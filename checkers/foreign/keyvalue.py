@@ -67,7 +67,9 @@ class KvString(LinearizabilityModel):
             return None
         done_key, answer = self._value(done)
         if done.f != call.f or done_key != key:
-            raise bad_op(done, self.name, f"completions of what was invoked: {call.f} of {key!r}")
+            raise bad_op(
+                done, self.name, f"completions of the invoked function: {call.f} of {key!r}"
+            )
         if call.f == "get" and answer is None:
             raise bad_op(done, self.name, "gets that are answered with a string")
         return operation_of(pair, given, answer if call.f == "get" else None)

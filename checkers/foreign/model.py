@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from checkers.foreign.keyed import by_key, wildcards_told
+from checkers.foreign.keyed import by_key, wildcard_note
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
@@ -90,11 +90,10 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
 
 
 def request_of(pair: Pair) -> Op:
-    """The op that says what was asked for, in the words of Jepsen and Knossos.
+    """The op that holds the request, in the words of Jepsen and Knossos.
 
-    What an `ok` completion says belongs to the invocation as well, and counts where the two differ
-    (`knossos.history/complete`). One that says nothing, or answers with an object, takes nothing
-    back.
+    The value of an `ok` completion replaces that of the invocation (`knossos.history/complete`),
+    unless it is missing or an object.
     """
     call, done = pair.invoke, pair.completion
     if done is None or done.type is not OpType.OK or done.value is None:
@@ -128,13 +127,11 @@ class LinearizabilityCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return len(self.found)
 
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge; see `harness.plugins.PreparedCheck`."""
         outcome = check_operations(
             self.model, self.found, timeout_s=time_limit_s, limits=self.limits
         )
@@ -165,11 +162,11 @@ class LinearizabilityCheck:
             result = self._weighable(result, observed, self.reads)
         if not draw or result.verdict is not Verdict.INVALID:
             return result, None
-        assert outcome.failure is not None, "what is invalid was explained"
+        assert outcome.failure is not None, "an invalid outcome has a failure"
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with what was looked at, reads apart, and what was not; see `weighed`."""
+        """The result with the counts of judged and exempt answers, reads apart; see `weighed`."""
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -177,11 +174,11 @@ class LinearizabilityCheck:
         }
         reason = result.reason
         if reads.wild and result.verdict is Verdict.VALID:
-            reason = f"{reason}; {wildcards_told(reads.wild)}"
+            reason = f"{reason}; {wildcard_note(reads.wild)}"
         text = result.explanation
         if reads.wild > reads.looked:
             text = (
-                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                f"{wildcard_note(reads.wild)[:1].upper()}{wildcard_note(reads.wild)[1:]}.",
                 *text,
             )
         return replace(result, reason=reason, explanation=text, details=details)
@@ -190,7 +187,7 @@ class LinearizabilityCheck:
         """Any order would do, so that there is one means nothing."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
-            "answers that show what there was."
+            "answers that show a state."
         )
         details = {**details_of(outcome, None, self.found), "rule": NOTHING_OBSERVED}
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
@@ -227,13 +224,11 @@ class LinearizabilityCheck:
         others = [number for number in failure.core if number != failure.operation]
         if others and len(others) <= CORE_TOLD_MAX:
             text.append(
-                "Together with the following it is a contradiction, whatever became of all others:"
+                "Together with the following it is a contradiction, however all others ended:"
             )
             text.extend(f"  {self._did(by_id[number])}" for number in others)
         elif others:
-            text.append(
-                f"It contradicts {len(others)} other operations, whatever became of the rest."
-            )
+            text.append(f"It contradicts {len(others)} other operations, however the rest ended.")
         if failure.projection:
             text.append(f"This is already so if one looks at {failure.projection} alone.")
         size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
@@ -304,13 +299,13 @@ class LinearizabilityModel(HistoryModel):
         )
 
     def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """What the operations are checked against; mostly that does not depend on them."""
+        """The model of `operations`; mostly it does not depend on them."""
         del operations
         return type(self).specification()
 
     @abc.abstractmethod
     def _operation(self, pair: Pair) -> AnyOperation | None:
-        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
+        """The operation of `pair`, if it says anything; raises `HistoryError`, see `bad_op`."""
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         """The same question, asked with fewer operations of unknown outcome."""
@@ -322,5 +317,5 @@ class LinearizabilityModel(HistoryModel):
         return None
 
     def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the history itself says that the operation took no effect, nor may have."""
+        """Whether the history itself says that the operation did not take effect."""
         return failed(pair)

@@ -188,7 +188,7 @@ class _OfRuns(Checker):
     model: ClassVar[type[ElleModel]]
 
     def __init__(self, **settings: Any) -> None:
-        """`settings` are those of `ModelSettings`."""
+        """`settings` are fields of `ModelSettings`."""
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:

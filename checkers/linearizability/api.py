@@ -21,15 +21,15 @@ from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operat
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 DIRECT_STEPS = 16
-"""Steps for each operation that searches may take before a direct method is asked: it takes longer
-than so many on the native core, which mostly find an order."""
+"""Search steps per operation before a direct method is tried: it takes longer than these steps on
+the native core, which mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
 """Operations of a part that a search refuted, and whose core a search looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
-    """What a check found.
+    """The outcome of a check.
 
     `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
     not in it never took effect. `failure` (only for `ILLEGAL`, if asked for) explains. `decided_by`

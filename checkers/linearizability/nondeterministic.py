@@ -1,7 +1,7 @@
 """Specifications in which one operation may have several outcomes.
 
 As in Porcupine, `to_model` turns such a specification into an ordinary one over *sets* of states:
-all those that can be true after what was linearized so far. A step keeps, of every state in the
+all states that can be true after the operations so far. A step keeps, of every state in the
 set, what may follow; it is illegal when nothing may. So a check is exact, and costs what the sets
 cost.
 """
@@ -19,7 +19,7 @@ from checkers.linearizability.model import Model, Operation, Specification, Unkn
 STATES_UNWATCHED: Final = 16  # states of a step between two looks at the clock
 
 S = TypeVar("S")
-I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
+I = TypeVar("I")  # noqa: E741 - input, as in Porcupine
 O = TypeVar("O")  # noqa: E741
 
 
@@ -34,7 +34,7 @@ class NondeterministicModel(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
         """All states that may follow; none where the operation is illegal with this output.
 
-        With `UNKNOWN` as the output: whatever may follow if it takes effect, at least one state.
+        With `UNKNOWN` as the output: all states that may follow if it takes effect, at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
@@ -55,7 +55,7 @@ class PowerSet(Model[frozenset[S], I, O]):
         self.direct_first = inner.direct_first
 
     def init(self) -> frozenset[S]:
-        """What is possible at first."""
+        """The possible first states."""
         return frozenset(self._inner.init())
 
     def step(

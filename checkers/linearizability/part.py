@@ -53,7 +53,7 @@ class Part:
 
     @cached_property
     def lean(self) -> DepthFirst:
-        """The depth-first search that mostly finds what is valid."""
+        """The depth-first search that mostly finds an order."""
         return depth_first(self.problem, lean=True, configurations_max=self._most)
 
     @cached_property
@@ -77,7 +77,7 @@ class Part:
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # which raises the error that says what is wrong
+            self._start()  # raises the error of invalid operations
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
@@ -133,7 +133,7 @@ class Part:
     def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
         """Give each search that still runs `budget` more steps, or until one decides.
 
-        `room` is what is left for all of them together; where it is too little, all get less.
+        `room` is the rest for all of them together; if it is too small, all get less.
         """
         self._start()
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
@@ -184,7 +184,7 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """What to explain an invalid history with: the projections that fail, the first to fail first.
+    """The projections that explain an invalid history, the first to fail first.
 
     A projection tells a shorter story than the whole, and its counterexample can be made smaller.
     """

@@ -3,7 +3,7 @@
     op name name2 payload result id version seen_payload listing call return
 
 `op` is create, drop, alter, ren, get or list. A result of `?`, with a return of 1000000000 or more,
-means that nobody saw the answer; an unknown create still carries the id that it got if it took
+means that the answer was lost; an unknown create still carries the id that it got if it took
 effect. In ops, an invocation's value is `{name, name2, payload, id}`, a completion's `{result, id,
 version, payload, listing}`.
 """

@@ -1,4 +1,4 @@
-"""Histories in JSON: an array of ops, or one op a line, as elle-cli and others write them.
+"""Histories in JSON: an array of ops, or one op per line, as elle-cli and others write them.
 
     {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
 
@@ -147,7 +147,7 @@ def _op(form: Any, position: int) -> Op:
 
 
 def _named(value: Any) -> Any:
-    """What nobody compares, with the names of what is no JSON in place of it."""
+    """A value that is only shown, with names in place of values that JSON does not have."""
     if isinstance(value, dict):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list):

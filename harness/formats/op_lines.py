@@ -1,4 +1,4 @@
-"""Logs with one op a line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
+"""Logs with one op per line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
 
     0	:invoke	:write	1
     0	:info	:write	1	:timeout
@@ -6,7 +6,7 @@
     INFO  jepsen.util - 0    :invoke :cas    [3 1]
 
 Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. A file
-whose first line begins with an op holds nothing else. In others, ops are found wherever they stand,
+whose first line begins with an op holds nothing else. In others, ops are found at any place,
 and other lines are left out; but one that begins like an op and is none is refused, since an op
 that is left out changes verdicts.
 
@@ -148,7 +148,7 @@ class OpLines:
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
         """The forms of EDN behind the operation; of one that says why it failed, as far as it is.
 
-        Where nobody judges the op, or it failed, what is no EDN is text.
+        If the op is not judged, or failed, a value that is not EDN is text.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

@@ -1,10 +1,10 @@
 """One name of the catalog by itself: a necessary condition that is cheap to refute.
 
-Whatever linearizes the whole catalog also linearizes, for each name, the operations that touch it,
+Every order of the whole catalog is, for each name, also one of the operations that touch it,
 each reduced to what it says about that name:
 
 * a rename away or a delete takes the table away; a rename here or a create puts one there;
-* a list says what is under the name then, or that nothing is;
+* a list shows the table under the name, or that there is none;
 * "not-found" and "exists" say whether something is there.
 
 State: nothing, a table (id, version), or *some* table, which an operation of unknown outcome put
@@ -47,7 +47,6 @@ class CatalogName(NameView):
         return legal, after if after is None or None not in after[:2] else SOME
 
     def describe_state(self, state: Slot, /) -> str:
-        """For people."""
         if state is None:
             return "no table has the name"
         if state == SOME:

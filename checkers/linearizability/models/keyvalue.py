@@ -129,12 +129,10 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return found
 
     def describe_operation(self, input_: KeyValueInput, output: str | Unknown | None, /) -> str:
-        """For people."""
         if input_.f == "get":
             return f"get {input_.key!r}" + ("" if output is UNKNOWN else f" -> {output!r}")
         words = f"{input_.f} {input_.key!r} {input_.value!r}"
         return f"{words} (unknown)" if output is UNKNOWN else words
 
     def describe_state(self, state: State, /) -> str:
-        """For people."""
         return "; ".join(f"{key!r} holds {value!r}" for key, value in state) or "no key has a value"

@@ -111,7 +111,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def _leads_on(self, state: int) -> bool:
         """Whether the set can still grow to what the next read shows.
 
-        It grows one by one, so whatever stays within the next read has been through those before.
+        It grows one by one, so a state within the next read has been through all reads before.
         """
         if not self._shown:
             return True
@@ -119,7 +119,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return following == len(self._sizes) or not state & ~self._shown[following]
 
     def read_only(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and what is known to have changed nothing."""
+        """Reads, and changes that are known to have changed nothing."""
         return isinstance(input_, Contains | ReadAll) or output is False
 
     def observes(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
@@ -136,7 +136,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return frozenset((repr(int(element) if isinstance(element, bool) else element),))
 
     def partition(self, operations: Sequence[SetOperation], /) -> Sequence[Sequence[SetOperation]]:
-        """One part for each element, unless somebody reads all."""
+        """One part for each element, unless there is a read of all."""
         parts: dict[Element, list[SetOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, ReadAll):
@@ -145,7 +145,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """By the chain of reads, without removals; a read of what was never added, always."""
+        """By the chain of reads without removals; always if a read shows an element never added."""
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True
@@ -217,7 +217,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return found
 
     def describe_operation(self, input_: SetInput, output: SetOutput | Unknown, /) -> str:
-        """For people."""
         if isinstance(input_, ReadAll):
             shown = "" if output is UNKNOWN else f" -> {_shown(output)}"
             return f"read{shown}"
@@ -227,7 +226,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return words if output is None else f"{words} -> {output}"
 
     def describe_state(self, state: int, /) -> str:
-        """For people."""
         held = (element for element, number in self._numbers.items() if state >> number & 1)
         return f"the set is {_shown(frozenset(held))}"
 

@@ -1,4 +1,4 @@
-"""The exact reader of EDN: a recursive descent that knows where it stands.
+"""The exact reader of EDN: a recursive descent that knows its position.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
 strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards. What
@@ -43,7 +43,7 @@ _DISCARD: Final = object()
 
 
 class StoppedError(Exception):
-    """Why the reader cannot go on at this position."""
+    """The reader cannot go on at this position."""
 
     def __init__(self, what: str, position: int) -> None:
         super().__init__(what)
