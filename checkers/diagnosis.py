@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from harness.plugins import Diagnosis
 
-class NativeCore:
+
+class NativeCore(Diagnosis):
     """Looks for `checkers._native`; the pure Python searches say the same, more slowly."""
 
     api_version = 1

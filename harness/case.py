@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import random
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from harness.errors import UsageError, choices_near
+from harness.ops import ScheduledOp
 
 __all__ = [
     "CASE_SCHEMA",
@@ -23,7 +25,7 @@ __all__ = [
     "Case",
     "Damage",
     "Fault",
-    "ScheduledOp",
+    "Trigger",
     "imported_case",
     "load_case",
     "replay_command",
@@ -33,7 +35,6 @@ __all__ = [
 CASE_SCHEMA: Final = 1
 IMPORTED: Final = "imported"
 """The target, workload and environment of a history that others recorded."""
-NS_PER_S: Final = 1_000_000_000
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
@@ -57,13 +58,23 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One client operation at a fixed time after the start of the chaos phase."""
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
 
-    at_ns: int
-    process: int
-    f: str
-    value: Any = None
+    It is the `nth` event of this kind after that time whose fields equal `where`, as JSON or as
+    text.
+    """
+
+    event: str
+    where: dict[str, str] = msgspec.field(default_factory=dict)
+    nth: int = 1
+
+    def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
+        """Whether this event is of the kind and has the fields."""
+        return kind == self.event and all(
+            name in data and value in (data[name], msgspec.json.encode(data[name]).decode())
+            for name, value in self.where.items()
+        )
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

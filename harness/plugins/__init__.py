@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.ops import Completion, Request
 from harness.plugins._base import Plugin, override
 from harness.plugins._runs import (
     Checker,
@@ -20,12 +21,10 @@ from harness.plugins._runs import (
 )
 from harness.plugins._systems import (
     Client,
-    Completion,
     Convergence,
     Deployment,
     NodeRole,
     Operation,
-    Request,
     Restart,
     RestartingOperation,
     Roles,
@@ -34,7 +33,6 @@ from harness.plugins._systems import (
     System,
     Target,
     TargetSettings,
-    Tool,
     first_roles,
 )
 from harness.plugins._worlds import (
@@ -77,7 +75,6 @@ __all__ = [
     "System",
     "Target",
     "TargetSettings",
-    "Tool",
     "Verb",
     "Workload",
     "first_roles",

@@ -60,10 +60,10 @@ def _judged(
     budget: Budget,
     checkers: Checkers,
 ) -> Iterator[Row]:
-    found, expected = len(rows["operations"]), run.key_ranges[number]
-    if found != expected:
+    count, expected = len(rows["operations"]), run.key_ranges[number]
+    if count != expected:
         raise HistoryError(
-            f"the lake has {found} operations of range {number} of its keys; {expected} came in"
+            f"the lake has {count} operations of range {number} of its keys; {expected} came in"
         )
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None

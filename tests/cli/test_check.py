@@ -23,7 +23,7 @@ from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, PartialOrder, Verdict
 from harness.store import RunFolder, write_parquet
 from tests.checkers.conformance.formats import CONFORMANCE, rows
-from tests.programs import python
+from tests.support.programs import python
 
 needs_data = pytest.mark.skipif(
     not rows(), reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"

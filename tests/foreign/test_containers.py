@@ -12,7 +12,7 @@ from harness.errors import EXIT_INVALID, EXIT_USAGE, EXIT_VALID, HistoryError
 from harness.formats import model_for, open_history
 from harness.ops import History, ModelSettings, Op, OpType, Verdict
 from harness.registry import load_plugin
-from tests.checkers.histories import judged_by, written
+from tests.support.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 WORDS = {"enq": "enqueue", "deq": "dequeue"}

@@ -11,7 +11,7 @@ from harness.errors import HistoryError, UsageError
 from harness.ops import History, Verdict
 from harness.registry import load_plugin
 from harness.verdict.judge import load_model, model_names
-from tests.checkers.histories import judged_by, written
+from tests.support.histories import judged_by, written
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
 

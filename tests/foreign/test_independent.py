@@ -21,7 +21,7 @@ from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Verdict
 from harness.registry import load_plugin
 from harness.verdict.coverage import weighed
-from tests.checkers.histories import written
+from tests.support.histories import written
 from tests.tiers import examples
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN

@@ -16,7 +16,7 @@ from harness.run.phases import conduct
 from harness.verdict.judge import Judgement, judge
 from targets.kudu.client import append as _append
 from targets.kudu.messages import GetTableSchemaResponse
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 from workloads.append import FINAL_MAX, AppendWorkload
 
 

@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.ops import OpType, Verdict
 from harness.plugins.options import with_defaults
 from harness.vocabularies.transactions import play
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 from tests.workloads.test_append import Driver
 from workloads.list_append import FINAL_KEYS_MAX, ListAppendWorkload
 

@@ -115,3 +115,11 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
             case _:
                 return None
     return tuple(current)
+
+
+def is_plain_list(answer: Answer) -> bool:
+    """Whether it is a listing, which names every table by an id, and no name or id twice."""
+    names = {name for name, _, _ in answer.listing}
+    ids = {ident for _, ident, _ in answer.listing}
+    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
+    return answer.result == "ok" and plain

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness import __version__
-from harness.case import IMPORTED, NS_PER_S, Case, imported_case
+from harness.case import IMPORTED, Case, imported_case
 from harness.cli.check.tasks import located_in
 from harness.cli.check.verb import require_kind
 from harness.cli.output import note, say
@@ -25,7 +25,7 @@ from harness.cli.parser import Parser, add_store
 from harness.errors import HistoryError, UsageError, counted
 from harness.formats import model_for, open_history
 from harness.independent import Shape, shape_of, split
-from harness.ops import HARNESS, History, ModelSettings, Verdict, digest_of
+from harness.ops import HARNESS, NS_PER_S, History, ModelSettings, Verdict, digest_of
 from harness.plugins import HistoryModel
 from harness.store import RunFolder, RunRecord, check_place, new_run_id
 from harness.store.parquet import ops_of_table, read_sealed

@@ -18,7 +18,7 @@ from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
 from results.report.addresses import short
 from results.report.report import NAME_OF_RUN, register
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 DEFAULT = Budget()
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")

@@ -29,9 +29,9 @@ from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import About
-from tests import run_folders
 from tests.results.judging.stores import put_keyed, tables_of
-from tests.spark_support import spark_test
+from tests.support import run_folders
+from tests.support.spark_session import spark_test
 from tests.tiers import examples
 
 pytestmark = pytest.mark.lake
