@@ -200,7 +200,7 @@ class CasRegister(_Register):
         return self.initials if nil else self.initials[:1]
 
     def understand(self, history: History) -> LinearizabilityCheck:
-        model = type(self)(self._initial, ours=_is_ours(history.pairs))
+        model = type(self)(self._initial, ours=self._ours or _is_ours(history.pairs))
         return super(CasRegister, model).understand(history)
 
     def _model(self, operations: Sequence[AnyOperation]) -> Register:
@@ -229,10 +229,10 @@ class CasRegister(_Register):
         # A failure that is a time-out may have happened.
         return failed(pair) and not self._unknown(pair)
 
-    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
+    def _observed(self, pair: Pair, request: RegisterInput) -> bool:
         """Whether a failed operation tells something about the register."""
         done = pair.completion
-        if not self._ours or done is None or not isinstance(given, Cas):
+        if not self._ours or done is None or not isinstance(request, Cas):
             return False
         return isinstance(done.value, dict) and done.value.get("result") == "mismatch"
 
@@ -244,15 +244,15 @@ class CasRegister(_Register):
         call, done = pair.invoke, pair.completion
         if done is not None and done.type is not OpType.INFO and done.f != call.f:
             raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
-        given = _register_input(self._asked(pair), self.name)
+        request = _register_input(self._asked(pair), self.name)
         if done is None or self._unknown(pair):
-            return None if isinstance(given, Read) else operation_of(pair, given)
+            return None if isinstance(request, Read) else operation_of(pair, request)
         if failed(pair):
-            return operation_of(pair, given, False) if self._observed(pair, given) else None
-        if not isinstance(given, Read):
-            return operation_of(pair, given, True if isinstance(given, Cas) else None)
+            return operation_of(pair, request, False) if self._observed(pair, request) else None
+        if not isinstance(request, Read):
+            return operation_of(pair, request, True if isinstance(request, Cas) else None)
         value = _read_value(done, self.name)
-        return None if self._matches_anything(value) else operation_of(pair, given, value)
+        return None if self._matches_anything(value) else operation_of(pair, request, value)
 
 
 class EtcdCasRegister(CasRegister):
@@ -271,8 +271,8 @@ class EtcdCasRegister(CasRegister):
         # Porcupine looks at no completion's value but a read's.
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
-    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
-        return super()._observed(pair, given) if self._ours else isinstance(given, Cas)
+    def _observed(self, pair: Pair, request: RegisterInput) -> bool:
+        return super()._observed(pair, request) if self._ours else isinstance(request, Cas)
 
     def _unknown(self, pair: Pair) -> bool:
         # A failure that is a time-out observed nothing.
