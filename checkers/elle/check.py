@@ -2,7 +2,7 @@
 
 A request names the consistency models (and perhaps single anomalies) that must hold. It decides
 which orders count (real time, or the order within processes, or neither) and which findings make a
-history invalid. The boundary (`not_`, `also_not`) is told from everything found. Rules of judging
+history invalid. The boundary (`not_`, `also_not`) follows from all anomalies. Rules of judging
 follow jepsen-io/elle, `txn.clj` at ccdee6f:
 
 * invalid: an anomaly was found that a requested model, or one it implies, forbids;
@@ -55,7 +55,7 @@ MEMBERS_SEARCHED_MAX: Final = 1_000_000
 which models it refutes is known all the same."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
-"""After so many components, only cycles of kinds not found yet are looked for."""
+"""The number of components after which only cycles of new kinds are searched."""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -66,7 +66,7 @@ class ElleResult:
     """The verdict on a history.
 
     `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles: in
-    how many components, and at least so many if there are more than a thousand of these). `not_`
+    the number of components, a lower bound if there are more than a thousand of them). `not_`
     are the weakest consistency models refuted, `also_not` the stronger ones that fall with them.
     `notes` are observations that judge nothing. `present` names every type found, forbidden or not;
     `promised` what the requested models were taken to imply of single registers.
@@ -86,7 +86,7 @@ class ElleResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for; made by `request`. `forbidden` makes a history invalid."""
+    """A request, made by `request`. `forbidden` makes a history invalid."""
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
@@ -124,9 +124,9 @@ def check_list_append(
 ) -> ElleResult:
     """Check transactions of appends and reads over lists.
 
-    Raises `HistoryError` for what is no such transaction and `UsageError` for unknown names. After
-    `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles ends;
-    the models refuted stay right, the cycles shown may be fewer.
+    Raises `HistoryError` for anything but such transactions and `UsageError` for unknown names.
+    After `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles
+    ends; the models refuted stay right, the cycles shown may be fewer.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -154,9 +154,9 @@ def check_rw_register(
     of single keys: that they are linearizable, or sequentially consistent, or that writes follow
     reads in a transaction (`wfr_keys`), or from the order in which transactions were committed
     (`transaction_order`: index of the invocation -> number). `initial_values` declares what keys
-    hold before any write; reads of values that nobody wrote are then a `garbage-read`, and only
+    hold before any write; reads of values never written are then a `garbage-read`, and only
     noted otherwise. With `unknown_writes`, writes of transactions whose answer was lost count like
-    others where somebody read them, which upstream does not do. Limits and errors as in
+    others if they were read, which upstream does not do. Limits and errors as in
     `check_list_append`.
     """
     wanted = request(
@@ -281,7 +281,7 @@ class _Found:
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # Of what is known already, more examples in ever more components say nothing new.
+        # More examples of known kinds in ever more components say nothing new.
         known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []

@@ -34,8 +34,8 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 .ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
 }
 </style>"""
-"""The picture stands on the ground of whatever shows it, light or dark."""
-_TEXT_MAX: Final = 74  # what a box holds of a monospaced line
+"""The picture has the background of the page around it, light or dark."""
+_TEXT_MAX: Final = 74  # the width of a box, monospaced
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
 _CHARACTER_WIDTH: Final = 7.9  # of a monospaced one

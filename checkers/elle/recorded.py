@@ -17,7 +17,7 @@ NIL = ("nil", "NoneType")
 
 
 def identity(thing: Any) -> tuple[str, str]:
-    """By what a key or value is known."""
+    """The identity of a key or value."""
     return NIL if thing is None else (str(thing), type(thing).__name__)
 
 
@@ -26,7 +26,7 @@ class CaseError(InternalError):
 
 
 class NotVerified(Exception):  # noqa: N818 - not an error: the case is beyond these means
-    """Nothing is known against the case, and it is not shown here either."""
+    """There is no evidence against the case, and no proof here either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """That a case shows something, and that its operations are there, each once.
+    """Require that a case shows something, and that its operations are there, each once.
 
     Raises `NotVerified` where nothing is shown, and `CaseError`.
     """
@@ -85,7 +85,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
     """Whether a cycle of such steps is what its name says.
 
-    `known` are the kinds that rest on data; there are `process` and `realtime` besides.
+    `known` are the kinds that rest on data; `process` and `realtime` are further ones.
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -140,7 +140,7 @@ class Raw:
                     self.writer[key, value] = txn
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
-        """What `txn` did to `key`: a write?, the value or what was shown, was it nil?"""
+        """The accesses of `txn` to `key`: a write?, the value written or shown, was it nil?"""
         found: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):
@@ -151,17 +151,17 @@ class Raw:
         return found
 
     def wrote(self, txn: Txn, key: Any) -> list[Any]:
-        """What `txn` wrote to `key`, whatever became of it."""
+        """The values that `txn` wrote to `key`, however it ended."""
         return [
             identity(v) for f, name, v in txn.mops if f not in ("r", ":r") and identity(name) == key
         ]
 
     def reads(self, txn: Txn, key: Any) -> list[Any]:
-        """What it was shown of `key`."""
+        """The values of `key` shown to it."""
         return [shown for write, shown, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """All things of the history that print as told; what was not told is nil."""
+        """All values of the history that print as `text`; a missing one is nil."""
         nil = (None, "nil", "None")
         return product(
             *([NIL] * (t in nil) + [(t, x) for x in sorted(self.types) if t] for t in told)

@@ -78,7 +78,7 @@ def certified(
 def told(
     name: str, result: ElleResult, proof: Mapping[str, Any] | None, operations: int
 ) -> CheckResult:
-    """The result of the checker `name`, which judged so many `operations`."""
+    """The result of the checker `name` on a number of `operations`."""
     cases = [case for shown in result.anomalies.values() for case in shown]
     blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
     details: dict[str, Any] = {

@@ -18,7 +18,7 @@ Edges = tuple[LongArray, LongArray]
 
 @dataclass(slots=True)
 class Accesses:
-    """What each transaction did to each key, seen from outside; one row per pair.
+    """The accesses of each transaction to each key, seen from outside; one row per pair.
 
     `read` is the version of its first access if that is a read (ok transactions only), `wrote` that
     of its last write; `NOTHING` if there is none. Versions are numbered by key, nil first:

@@ -6,9 +6,9 @@ key's order, and what it saw is what lies before. Reads that contradict the orde
 looked at element by element.
 
 Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
-2020): the longest read stays the order even where others contradict it; appends that nobody saw
-come after the last one seen; a key with one append needs no read. New here: an element that nobody
-appended is a `garbage-read`, which upstream leaves to an assertion.
+2020): the longest read stays the order even where others contradict it; appends that no read saw
+come after the last one seen; a key with one append needs no read. New here: an element that was
+never appended is a `garbage-read`, which upstream leaves to an assertion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # What each append replaced: the version before its own, or the last one if nobody saw it.
+    # What each append replaced: the version before its own, or the last one if no read saw it.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -66,7 +66,7 @@ def _last_writers(index: AppendIndex) -> IntArray:
 def infer_append(columns: Columns) -> Inference:
     """Dependencies and non-cycle anomalies of a list-append history.
 
-    Raises `Refused` if two appends of one value to one key cannot be told apart.
+    Raises `Refused` if one value was appended to one key twice.
     """
     index = index_appends(columns)
     builder = GraphBuilder(columns)
@@ -114,7 +114,7 @@ def _g1a(index: AppendIndex) -> IntArray:
 
 
 def _garbage(index: AppendIndex) -> IntArray:
-    """Reads that hold an element nobody appended."""
+    """Reads that hold an element never appended."""
     return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
 
 
@@ -156,7 +156,7 @@ def _dirty(index: AppendIndex) -> IntArray:
 
 
 class _Groups:
-    """What one ok transaction did to one key more than once: reads and appends in order."""
+    """The reads and appends of one ok transaction to a key that it accessed more than once."""
 
     def __init__(self, index: AppendIndex) -> None:
         self.index = index

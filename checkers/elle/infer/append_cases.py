@@ -18,7 +18,7 @@ class AppendExplainer:
         self._columns = index.columns
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why `source` precedes `target`; the earliest micro-operation of `target` that says so."""
+        """The reason why `source` precedes `target`, by the earliest such access of `target`."""
         columns = self._columns
         for mop in columns.mops(target):
             if bool(columns.write[mop]) == (relation == WR):
@@ -132,7 +132,7 @@ class AppendTexts:
         mop, key, read = self._read(row)
         seen, writers = self._writers(mop)
         value = self._columns.render_value(int(seen[np.flatnonzero(writers < 0)[0]]))
-        text = f"{read}, but nobody ever appended {value} to it."
+        text = f"{read}, but {value} was never appended to it."
         return Case("garbage-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def duplicate(self, row: int) -> Case:

@@ -13,11 +13,11 @@ from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 
 @dataclass(slots=True)
 class AppendIndex:
-    """Everything known about versions.
+    """All facts about versions.
 
-    Versions are numbered over all keys: those of key `k` are first[k] (the empty list), first[k]+1
+    Versions are numbered over all keys: key `k` has first[k] (the empty list), first[k]+1
     and so on up to first[k+1]-1. `element`, `writer` describe the last element of a version; both
-    are -1 for an empty list, `writer` also if nobody wrote it.
+    are -1 for an empty list, `writer` also if it was never written.
     """
 
     columns: Columns

@@ -2,7 +2,7 @@
 
 A history of ten million transactions is no place for a Python object each. Everything is a numpy
 array: transactions by number, their micro-operations one after another, the lists that reads
-returned as slices of one pool. Keys and values are small integers, whatever they were.
+returned as slices of one pool. Keys and values of any type become small integers.
 
 Three choices matter:
 
@@ -12,7 +12,7 @@ Three choices matter:
 * **Numbering is canonical**: by (start, end, process). Lines that may be swapped without changing
   real time can be; keys and values may have any names; the numbers, and so all that is derived from
   them, stay.
-* **Reads share memory.** A read that is a prefix of what was known of its key is a slice of that
+* **Reads share memory.** A read that is a prefix of an earlier one of its key is a slice of that
   list. Its elements are neither stored nor looked up again.
 """
 
@@ -71,8 +71,8 @@ class Columns:
     """The columns. `n` transactions in canonical order, `m` micro-operations in theirs.
 
     `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` say which slice
-    of `pool` a read returned (list-append only); `value` is what was written, or what a register's
-    read returned. `index` is the invocation's in the history, the one number people see.
+    of `pool` a read returned (list-append only); `value` is the written value, or that of a
+    register's read. `index` is the invocation's in the history, the one number people see.
     """
 
     writes_are: str
@@ -162,7 +162,7 @@ def render(value: Any) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable stand-in for `value`: equal exactly for equal data (`True` is not 1)."""
+    """A hashable substitute for `value`: equal exactly for equal data (`True` is not 1)."""
     if isinstance(value, (list, tuple)):
         return ("list", *(_frozen(item) for item in value))
     if isinstance(value, dict):
@@ -270,7 +270,7 @@ class _Builder:
             )
         if value is None:
             raise HistoryError(
-                f"op {index} writes nil to {key!r}; nil is the value of a key nobody wrote, so "
+                f"op {index} writes nil to {key!r}; nil is the value of a key never written, so "
                 "write something else"
             )
         self.writes.append(1)
@@ -293,7 +293,7 @@ class _Builder:
         elif not isinstance(value, list):
             raise HistoryError(
                 f"op {index} reads {shown(value)} from {self.keys.names[key]!r}; a read returns a "
-                "list of what was appended, in order (not a set)"
+                "list of the appended elements, in order (not a set)"
             )
         length = len(value)
         longest = self.longest[key]
@@ -366,7 +366,7 @@ class _Builder:
 
 
 def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """The runs in which transactions start and end; `NEVER` for those that are not ok."""
+    """The runs in which transactions start and end; `NEVER` for transactions that are not ok."""
     # At equal times calls come first: a completion has passed only those calls that are later.
     completions = np.sort(ends[ok])
     passed = np.searchsorted(completions, calls, side="left")
@@ -381,9 +381,9 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
 def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are: str) -> Columns:
     """Columns of a history or of transactions; `writes_are` is "append" or "w".
 
-    What is in columns already comes back as it is.
+    Columns come back as they are.
 
-    An operation is a transaction by its value, whatever its `f`; raises `HistoryError` for a value
+    An operation is a transaction by its value, with any `f`; raises `HistoryError` for a value
     that is no list of micro-operations.
     """
     if isinstance(source, Columns):

@@ -1,4 +1,4 @@
-"""What reads say of the order of versions, and what they leave open, for `orders`.
+"""The order of versions as far as reads show it, and the open pairs, for `orders`.
 
 Nothing is shared with the inference of anomalies, so one can be wrong without the other.
 """
@@ -20,11 +20,11 @@ Pair = tuple[int, int, int]
 
 
 class Facts:
-    """Who wrote, who read which version, and what is known of the order of versions.
+    """The writers and readers of versions, and the known part of the order of versions.
 
-    `chain` has a key's writers in the order that reads show, `free` those of which nothing is known
-    but that they come later. `readers` maps a key and the writer of a version (`NOBODY` for the
-    initial one) to those who read it.
+    `chain` has a key's writers in the order that reads show, `free` the writers that come later in
+    an unknown order. `readers` maps a key and the writer of a version (`NOBODY` for the initial
+    one) to its readers.
     """
 
     def __init__(self, columns: Columns, without: frozenset[int]) -> None:
@@ -93,7 +93,7 @@ def open_pairs(facts: Facts) -> Iterator[Pair]:
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """What is known to come later than a version, and earlier than a transaction's versions."""
+    """The writers later than a version, and those earlier than a transaction's versions."""
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size
     for key, free in facts.free.items():
@@ -114,7 +114,7 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """What precedes what by process or real time; numbers beyond transactions are gates.
+    """The pairs ordered by process or real time; numbers beyond transactions are gates.
 
     A gate opens a run: everything that ended before leads to it, and it to all that begins later.
     """

@@ -83,11 +83,11 @@ def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bo
 
 @dataclass(slots=True)
 class _State:
-    """What is settled so far.
+    """The order settled so far.
 
     `after` and `before` are what follows and precedes each node, as bits; `later` the writers of a
-    key behind a version (of `NOBODY`: the initial one), `earlier` those in front of a transaction's
-    own versions; `pairs` are open.
+    key behind a version (of `NOBODY`: the initial one), `earlier` the writers in front of a
+    transaction's own versions; `pairs` are open.
     """
 
     after: list[int]
@@ -142,12 +142,13 @@ class _Search:
     def run(self) -> bool:
         """Whether an order exists; raises `_Unsatisfiable` or `_Bound`.
 
-        Most stores put versions in the order of time, whatever they promise: that is tried first.
+        Most stores put versions in the order of time, even without promising it: that is tried
+        first.
         """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # What is near settles what is far.
+            # Near pairs settle far ones.
             for key, one, two in sorted(saved.pairs, key=self._distance):
                 if self._end[one] < self._start[two]:
                     self._settle(key, one, two)
@@ -158,7 +159,7 @@ class _Search:
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """How far apart in time two writers began."""
+        """The time between the beginnings of two writers."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:
@@ -206,7 +207,7 @@ class _Search:
         return self._read_from[reader] | own
 
     def _require_invisible(self) -> None:
-        """That no reader sees a version that was overwritten by something visible to it."""
+        """Require that no reader sees a version that was overwritten by something visible to it."""
         for (key, writer), readers in self._facts.readers.items() if self._bans else ():
             later = self._state.later.get((key, writer), 0)
             self._spend(len(readers))

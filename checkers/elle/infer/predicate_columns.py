@@ -32,7 +32,7 @@ def identity(value: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition on values: `true`, `= goal`, or `mod modulus rest`. What is absent never matches.
+    """A condition on values: `true`, `= goal`, or `mod modulus rest`. An absent key never matches.
 
     `goal` is the identity of the value that an `=` asks for.
     """
@@ -93,7 +93,7 @@ class PredicateColumns(Columns):
         return f"{access.f} {name} {'nil' if access.value is None else render(access.value)}"
 
     def render_shown(self, access: Access) -> str:
-        """What a predicate read returned; of much, the beginning."""
+        """The answer of a predicate read, or its beginning."""
         items = [f"{self.render_key(key)} {render(value)}" for key, value in access.shown.items()]
         if len(items) > SHOWN_KEYS_MAX:
             items = [*items[:SHOWN_KEYS_MAX], f"... {len(items) - SHOWN_KEYS_MAX} more"]
@@ -136,7 +136,7 @@ class _Reader:
         if not in_map and self._kinds.setdefault(number, kind) is not kind:
             raise HistoryError(
                 f"op {index} names the key {_quoted(name)}, and another op names it with another "
-                "type; maps hold keys as text, where the two cannot be told apart"
+                "type; maps hold keys as text, where both look the same"
             )
         return number
 
@@ -155,7 +155,7 @@ class _Reader:
             key = self.key(name, index, in_map=True)
             if value is None:
                 raise HistoryError(
-                    f"op {index}: {what} shows {_quoted(name)} with nil; what is absent is left out"
+                    f"op {index}: {what} shows {_quoted(name)} with nil; absent keys are left out"
                 )
             if key in found:
                 raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
@@ -264,8 +264,7 @@ def predicate_columns(
 ) -> PredicateColumns:
     """Columns of a history with its `init`, or of transactions in a `universe`.
 
-    Raises `HistoryError` that names the op for what is neither. What is in columns already comes
-    back as it is.
+    Raises `HistoryError` that names the op for anything else. Columns come back as they are.
     """
     if isinstance(source, PredicateColumns):
         return source

@@ -27,7 +27,7 @@ class RegisterExplainer:
         return range(int(low), int(high))
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why `source` precedes `target`, by the key that `target` accessed first."""
+        """The reason why `source` precedes `target`, by the key that `target` accessed first."""
         accesses = self._accesses
         mine = {int(accesses.key[row]): row for row in self._rows(source)}
         columns = accesses.columns
@@ -71,7 +71,7 @@ class RegisterExplainer:
         return self._accesses.columns.render_value(int(self._accesses.value[version]))
 
     def _precedes(self, before: int, after: int) -> str | None:
-        """Why a version precedes another directly, or `None`."""
+        """The reason why a version precedes another directly, or `None`."""
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None

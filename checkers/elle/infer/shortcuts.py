@@ -1,6 +1,6 @@
-"""Cycles made short by what real time says at once, and those that need no search.
+"""Cycles made short by real time, and cycles that need no search.
 
-Within a component real time is a chain: only what is near in time has an edge, or all edges go by
+Within a component real time is a chain: only neighbours in time have an edge, or all edges go by
 way of gates. A search along these finds a cycle of the right kind, but may lead through hundreds of
 transactions where one step in time says the same. And where a component is too large for searches,
 two transactions that contradict each other are still seen by looking at each edge once.

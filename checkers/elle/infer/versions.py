@@ -1,4 +1,4 @@
-"""The order of register versions: what is known of it, from which source.
+"""The known order of register versions, by source.
 
 A register's reads show one value, not a history, so the order of a key's versions comes from what
 the caller is willing to assume. Each source adds edges between versions of a key; a source that
@@ -53,7 +53,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """When each version was first left behind and last met, in runs."""
+    """The runs in which each version was first left behind and last met."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
@@ -111,7 +111,7 @@ def nearest(
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # Nothing enters a forward zone between its exit and its entry, but what is found below.
+    # Nothing enters a forward zone between its exit and its entry, except the exits below.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -119,7 +119,7 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # The first of those goals to be left behind hides what is entered after that.
+    # The first of the goals to be left behind hides later entries.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -158,7 +158,7 @@ def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
 
 
 def wfr_edges(accesses: Accesses) -> Edges:
-    """What was read before what was written, within a transaction.
+    """Edges from the versions read to those written, within a transaction.
 
     A transaction that read its own later write yields an edge from a version to itself, which
     upstream keeps: it puts the readers of that version before its writer.
@@ -250,7 +250,7 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Too much to walk: the complete relation stands in, which is as true, and finer.
+            # Too much to walk: the complete relation replaces it, which is as true, and finer.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return

@@ -1,4 +1,4 @@
-"""Who wrote what: the same for lists and registers."""
+"""The writers of values, for lists and registers alike."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """The micro-operations that wrote value[i] to key[i]; -1 where nobody did, or for nil."""
+        """The micro-operations that wrote value[i] to key[i]; -1 without a writer, or for nil."""
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value

@@ -1,4 +1,4 @@
-"""Which cycles a component has: first that there are some, then the shortest of each kind.
+"""The cycles of a component: first their existence, then the shortest of each kind.
 
 **Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
 decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
@@ -131,7 +131,7 @@ class Search:
     # --- existence ---------------------------------------------------------------------------
 
     def _label(self, relations: int, *, extended: bool) -> IntArray:
-        """Component labels of the subgraph; nodes twice if anti-dependencies must stand apart."""
+        """Component labels of the subgraph; nodes twice where anti-dependencies stay apart."""
         found = self._labels.get((relations, extended))
         if found is None:
             # All relations of an edge count here, not only the one that would name it.
@@ -158,7 +158,7 @@ class Search:
         return found
 
     def _members(self, model: str) -> int:
-        """How many transactions the smallest component has that refutes `model`; 0 if none."""
+        """The number of transactions of the smallest component that refutes `model`; 0 if none."""
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -215,7 +215,7 @@ class Search:
         return list({cycle.name: cycle for cycle in reversed(found)}.values())[::-1], unfinished
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
-        """A cycle that refutes `model`, whatever else may explain its steps; `None` if too hard."""
+        """A cycle that refutes `model` under every reading of its steps; `None` if too hard."""
         for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:

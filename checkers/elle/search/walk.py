@@ -1,7 +1,7 @@
 """Pairs of a register's versions that upstream relates by real time, one key after another.
 
 The relation is finer than the complete one, and takes longer: at a limit of work, or of time, the
-complete one stands in, which is as true.
+complete one replaces it, which is as true.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _walk_key(
     work: int,
     deadline_passed: Callable[[], bool],
 ) -> int:
-    """Add the pairs of one key's `rows`; returns what is left of `work`, or -1 at the deadline."""
+    """Add the pairs of one key's `rows`; returns the rest of `work`, or -1 at the deadline."""
     columns = accesses.columns
     by_end, bounds, hidden = order
     last, found = accesses.last[rows].tolist(), accesses.found[rows].tolist()

@@ -5,7 +5,7 @@ what each transaction that did not fail left there at last; the first of them is
 nothing else is known of their order. A read *selects* a version: the one whose value it shows. One
 that shows nothing of a key (a predicate read that leaves it out, or nil) selected one that does not
 match, and if only one such version is left, that one. What the reader wrote itself is no candidate:
-before its write it was not there, and behind it a read tells of nobody else.
+before its write it was not there, and behind it a read shows no other writer.
 
 Nothing here is shared with `predicate` or `predicate_columns`.
 """
@@ -32,7 +32,7 @@ OF_DATA = ("wr", "wrp", "rw", "rwp")
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What somebody made of a key (nobody: the universe); `last` if the writer left it there."""
+    """A version of a key (without a writer: the universe's); `last` if the writer left it there."""
 
     writer: Txn | None
     value: Any
@@ -110,7 +110,7 @@ class PredicateVerifier:
                 raise CaseError(f"key {key} is given a value more than once")
 
     def verify(self, case: Any) -> None:
-        """That the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the case is there; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in _SINGLE:
             self._verify_cycle(case)
@@ -121,7 +121,7 @@ class PredicateVerifier:
         except (KeyError, ValueError) as error:
             raise CaseError(f"{case.type}: the case is not whole ({error})") from error
         if holds is None:
-            raise NotVerified("what was shown may have been there in more than one way")
+            raise NotVerified("the shown version may have been there in more than one way")
         if not holds:
             raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
 
@@ -151,7 +151,7 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # What was shown becomes another thing whatever follows. What was not would have left a
+        # A shown key changes with any later version. A key not shown would have left a
         # second version to select, had the other not begun to match.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
@@ -182,7 +182,7 @@ class PredicateVerifier:
         return found if len(found) == 1 else []
 
     def candidates(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """All versions that show what was shown."""
+        """All versions that match the shown value."""
         others = [version for version in self.versions[key] if version.writer is not txn]
         if look.value is not None:
             return [v for v in others if identity(v.value) == identity(look.value)]
@@ -204,7 +204,7 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Whether a read shows only what is no committed version; `None` if of different kinds."""
+    """Whether a read shows only versions never committed; `None` if of different kinds."""
     unsure = False
     for look in raw.looks(reader, key):
         found = raw.candidates(reader, key, look)
@@ -217,7 +217,7 @@ def _dirty(
 
 
 def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A value that nobody wrote, or nothing where there always was something."""
+    """A value that was never written, or an absent read of a key that always existed."""
     (reader,) = ops
     return any(
         not raw.candidates(reader, key, look)

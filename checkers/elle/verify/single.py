@@ -1,7 +1,7 @@
 """The anomalies that are no cycles, each by itself, for `verify`.
 
-Every check is told operations and (key, value, next value, details) and says whether they did that:
-`None` where it cannot tell.
+Every check receives operations and (key, value, next value, details) and returns whether they did
+that: `None` if that is open.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _incompatible(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
 
 
 def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) -> bool:
-    """A committed append on a failed one; between them at most what nobody knows to have been."""
+    """A committed append on a failed one; between them at most appends of unknown outcome."""
     failed, done = ops
     if (failed.type, done.type) != ("fail", "ok") or value not in raw.wrote(failed, key):
         return False
@@ -94,7 +94,7 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     """Each read the same first, and wrote after that.
 
-    A register's reader that wrote the value itself has lost nothing, whatever upstream says.
+    A register's reader that wrote the value itself has lost nothing, unlike upstream.
     """
     met: set[Any] = set()
     for txn in ops:

@@ -1,9 +1,9 @@
 """Reported anomalies, derived once more from nothing but what the transactions did.
 
-This module and its parts (`verify_raw`: what was recorded, `verify_versions`: orders of versions,
-`verify_single`: what is no cycle) share nothing with the rest of `checkers.elle`: no columns, no
-graph, no search. They are told one case, which is its name, its operations, and for a cycle its
-steps with the data behind each, and look at the transactions themselves. `CaseError`: the case is
+This module and its parts (`recorded`: the transactions, `versions`: orders of versions, `single`:
+anomalies without a cycle) share nothing with the rest of `checkers.elle`: no columns, no graph, no
+search. They receive one case, which is its name, its operations, and for a cycle its steps with
+the data behind each, and look at the transactions themselves. `CaseError`: the case is
 not there, so the check is wrong. `NotVerified`: it may be, but not by means as plain as these.
 """
 
@@ -33,7 +33,7 @@ class Verifier(Raw):
     """Verifies the cases it was made for."""
 
     def verify(self, case: Any) -> None:
-        """That the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the case is there; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in SINGLE:
             self._verify_cycle(case)
@@ -69,9 +69,9 @@ class Verifier(Raw):
                 )
 
     def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
-        """Whether `source` precedes `target` so; `None` if that cannot be told.
+        """Whether `source` precedes `target` so; `None` if that is open.
 
-        That an `info` took effect is shown by the step that leaves it: somebody saw its write.
+        The step that leaves an `info` shows that it took effect: a read saw its write.
         """
         key, value, after = data
         if "fail" in (source.type, target.type) or (

@@ -3,8 +3,8 @@
 A *list*: its longest read (of several that differ: one that fits all steps of a cycle); an append
 that no read shows comes last, for lists only grow. A *register*: nil comes first, or a value that
 was never written; the rest follows from promises: what a transaction read and then wrote over
-(wfr-keys), what was left behind before the other was met, by the same process (sequential-keys) or
-by anybody (linearizable-keys).
+(wfr-keys), the version left behind before the other was met, by the same process (sequential-keys)
+or by any process (linearizable-keys).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """What was overwritten after a read; per version, by whom, its first end and last call."""
+    """The versions overwritten after a read; per version, the writers, first end, last call."""
     over: set[Any] = set()
     left: dict[Any, Any] = {}
     met: dict[Any, Any] = {}
@@ -80,8 +80,8 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
 def precedes(
     raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
 ) -> bool:
-    """Whether version `value` of a register came before `after`, by what is promised of keys."""
-    if value == NIL or (key, value) not in raw.writer:  # what was never written was there at first
+    """Whether version `value` of a register came before `after`, by the promises about keys."""
+    if value == NIL or (key, value) not in raw.writer:  # a value never written was there at first
         return (key, after) in raw.writer
     over, left, met = known or promises(raw, key)
     if "wfr-keys" in promised and (value, after) in over:
