@@ -80,11 +80,11 @@ class Budget:
     def part(self, steps: int) -> Iterator[Budget]:
         """A budget of at most `steps` out of this one; what it leaves stays here."""
         portion = Budget(min(steps, self.steps), self._deadline_passed)
-        given = portion.steps
+        walked = portion.steps
         try:
             yield portion
         finally:
-            self.steps -= given - max(portion.steps, 0)
+            self.steps -= walked - max(portion.steps, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,9 +116,9 @@ class Raw:
         self, txns: Iterable[Txn], cases: Collection[Any], kind: str, promised: Collection[str] = ()
     ) -> None:
         self.lists, self.promised = kind == "list-append", promised
-        told = [case.details.get("key") for case in cases]
-        told += [step.reason.key for case in cases for step in case.steps]
-        wanted, named = {number for case in cases for number in case.operations}, set(told)
+        texts = [case.details.get("key") for case in cases]
+        texts += [step.reason.key for case in cases for step in case.steps]
+        wanted, named = {number for case in cases for number in case.operations}, set(texts)
         self.ops: dict[int, Txn] = {}
         self.on: dict[Any, list[Txn]] = {}  # key: who did something to it and did not fail
         self.writer: dict[Any, Txn] = {}  # (key, value): who wrote it
@@ -127,9 +127,9 @@ class Raw:
             keys = {identity(key) for _, key, _ in txn.mops if str(key) in named}
             if txn.index in wanted:
                 self.ops[txn.index] = txn
-                shown = [value for _, _, value in txn.mops]
-                shown += [x for value in shown if isinstance(value, (list, tuple)) for x in value]
-                self.types |= {identity(x)[1] for x in shown}
+                values = [value for _, _, value in txn.mops]
+                values += [x for value in values if isinstance(value, (list, tuple)) for x in value]
+                self.types |= {identity(x)[1] for x in values}
             for key in keys:
                 self.types.add(key[1])
                 self.on.setdefault(key, []).extend([txn] if txn.type != "fail" else [])
@@ -141,14 +141,14 @@ class Raw:
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
         """The accesses of `txn` to `key`: a write?, the value written or shown, was it nil?"""
-        found: list[tuple[bool, Any, bool]] = []
+        acts: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):
-                found.append((True, identity(value), False))
+                acts.append((True, identity(value), False))
             elif identity(name) == key and txn.type == "ok":
-                shown = tuple(map(identity, value or ())) if self.lists else (identity(value),)
-                found.append((False, shown, value is None))
-        return found
+                seen = tuple(map(identity, value or ())) if self.lists else (identity(value),)
+                acts.append((False, seen, value is None))
+        return acts
 
     def wrote(self, txn: Txn, key: Any) -> list[Any]:
         """The values that `txn` wrote to `key`, however it ended."""
@@ -158,7 +158,7 @@ class Raw:
 
     def reads(self, txn: Txn, key: Any) -> list[Any]:
         """The values of `key` shown to it."""
-        return [shown for write, shown, _ in self.acts(txn, key) if not write]
+        return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
         """All values of the history that print as `text`; a missing one is nil."""

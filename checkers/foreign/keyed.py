@@ -104,7 +104,9 @@ class _Tally:
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
-        kept = [shown for shown in self.shown.values() if shown.verdict is verdict]
+        kept = [
+            result_kept for result_kept in self.shown.values() if result_kept.verdict is verdict
+        ]
         if len(kept) < KEYS_EXPLAINED_MAX:
             self.shown[key] = result
         for name in SUMS:
@@ -115,7 +117,7 @@ class _Tally:
 
     def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
         """The results with this verdict that are kept, with their keys."""
-        return [(key, shown) for key, shown in self.shown.items() if shown.verdict is verdict]
+        return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 
 def _is_vacuous(details: Mapping[str, Any]) -> bool:
@@ -175,24 +177,24 @@ class KeyedCheck:
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
         """The result of keys that are not valid, in the words of the first few."""
-        shown = tally.results(verdict)
+        results = tally.results(verdict)
         if tally.verdicts[verdict]:
-            shown = [(key, result) for key, result in shown if key not in tally.unseen]
-        key, first = shown[0]
+            results = [(key, result) for key, result in results if key not in tally.unseen]
+        key, first = results[0]
         count = len(tally.verdicts[verdict] or tally.unseen)
         reason = f"key {key!r}: {first.reason}"
         if count > 1:
             reason += f" (and {count - 1} more of {len(self.parts)} keys)"
         text = []
-        for key, result in shown:
+        for key, result in results:
             text += [f"Key {key!r}: {result.reason}.", *(f"  {x}" for x in result.explanation)]
-        if count > len(shown):
-            text.append(f"{count - len(shown)} more keys are not explained.")
-        blamed = tuple(index for _, result in shown for index in result.operations)
+        if count > len(results):
+            text.append(f"{count - len(results)} more keys are not explained.")
+        blamed = tuple(index for _, result in results for index in result.operations)
         details = self._details(tally, first.details)
         for name in ("anomalies", "not", "also_not"):
             if name in details:
-                lists = (result.details.get(name, ()) for _, result in shown)
+                lists = (result.details.get(name, ()) for _, result in results)
                 details[name] = sorted({item for listed in lists for item in listed})
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 

@@ -81,11 +81,11 @@ def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
 
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
     """The error for an op that is not in the model's vocabulary."""
-    shown = clipped(repr(op.value), 80)
+    text = clipped(repr(op.value), 80)
     pair = isinstance(op.value, list) and len(op.value) == 2
     hint = "; if values are [key value], say --independent" if pair else ""
     return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}{hint}"
+        f"op {op.index} is {op.f!r} with the value {text}; the model {model} has {known}{hint}"
     )
 
 
@@ -120,25 +120,25 @@ class LinearizabilityCheck:
 
     name: str
     model: Model[Any, Any, Any]
-    found: Sequence[AnyOperation]
+    parsed: Sequence[AnyOperation]
     limits: Limits = dataclasses.field(default_factory=Limits)
     nothing_happened: bool = False
     reads: Reads | None = None
 
     @property
     def operations(self) -> int:
-        return len(self.found)
+        return len(self.parsed)
 
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
         outcome = check_operations(
-            self.model, self.found, timeout_s=time_limit_s, limits=self.limits
+            self.model, self.parsed, timeout_s=time_limit_s, limits=self.limits
         )
-        observed = observations(self.model, self.found)
+        observed = observations(self.model, self.parsed)
         if outcome.result is Result.OK and not observed and not self.nothing_happened:
             return self._unobserved(outcome), None
-        by_id = {operation.id: operation for operation in self.found}
+        by_id = {operation.id: operation for operation in self.parsed}
 
         def tell(failure: Failure, proof: Certificate) -> Told:
             offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
@@ -147,11 +147,11 @@ class LinearizabilityCheck:
 
         try:
             result = judged(
-                self.name, self.model, self.found, outcome, tell=tell, limits=self.limits
+                self.name, self.model, self.parsed, outcome, tell=tell, limits=self.limits
             )
         except CertificateError as error:
             reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
-            details = details_of(outcome, None, self.found)
+            details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
             # Nothing that was looked at is too little, unless there was nothing to look at.
@@ -189,7 +189,7 @@ class LinearizabilityCheck:
             "Writes, lost answers and reads that match any value fit every order; a history needs "
             "answers that show a state."
         )
-        details = {**details_of(outcome, None, self.found), "rule": NOTHING_OBSERVED}
+        details = {**details_of(outcome, None, self.parsed), "rule": NOTHING_OBSERVED}
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
     def _label(self, operation: AnyOperation) -> str:
@@ -218,9 +218,9 @@ class LinearizabilityCheck:
             )
         states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
         if states:
-            shown = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
+            listed = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
             more = f", or {len(states) - 4} others" if len(states) > 4 else ""
-            text.append(f"By then, {shown}{more}.")
+            text.append(f"By then, {listed}{more}.")
         others = [number for number in failure.core if number != failure.operation]
         if others and len(others) <= CORE_TOLD_MAX:
             text.append(
@@ -242,7 +242,7 @@ class LinearizabilityCheck:
         left = STATE_CHARS_TOTAL_MAX
         orders = []
         for number, survivor in enumerate(failure.survivors):
-            states = self._states(survivor, by_id, STATES_MAX if number else len(self.found))
+            states = self._states(survivor, by_id, STATES_MAX if number else len(self.parsed))
             kept = []
             for state in reversed(states):
                 left -= len(state)
@@ -250,7 +250,7 @@ class LinearizabilityCheck:
                     break
                 kept.append(state)
             orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
-        labels = {operation.id: self._label(operation) for operation in self.found}
+        labels = {operation.id: self._label(operation) for operation in self.parsed}
         return Counterexample(failure.operation, failure.core, tuple(orders), labels)
 
     def _states(
@@ -289,8 +289,8 @@ class LinearizabilityModel(HistoryModel):
 
     def understand(self, history: History) -> LinearizabilityCheck:
         """The check of one object's history, whose values have no keys."""
-        found = [self._operation(pair) for pair in history.pairs]
-        kept = self._reduced([operation for operation in found if operation is not None])
+        parsed = [self._operation(pair) for pair in history.pairs]
+        kept = self._reduced([operation for operation in parsed if operation is not None])
         # A history without any op does not say that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)

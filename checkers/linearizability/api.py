@@ -183,10 +183,10 @@ class _Check:
         if not explained:
             return _illegal(part, [*self._parts, *(self._projections or ())])
         try:
-            told, failure = explained_part(part, self._project(), self._limits, self._clock)
+            culprit, failure = explained_part(part, self._project(), self._limits, self._clock)
         except LimitReachedError:
-            told, failure = part, unexplained(part)
-        return _illegal(told, [*self._parts, *(self._projections or ())], failure)
+            culprit, failure = part, unexplained(part)
+        return _illegal(culprit, [*self._parts, *(self._projections or ())], failure)
 
     def undecided(self) -> CheckOutcome:
         """The outcome where a limit was reached."""

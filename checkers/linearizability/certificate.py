@@ -69,10 +69,10 @@ class Certificate:
                 "confirmed_by": self.confirmed_by,
             }
         total = sum(len(order) for order in self.orders)
-        shown: dict[str, Any] = {"orders": [list(order) for order in self.orders]}
+        details: dict[str, Any] = {"orders": [list(order) for order in self.orders]}
         if total > SHOWN_MAX:
-            shown = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
-        return {**shown, "never": list(self.never), "confirmed_by": self.confirmed_by}
+            details = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
+        return {**details, "never": list(self.never), "confirmed_by": self.confirmed_by}
 
 
 def certify(
@@ -137,9 +137,9 @@ def _part(
 ) -> Projection[Any, Any, Any]:
     """The problem in which the core contradicts itself."""
     if failure.projection and not failure.elements:
-        for found in model.projections(operations):
-            if found.name == failure.projection:
-                return found
+        for view in model.projections(operations):
+            if view.name == failure.projection:
+                return view
         raise CertificateError(f"there is no projection {failure.projection}")
     parts = [part for part in model.partition(operations) if part]
     for number, part in enumerate(parts):

@@ -78,14 +78,14 @@ def relaxed(
         if o.id not in core and o.call <= end and not model.read_only(o.input, o.said)
     ]
     kept = [*chosen, *model.blurred(chosen, others)]
-    known = [o if o.id in core else replace(o, return_time=None) for o in kept]
+    weakened = [o if o.id in core else replace(o, return_time=None) for o in kept]
     # Unknown outcomes keep their output only in `known`, where the model may look for names.
-    hinted = model.for_operations(known)
+    hinted = model.for_operations(weakened)
     pairs: list[Operation[Any, Any]] = []
-    for operation, weaker in zip(kept, known, strict=True):
-        said = operation.said
-        input_ = (operation.input, said, type(operation.input), type(said))
-        pairs.append(replace(weaker, input=input_, output=said))
+    for operation, weaker in zip(kept, weakened, strict=True):
+        answer = operation.said
+        input_ = (operation.input, answer, type(operation.input), type(answer))
+        pairs.append(replace(weaker, input=input_, output=answer))
     return Recorded(hinted), pairs
 
 

@@ -147,11 +147,11 @@ def _survivors(
     run_sliced(frontier, limits.shrink_steps, is_over)
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits, is_over), 1
-    found = frontier.remaining()
+    survivors = frontier.remaining()
     # The plainest stories first: few unknown operations that happened to act, then few steps.
-    found.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
-    shown = found[:SURVIVORS_MAX]
-    return tuple(_survivor(problem, best, c.choices(), c.state) for c in shown), len(found)
+    survivors.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
+    listed = survivors[:SURVIVORS_MAX]
+    return tuple(_survivor(problem, best, c.choices(), c.state) for c in listed), len(survivors)
 
 
 def _one_survivor(

@@ -36,13 +36,13 @@ class Configuration(NamedTuple):
 
     def choices(self) -> list[int]:
         """The branching choices from the start."""
-        found: list[int] = []
+        choices: list[int] = []
         path = self.path
         while path is not None:
-            found.append(path.choice)
+            choices.append(path.choice)
             path = path.previous
-        found.reverse()
-        return found
+        choices.reverse()
+        return choices
 
 
 class Frontier:

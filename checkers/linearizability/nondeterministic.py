@@ -64,10 +64,10 @@ class PowerSet(Model[frozenset[S], I, O]):
         """What may follow from any state in the set."""
         step = self._inner.step
         after: set[S] = set()
-        for number, one in enumerate(state):
+        for number, single in enumerate(state):
             if not number % STATES_UNWATCHED:
                 tick()
-            after.update(step(one, input_, output))
+            after.update(step(single, input_, output))
         return bool(after), frozenset(after) or state
 
     def partition(

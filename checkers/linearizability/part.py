@@ -199,19 +199,19 @@ def explained_part(
     part: Part, projections: list[Part], limits: Limits, clock: Clock
 ) -> tuple[Part, Failure]:
     """The failure with a small core, of the first projections that fail; else the smallest."""
-    found: list[tuple[Part, Failure]] = []
-    for told in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
+    failures: list[tuple[Part, Failure]] = []
+    for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
         failure = explain(
-            told.problem,
-            told.finished.best,
+            sharp.problem,
+            sharp.finished.best,
             limits,
-            name=told.name if told.only_refutes else "",
+            name=sharp.name if sharp.only_refutes else "",
             is_over=clock.is_over,
         )
         if failure.core_minimal and len(failure.core) <= CORE_SMALL:
-            return told, failure
-        found.append((told, failure))
-    return min(found, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
+            return sharp, failure
+        failures.append((sharp, failure))
+    return min(failures, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
 
 
 def unexplained(part: Part) -> Failure:

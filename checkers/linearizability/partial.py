@@ -58,10 +58,10 @@ class PartialOutcome:
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
     """Per operation the mask of the operations that had returned at its call: real time."""
-    known = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
-    known.sort()
-    returns = [when for when, _ in known]
-    prefixes = list(itertools.accumulate((1 << at for _, at in known), operator.or_, initial=0))
+    returned = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
+    returned.sort()
+    returns = [when for when, _ in returned]
+    prefixes = list(itertools.accumulate((1 << at for _, at in returned), operator.or_, initial=0))
     return [prefixes[bisect.bisect_left(returns, o.call)] for o in operations]
 
 
@@ -95,14 +95,14 @@ def find_partial_order(
         return PartialOutcome(None, False, search.steps, search.stuck)
     if order is None:
         return PartialOutcome(None, True, search.steps, search.stuck)
-    found = PartialOutcome(order, True, search.steps, back=search.back)
+    outcome = PartialOutcome(order, True, search.steps, back=search.back)
     done = 0
-    for at, _ in zip(order, states_along(model, operations, found), strict=True):
+    for at, _ in zip(order, states_along(model, operations, outcome), strict=True):
         assert not before[at] & ~done, f"operation {operations[at].id} comes too early"
         done |= 1 << at
     missing = [o.id for at, o in enumerate(operations) if not o.is_unknown and not done >> at & 1]
     assert not missing, f"the order leaves out {missing}"
-    return found
+    return outcome
 
 
 def find_relaxed_order(

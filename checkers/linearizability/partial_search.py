@@ -179,15 +179,15 @@ class Search:
         if not self._backs & ~reached:
             return array("i")
         last = (reached & ~node.place.done & self._changes).bit_length() - 1
-        found = array("i", node.past)
+        past = array("i", node.past)
         if last >= 0:
             for number, since in enumerate(node.past):
                 if _NEVER < since < last:
-                    found[number] = last
+                    past[number] = last
         number = self._number(node.place.state)
-        found.extend([_NEVER] * (number + 1 - len(found)))
-        found[number] = last
-        return found
+        past.extend([_NEVER] * (number + 1 - len(past)))
+        past[number] = last
+        return past
 
     def _hint(self, at: int) -> Hint:
         return self._hints.get(at, _UNHINTED)
@@ -244,9 +244,9 @@ class Search:
         the hints is legal, or waits for a change whose answer was lost.
         """
         done, state = place.done, place.state
-        known = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
+        changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
         looks = self._enabled(self._looks, done)
-        first = min([*known[:1], *looks], key=lambda at: (self._hint(at), at), default=None)
+        first = min([*changes[:1], *looks], key=lambda at: (self._hint(at), at), default=None)
         if first is not None:
             if self._backs & ~done and self._hint(first)[0] > place.hint[0]:
                 yield from self._promising(place, first)
@@ -255,7 +255,7 @@ class Search:
                     legal, after = self._step(at, state)
                     if legal and after != state and self._step(first, after)[0]:
                         yield at, after, None
-        for at in known:
+        for at in changes:
             legal, after = self._step(at, state)
             if legal:
                 yield at, after, None

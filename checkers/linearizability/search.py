@@ -196,11 +196,11 @@ class DepthFirst:
         """Whether the must-return is illegal here; the open writes that make it legal; the rest."""
         frame.reach = self._problem.relevant(frame.position, frame.mask)
         blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
-        known: list[Move] = [
+        moves: list[Move] = [
             ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
         ]
-        helpful = [move for move in known if blocked and self._enables(move[3], must)]
-        return blocked, helpful, [move for move in known if move not in helpful]
+        helpful = [move for move in moves if blocked and self._enables(move[3], must)]
+        return blocked, helpful, [move for move in moves if move not in helpful]
 
     def _enables(self, state: int, op: int) -> bool:
         self.steps += 1
@@ -209,7 +209,7 @@ class DepthFirst:
     def _moves(self, frame: _Frame) -> Iterator[Move]:
         """All single moves but the must-return; moves that make it legal come first."""
         must = self._problem.returns[frame.position]
-        blocked, helpful, known = self._known_moves(frame, must)
+        blocked, helpful, moves = self._known_moves(frame, must)
         unknown: list[Move] = []
         yield from helpful
         if blocked:
@@ -219,7 +219,7 @@ class DepthFirst:
                     yield move
                 else:
                     unknown.append(move)
-        yield from known
+        yield from moves
         if blocked:
             yield from unknown
         else:
@@ -230,12 +230,12 @@ class DepthFirst:
         """Open writes, and unknown operations only together with one that they make legal."""
         problem = self._problem
         must = problem.returns[frame.position]
-        blocked, helpful, known = self._known_moves(frame, must)
+        blocked, helpful, moves = self._known_moves(frame, must)
         yield from helpful
         if blocked:
             bit = problem.return_bits[frame.position]
             yield from self._chains(frame, must, bit)
-        yield from known
+        yield from moves
         others = itertools.chain(
             problem.open_writes[frame.position], problem.open_reads[frame.position]
         )

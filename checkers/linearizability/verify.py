@@ -117,11 +117,11 @@ def verify_core(
     steps = 0
     while todo:
         done, used, state = todo.popleft()
-        known = seen.setdefault((done, state), [])
+        visited = seen.setdefault((done, state), [])
         # With fewer optional operations used, everything is possible that is with more.
-        if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in known):
+        if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
-        known.append(used)
+        visited.append(used)
         if done == full:
             raise CertificateError(f"core {tuple(core)} has a legal order")
         first = min(end for n, end in enumerate(returns) if not done >> n & 1)
@@ -148,8 +148,8 @@ def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]
     """Equal optional operations, in the order of their calls, in which they are used."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
-        said = operation.said
-        key: Hashable = (operation.input, said, type(operation.input), type(said))
+        answer = operation.said
+        key: Hashable = (operation.input, answer, type(operation.input), type(answer))
         try:
             alike = classes.setdefault(key, [])
         except TypeError:  # not hashable: it is interchangeable with none

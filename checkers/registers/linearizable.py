@@ -42,8 +42,8 @@ class RegisterLinearizable(SearchChecker):
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
-        parsed = _Register(None, ours=True).understand(history)
-        model, operations = parsed.model, parsed.found
+        prepared = _Register(None, ours=True).understand(history)
+        model, operations = prepared.model, prepared.parsed
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
 
         def tell(failure: Failure, proof: Certificate) -> Told:

@@ -65,8 +65,8 @@ class CatalogTable(Table):
             return located(self._path, line, sum(len(cell) + 1 for cell in before) + 1, what)
 
         if len(cells) != len(COLUMNS):
-            known = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
-            what = f"{len(cells)} columns separated by tabs; there must be {known}"
+            columns = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
+            what = f"{len(cells)} columns separated by tabs; there must be {columns}"
             raise located(self._path, line, len(text) + 1, what)
         row = dict(zip(COLUMNS, cells, strict=True))
         numbers: dict[str, int] = {}
@@ -100,7 +100,7 @@ class CatalogTable(Table):
     def _interval(
         self, line: int, row: dict[str, str], numbers: dict[str, int], listing: list[Any]
     ) -> Row:
-        given = {
+        request = {
             "name": row["name"],
             "name2": row["name2"],
             "payload": numbers["payload"],
@@ -114,4 +114,4 @@ class CatalogTable(Table):
             "listing": listing,
         }
         returned = None if row["result"] == "?" else numbers["return"]
-        return Row(line, numbers["call"], returned, row["op"], given, answer)
+        return Row(line, numbers["call"], returned, row["op"], request, answer)

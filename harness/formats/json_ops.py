@@ -31,12 +31,12 @@ def begins_json(head: bytes) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object with the key {twice!r} twice")
-    return found
+    return entries
 
 
 def _float(text: str) -> float:

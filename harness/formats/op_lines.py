@@ -119,8 +119,10 @@ class OpLines:
         match = is_op.fullmatch(text, start)
         if match is None and (self._pure or (logged and _MEANT.match(text, start))):
             what = f"{text[start:][:80]!r} is no op; a line is PROCESS :TYPE :OPERATION VALUE, "
-            known = f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
-            raise located(self._path, line, start + 1, what + known)
+            expected = (
+                f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
+            )
+            raise located(self._path, line, start + 1, what + expected)
         return match
 
     def _form(self, match: re.Match[str], line: int) -> dict[str, Any]:
@@ -153,8 +155,8 @@ class OpLines:
         reader = ExactReader(text, final=True)
         values: list[Any] = []
         try:
-            while (found := reader.next_form()) is not None:
-                values.append(found[1])
+            while (form := reader.next_form()) is not None:
+                values.append(form[1])
         except StoppedError as stop:
             if match["process"].startswith(":"):
                 return [text]

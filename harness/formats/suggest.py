@@ -72,8 +72,8 @@ class _Words:
     def micro(self) -> list[Any]:
         """Micro-operations, of any operation whose value is a list of them."""
         values = (op.value for op in self.ops if _is_list(op.value))
-        found = (item for value in values for item in value if _is_list(item))
-        return [item for item in found if len(item) == 3 and isinstance(item[0], str)]
+        items = (item for value in values for item in value if _is_list(item))
+        return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
         """Whether there are micro-operations that a model knows."""
@@ -97,8 +97,8 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
     if format_ in _MODELS:
         return _MODELS[format_]
     words = _Words(ops, independent)
-    for known, suggest in _KINDS:
-        if words.names <= known:
+    for functions, suggest in _KINDS:
+        if words.names <= functions:
             return suggest(words)
     if words.names & _CATALOG and all(
         isinstance(value, Mapping) for value in words.asked(*_CATALOG)
@@ -106,8 +106,8 @@ def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) 
         return "catalog"
     if words.are_transactions():
         raise words.none("their values are transactions, which --elle judges, with any name in f")
-    known = frozenset().union(*(names for names, _ in _KINDS))
-    if unknown := sorted(words.names - known):
+    functions = frozenset().union(*(names for names, _ in _KINDS))
+    if unknown := sorted(words.names - functions):
         raise words.none(f"no model here has {unknown[0]!r}")
     raise words.none("no model has all of them")
 

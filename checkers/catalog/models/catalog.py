@@ -339,10 +339,10 @@ class Catalog(Model[State, CatalogInput, Answer]):
         if isinstance(input_, ListTables):
             listing = ", ".join(f"{name}:{ident}" for name, ident, _ in output.listing)
             return f"{request}: {listing or 'nothing'}"
-        shown = [f"id {output.table_id}"] if output.table_id is not None else []
-        shown += [f"version {output.version}"] if output.version is not None else []
-        shown += [f"({', '.join(output.columns)})"] if output.columns is not None else []
-        return f"{request}: {' '.join(shown) or 'ok'}"
+        parts = [f"id {output.table_id}"] if output.table_id is not None else []
+        parts += [f"version {output.version}"] if output.version is not None else []
+        parts += [f"({', '.join(output.columns)})"] if output.columns is not None else []
+        return f"{request}: {' '.join(parts) or 'ok'}"
 
     def describe_state(self, state: State, /) -> str:
         words = []

@@ -69,16 +69,16 @@ class TableFacts:
         self._is_empty = True
         renames: list[Rename] = []
         for operation in operations:
-            given, answer = operation.input, operation.said
+            request, answer = operation.input, operation.said
             if answer is UNKNOWN:
-                if isinstance(given, Rename):
-                    renames.append(given)
+                if isinstance(request, Rename):
+                    renames.append(request)
                 continue
             self._is_empty = False
             if answer.result == "ok":
-                self._gather(given, answer)
-            elif answer.result == "exists" and not isinstance(given, ListTables):
-                self._taken.update((given.name, *_target(given)))
+                self._gather(request, answer)
+            elif answer.result == "exists" and not isinstance(request, ListTables):
+                self._taken.update((request.name, *_target(request)))
         self._carry_back(renames)
         for ident, version in sorted(self._changes):
             before = self._columns.get((ident, version - 1))

@@ -64,8 +64,8 @@ def name_projections(
     translate = _Translation(bindings, rules)
     sayings: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
     for operation in operations:
-        for name, said in translate.sayings(operation, names):
-            sayings[name].append(saying(operation, said))
+        for name, statement in translate.sayings(operation, names):
+            sayings[name].append(saying(operation, statement))
     model = NameView() if rules.payload else CatalogName()
     return [Projection(f"name {name!r}", model, tuple(sayings[name])) for name in names]
 
@@ -82,19 +82,19 @@ class _Translation:
         self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
     ) -> Iterator[tuple[str, Said]]:
         """Each name among `names` that the operation says something about, and what."""
-        given, answer = operation.input, operation.said
+        request, answer = operation.input, operation.said
         if answer is UNKNOWN:
-            yield from self._unknown(given)
-        elif not isinstance(given, ListTables):
-            yield from self._answered(given, answer)
+            yield from self._unknown(request)
+        elif not isinstance(request, ListTables):
+            yield from self._answered(request, answer)
         else:
-            shown = {name: (ident, version) for name, ident, version in answer.listing}
-            if len(shown) != len(answer.listing):
+            listed = {name: (ident, version) for name, ident, version in answer.listing}
+            if len(listed) != len(answer.listing):
                 yield answer.listing[0][0], Said("never")  # a name twice
                 return
             for name in names:
-                if name in shown:
-                    yield name, Said("see", *self._comparable(*shown[name]))
+                if name in listed:
+                    yield name, Said("see", *self._comparable(*listed[name]))
                 else:
                     yield name, Said("absent")
 

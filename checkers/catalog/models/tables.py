@@ -152,11 +152,11 @@ def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
 
 
 def _about_id(operation: TableOperation) -> tuple[str, Said] | None:
-    given, answer = operation.input, operation.said
+    request, answer = operation.input, operation.said
     if answer is UNKNOWN or answer.result != "ok" or answer.table_id is None:
         return None
     ident = answer.table_id
-    match given:
+    match request:
         case Create(columns=columns):
             return ident, Said("make", None, TABLES.first, columns)
         case Alter(steps=steps):
@@ -184,19 +184,19 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
     creates = Counter(o.input.key for o in operations if isinstance(o.input, Create))
     lists.sort(key=lambda pair: (pair[0].call, pair[0].id))
     calls = [listing.call for listing, _ in lists]
-    for ident, said in sayings.items():
+    for ident, statements in sayings.items():
         if creates[ident] > 1:
             continue
         if not creates[ident]:
-            never = [replace(operation, input=Said("never")) for operation in said]
+            never = [replace(operation, input=Said("never")) for operation in statements]
             yield Projection(f"id {ident}", IdView(), tuple(never))
             continue
-        begin = min(o.return_time for o in said if o.return_time is not None)
-        last = max(o.call for o in said)
+        begin = min(o.return_time for o in statements if o.return_time is not None)
+        last = max(o.call for o in statements)
         # A list that leaves it out says something only if it was there before and after.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break
             if ident not in listed:
-                said.append(saying(listing, Said("missing")))
-        yield Projection(f"id {ident}", IdView(), tuple(said))
+                statements.append(saying(listing, Said("missing")))
+        yield Projection(f"id {ident}", IdView(), tuple(statements))

@@ -222,14 +222,14 @@ class IdView(_FreeView[Life, Said]):
             return True, state if state == self._unborn else GONE
         if state == GONE:
             return False, state
-        now, known = state
+        now, payload_now = state
         if f == "die":
             return version is None or now <= version, GONE
         if f == "alive":
             return True, (now + 1, None) if state == self._unborn else state
         assert version is not None, f"{f} says a version"
         if f == "see" and version == now:
-            return known is None or known == payload, (now, payload)
+            return payload_now is None or payload_now == payload, (now, payload)
         return now < version, (version, payload)
 
     def describe_state(self, state: Life, /) -> str:
@@ -237,5 +237,5 @@ class IdView(_FreeView[Life, Said]):
             return "it is not there yet"
         if state == GONE:
             return "it was dropped"
-        shown = "" if state[1] is None else f" payload {state[1]}"
-        return f"it is at version {state[0]}{shown}"
+        payload = "" if state[1] is None else f" payload {state[1]}"
+        return f"it is at version {state[0]}{payload}"

@@ -58,7 +58,7 @@ class Accesses:
 def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
     """Number the versions; `initial` maps keys to values that count as nil."""
     span = np.int64(len(columns.values) + 1)
-    known = columns.write | (columns.type[columns.txn] == OK)
+    answered = columns.write | (columns.type[columns.txn] == OK)
     value = columns.value.copy()
     if initial:
         declared = np.full(len(columns.keys), -2, np.int32)
@@ -66,8 +66,8 @@ def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
         value[~columns.write & (value == declared[columns.key])] = -1
     codes = columns.key.astype(np.int64) * span + value + 1
     nils = np.arange(len(columns.keys), dtype=np.int64) * span
-    distinct = np.unique(np.concatenate([nils, codes[known]]))
-    version = np.where(known, np.searchsorted(distinct, codes), NOTHING)
+    distinct = np.unique(np.concatenate([nils, codes[answered]]))
+    version = np.where(answered, np.searchsorted(distinct, codes), NOTHING)
 
     mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] != FAIL))
     opens = np.append(True, group[1:] != group[:-1])[: len(group)]

@@ -34,9 +34,9 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     replaced = np.where(made >= 0, made - 1, index.first[key + 1] - 1)
     txn = columns.txn[appends]
     before = index.writer[replaced]
-    known = before >= 0
-    known[known] = live[columns.txn[before[known]]]
-    builder.add(columns.txn[before[known]], txn[known], WW)
+    has_before = before >= 0
+    has_before[has_before] = live[columns.txn[before[has_before]]]
+    builder.add(columns.txn[before[has_before]], txn[has_before], WW)
 
     reads = columns.txn[index.reads]
     last = _last_writers(index)
@@ -55,8 +55,8 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 def _last_writers(index: AppendIndex) -> IntArray:
     """Per read the append of its last element; -1 for empty lists and elements out of nowhere."""
     last = np.full(len(index.reads), -1, np.int32)
-    known = index.version >= 0
-    last[known] = index.writer[index.version[known]]
+    seen = index.version >= 0
+    last[seen] = index.writer[index.version[seen]]
     # Strays may end in an element that is in no order.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
@@ -147,12 +147,12 @@ def _incompatible(index: AppendIndex) -> IntArray:
 def _dirty(index: AppendIndex) -> IntArray:
     """Versions by committed transactions right after a failed one's, unknown ones aside."""
     columns = index.columns
-    known = np.flatnonzero(index.writer >= 0)
-    types = columns.type[columns.txn[index.writer[known]]]
-    known, types = known[types != INFO], types[types != INFO]
-    key = index.key_of(known)
+    written = np.flatnonzero(index.writer >= 0)
+    types = columns.type[columns.txn[index.writer[written]]]
+    written, types = written[types != INFO], types[types != INFO]
+    key = index.key_of(written)
     dirty = (types[1:] == OK) & (types[:-1] == FAIL) & (key[1:] == key[:-1])
-    return np.asarray(known[1:][dirty], np.int32)
+    return np.asarray(written[1:][dirty], np.int32)
 
 
 class _Groups:
@@ -216,8 +216,8 @@ class _Groups:
         offset = length[reader] - (reader - appends)
         fits = offset >= 0
         appends, reader, offset = appends[fits], reader[fits], offset[fits]
-        shown = columns.pool[start[reader] + offset]
-        wrong[reader[shown != columns.value[self.mops[appends]]]] = True
+        elements = columns.pool[start[reader] + offset]
+        wrong[reader[elements != columns.value[self.mops[appends]]]] = True
         rows = np.sort(self.row[wrong])
         txn = columns.txn[index.reads[rows]]
         _, earliest = np.unique(txn, return_index=True)

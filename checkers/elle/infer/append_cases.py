@@ -207,9 +207,9 @@ class AppendTexts:
         first, key, _ = self._read(int(rows[0]))
         seen = columns.render_list(columns.read_list(first))
         ops = tuple(self._op(int(index.reads[row])) for row in rows)
-        shown = ", ".join(str(op) for op in ops[:8]) + (", ..." if len(ops) > 8 else "")
+        listed = ", ".join(str(op) for op in ops[:8]) + (", ..." if len(ops) > 8 else "")
         text = (
-            f"Ops {shown} each read {seen} from key {key} and then appended to it: at most one of "
+            f"Ops {listed} each read {seen} from key {key} and then appended to it: at most one of "
             "them can have built on what it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": seen})

@@ -61,8 +61,8 @@ def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
         mop = int(reads[row])
         seen = columns.read_list(mop)
         writer = writers.find(np.full(len(seen), key[row], np.int32), seen)
-        known = writer >= 0
-        sure = int((columns.type[columns.txn[writer[known]]] == OK).sum())
+        written = writer >= 0
+        sure = int((columns.type[columns.txn[writer[written]]] == OK).sum())
         rank = (len(seen) - sure, row)
         ranked[int(key[row])] = min(ranked.get(int(key[row]), rank), rank)
     for number, (_, row) in ranked.items():
@@ -86,7 +86,7 @@ def index_appends(columns: Columns) -> AppendIndex:
     key, length = columns.key[reads], columns.list_length[reads]
     start = columns.list_start[reads]
     longest = _longest(columns, writers, reads)
-    known = np.flatnonzero(longest >= 0)
+    read_keys = np.flatnonzero(longest >= 0)
     has = longest[key] >= 0
     base = np.zeros(len(reads), np.int64)
     base[has] = start[longest[key[has]]]
@@ -95,9 +95,9 @@ def index_appends(columns: Columns) -> AppendIndex:
 
     # The orders: the longest reads without repetitions, or the only append of an unread key.
     size = np.zeros(keys, np.int64)
-    size[known] = length[longest[known]]
+    size[read_keys] = length[longest[read_keys]]
     order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
-    order_value = columns.pool[expand(start[longest[known]], size[known])]
+    order_value = columns.pool[expand(start[longest[read_keys]], size[read_keys])]
     repeated = _repeated(order_key, order_value)
     tainted = np.zeros(keys, np.bool_)
     tainted[order_key[repeated]] = True
@@ -157,5 +157,5 @@ def _seen_version(
     order = np.argsort(codes, kind="stable")
     wanted = (key.astype(np.int64) << 32) | value.astype(np.int64)
     at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
-    found = order[at]
-    return np.where(codes[found] == wanted, place[found], -1)
+    match = order[at]
+    return np.where(codes[match] == wanted, place[match], -1)

@@ -100,7 +100,7 @@ class Columns:
     def nbytes(self) -> int:
         """Bytes of all arrays, without the names of keys and values."""
         every = (getattr(self, item.name) for item in fields(self))
-        return sum(one.nbytes for one in every if isinstance(one, np.ndarray))
+        return sum(array.nbytes for array in every if isinstance(array, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
         """The values that the read `mop` returned."""
@@ -145,9 +145,9 @@ class Columns:
     def render_txn(self, txn: int, *, most: int = 12) -> str:
         """A whole transaction; reads whose answer is unknown show `?`."""
         parts = []
-        known = self.type[txn] == OK
+        answered = self.type[txn] == OK
         for mop in self.mops(txn):
-            if not self.write[mop] and not known:
+            if not self.write[mop] and not answered:
                 parts.append(f"r {self.render_key(int(self.key[mop]))} ?")
             else:
                 parts.append(self.render_mop(mop))
@@ -187,8 +187,8 @@ class _Names:
 
     def number(self, name: Any) -> int:
         kind = type(name)
-        found = self.ids.get(name if kind is int or kind is str else _frozen(name))
-        return self.add(name) if found is None else found
+        number = self.ids.get(name if kind is int or kind is str else _frozen(name))
+        return self.add(name) if number is None else number
 
     def add(self, name: Any) -> int:
         kind = type(name)
@@ -280,8 +280,8 @@ class _Builder:
 
     def _add_read(self, key: int, value: Any, kind: int, index: int) -> None:
         if self.writes_are == "w":
-            known = value is not None and kind == OK
-            self.mop_values.append(self.values.number(value) if known else NIL)
+            answered = value is not None and kind == OK
+            self.mop_values.append(self.values.number(value) if answered else NIL)
             self.list_starts.append(0)
             self.list_lengths.append(0)
             return

@@ -142,9 +142,9 @@ class _Index:
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Per key what does not match; without keys where that can never be one version alone."""
-        found = self._unseen.get(predicate)
-        if found is None:
-            found = []
+        candidates = self._unseen.get(predicate)
+        if candidates is None:
+            candidates = []
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
@@ -152,22 +152,22 @@ class _Index:
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
-                    found.append(_Unseen(key, fits, others))
-            self._unseen[predicate] = found
-        return found
+                    candidates.append(_Unseen(key, fits, others))
+            self._unseen[predicate] = candidates
+        return candidates
 
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
         """The versions after the initial one that differ to an item read, or to a predicate."""
-        found = self._changed.get((predicate, key))
-        if found is None:
-            found = [
+        versions = self._changed.get((predicate, key))
+        if versions is None:
+            versions = [
                 version
                 for version in self.committed[key][1:]
                 if predicate is None
                 or predicate.matches(version.value) != predicate.matches(self.initial[key].value)
             ]
-            self._changed[predicate, key] = found
-        return found
+            self._changed[predicate, key] = versions
+        return versions
 
     def spend(self, selections: int) -> None:
         """Count work; raises `Refused` at its limit."""
@@ -181,10 +181,10 @@ class _Index:
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
         """Count an anomaly, and keep the first in words."""
         self.counts[name] = self.counts.get(name, 0) + 1
-        shown = self.cases.setdefault(name, [])
-        if len(shown) < CASES_MAX:
+        cases = self.cases.setdefault(name, [])
+        if len(cases) < CASES_MAX:
             operations = tuple(self.op(txn) for txn in txns)
-            shown.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
+            cases.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
 
     def lost_updates(self) -> None:
         """Transactions that read one version and wrote the key afterwards."""
@@ -260,11 +260,11 @@ class _Reads:
                 index.record("predicate-read-miss", (self.txn,), key, text)
             elif key not in self.own:
                 self._seen(access, key, value)
-        for key, own in self.own.items():
+        for key, values in self.own.items():
             seen = access.shown.get(key)
-            expected = own.value if predicate.matches(own.value) else None
+            expected = values.value if predicate.matches(values.value) else None
             if identity(seen) != identity(expected):
-                self._internal(access, key, index.columns.render_access(own))
+                self._internal(access, key, index.columns.render_access(values))
         unseen = index.unseen(predicate)
         index.spend(len(unseen))
         for choice in unseen:
@@ -352,26 +352,26 @@ class _Explainer:
         """The reason why `source` precedes `target`."""
         access, key, version = self._index.edges[source, target, relation]
         columns = self._index.columns
-        name, told = columns.render_key(key), version.told()
+        name, version_text = columns.render_key(key), version.told()
         initial = self._index.initial[key].told()
         # Names and values may hold braces; only the fields of the sentence are left alone.
         read = columns.render_access(access).replace("{", "{{").replace("}", "}}")
         if relation == WR:
             text = "{target} read key {key} as {source} left it: {value}"
-            return Reason("wr", text, name, told)
+            return Reason("wr", text, name, version_text)
         if relation == RW:
             text = (
                 "{source} read key {key} as it was at first, {value}; {target} made it {next_value}"
             )
-            return Reason("rw", text, name, initial, told)
+            return Reason("rw", text, name, initial, version_text)
         if relation == WRP:
             text = (
                 f"{{target}}'s predicate read {read} selected key {{key}} as {{source}} left it: "
                 "{value}"
             )
-            return Reason("wrp", text, name, told)
+            return Reason("wrp", text, name, version_text)
         text = (
             f"{{source}}'s predicate read {read} selected key {{key}} as it was at first, "
             "{value}; {target} made it {next_value}, which changes what that read shows"
         )
-        return Reason("rwp", text, name, initial, told)
+        return Reason("rwp", text, name, initial, version_text)

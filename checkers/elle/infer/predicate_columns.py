@@ -101,8 +101,8 @@ class PredicateColumns(Columns):
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
         """A whole transaction; reads whose answer is unknown show `?`."""
-        known = self.type[txn] == OK
-        parts = [self.render_access(access, known=known) for access in self.bodies[txn][:most]]
+        answered = self.type[txn] == OK
+        parts = [self.render_access(access, known=answered) for access in self.bodies[txn][:most]]
         if len(self.bodies[txn]) > most:
             parts.append(f"... {len(self.bodies[txn]) - most} more")
         return "; ".join(parts) or "nothing"
@@ -150,17 +150,17 @@ class _Reader:
             raise HistoryError(
                 f"op {index}: {what} holds {_quoted(shown)}, not a map {{key value}}"
             )
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         for name, value in shown.items():
             key = self.key(name, index, in_map=True)
             if value is None:
                 raise HistoryError(
                     f"op {index}: {what} shows {_quoted(name)} with nil; absent keys are left out"
                 )
-            if key in found:
+            if key in values:
                 raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
-            found[key] = self.value(value, index)
-        return found
+            values[key] = self.value(value, index)
+        return values
 
     def predicate(self, form: Any, index: int) -> Predicate:
         parts = list(form) if isinstance(form, (list, tuple)) else [form]
@@ -190,8 +190,8 @@ class _Reader:
             return Access(f, self.key(mop[1], index))
         if len(mop) == 3 and f == "rp":
             predicate = self.predicate(mop[1], index)
-            shown = self.map(mop[2], index, "a predicate read") if answered else {}
-            return Access(f, predicate=predicate, shown=shown)
+            values = self.map(mop[2], index, "a predicate read") if answered else {}
+            return Access(f, predicate=predicate, shown=values)
         if len(mop) == 3 and f == "r":
             value = mop[2] if answered else None
             return Access(f, self.key(mop[1], index), value)
@@ -280,10 +280,10 @@ def predicate_columns(
     reader.check_remainders()
     base = columns_of((replace(txn, value=()) for txn, _ in entries), writes_are="predicates")
     order = base.index.tolist()
-    found = {item.name: getattr(base, item.name) for item in fields(Columns)}
-    found["keys"] = reader.names
+    arrays = {item.name: getattr(base, item.name) for item in fields(Columns)}
+    arrays["keys"] = reader.names
     columns = PredicateColumns(
-        **found,
+        **arrays,
         bodies=[bodies[position] for position in order],
         initial=[reader.initial.get(key) for key in range(len(reader.names))],
     )

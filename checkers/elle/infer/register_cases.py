@@ -187,10 +187,10 @@ class RegisterTexts:
         """Several transactions that read one version and each wrote."""
         key, value, _ = self._read(int(reads[0]))
         ops = tuple(self._op(int(mop)) for mop in reads)
-        shown = ", ".join(str(op) for op in ops[:_SHOWN_MAX])
+        names = ", ".join(str(op) for op in ops[:_SHOWN_MAX])
         more = ", ..." if len(ops) > _SHOWN_MAX else ""
         text = (
-            f"Ops {shown}{more} each read {value} from key {key} and then wrote to it: at most one "
+            f"Ops {names}{more} each read {value} from key {key} and then wrote to it: at most one "
             "of them can have built on what it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": value})

@@ -131,14 +131,14 @@ def nearest(
     zones = np.flatnonzero(forward & targets & usable)
     zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
     back = sources[~forward[sources]]
-    found = (
+    pairs = (
         np.searchsorted(
             key[zones] * stride + time.exit[zones], key[back] * stride + time.exit[back], "right"
         )
         - 1
     )
-    near = found >= 0
-    back, zone = back[near], zones[found[near]] if len(zones) else zones
+    near = pairs >= 0
+    back, zone = back[near], zones[pairs[near]] if len(zones) else zones
     inside = (key[back] == key[zone]) & (time.exit[back] < time.entry[zone])
     return (
         np.concatenate([source, back[inside]]),
@@ -266,8 +266,8 @@ class VersionOrder:
         """The cycles, and the versions of each, by when they were accessed first."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
-        known = np.flatnonzero(accesses.version >= 0)
-        np.minimum.at(first, accesses.version[known], known)
+        accessed = np.flatnonzero(accesses.version >= 0)
+        np.minimum.at(first, accesses.version[accessed], accessed)
         ordered = [
             (sources, members[np.argsort(first[members], kind="stable")])
             for sources, members in self.cycles

@@ -34,8 +34,8 @@ class Writers:
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value
         at = np.minimum(np.searchsorted(self.codes, wanted), len(self.codes) - 1)
-        found = (self.codes[at] == wanted) & (value != NIL)
-        return np.where(found, self.mops[at], -1).astype(np.int32)
+        matches = (self.codes[at] == wanted) & (value != NIL)
+        return np.where(matches, self.mops[at], -1).astype(np.int32)
 
 
 def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:

@@ -71,7 +71,7 @@ def _walk_key(
     """Add the pairs of one key's `rows`; returns the rest of `work`, or -1 at the deadline."""
     columns = accesses.columns
     by_end, bounds, hidden = order
-    last, found = accesses.last[rows].tolist(), accesses.found[rows].tolist()
+    last, met = accesses.last[rows].tolist(), accesses.found[rows].tolist()
     txns = accesses.txn[rows]
     place = {txn: i for i, txn in enumerate(txns.tolist())}
     begin = columns.start[txns].tolist()
@@ -98,23 +98,23 @@ def _walk_key(
             mask |= bits
         reached[run] = mask
         for i in at_run.get(run, ()):
-            if found[i] < 0:
+            if met[i] < 0:
                 continue
             work -= mask.bit_count()
             if work < 0:
                 return work
-            sources = {last[j] for j in _bits(mask)} - {NOTHING, found[i]}
+            sources = {last[j] for j in _bits(mask)} - {NOTHING, met[i]}
             if sources:
                 pairs[0].extend(sources)
-                pairs[1].extend([found[i]] * len(sources))
+                pairs[1].extend([met[i]] * len(sources))
     return work
 
 
 def _bits(mask: int) -> list[int]:
     """The positions of the bits that are set."""
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return positions

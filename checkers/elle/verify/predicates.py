@@ -160,7 +160,7 @@ class PredicateVerifier:
 
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
         """Its reads of `key` that tell of others: by the key, by predicates, or (`None`) both."""
-        found: list[_Look] = []
+        looks: list[_Look] = []
         later = [
             None if _name(mop[0]) == "delete" else mop[2]
             for mop in txn.mops
@@ -168,18 +168,18 @@ class PredicateVerifier:
         ]
         for f, *rest in txn.mops if txn.type == "ok" else ():
             if _name(f) == "rp" and by_key is not True:
-                shown = {_name(name): value for name, value in rest[1].items()}
-                found.append(_Look(rest[0], shown.get(key), tuple(later)))
+                values = {_name(name): value for name, value in rest[1].items()}
+                looks.append(_Look(rest[0], values.get(key), tuple(later)))
             elif _name(f) == "r" and by_key is not False and _name(rest[0]) == key:
-                found.append(_Look(None, rest[1], tuple(later)))
+                looks.append(_Look(None, rest[1], tuple(later)))
             elif _name(f) not in ("r", "rp") and _name(rest[0]) == key:
                 break
-        return found
+        return looks
 
     def selected(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
         """The committed version that was selected, if that is known."""
-        found = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
-        return found if len(found) == 1 else []
+        versions = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
+        return versions if len(versions) == 1 else []
 
     def candidates(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
         """All versions that match the shown value."""
@@ -207,10 +207,10 @@ def _dirty(
     """Whether a read shows only versions never committed; `None` if of different kinds."""
     unsure = False
     for look in raw.looks(reader, key):
-        found = raw.candidates(reader, key, look)
-        if not any(map(fits, found)) or any(v.last and not v.failed for v in found):
+        versions = raw.candidates(reader, key, look)
+        if not any(map(fits, versions)) or any(v.last and not v.failed for v in versions):
             continue
-        if len({version.failed for version in found}) == 1:
+        if len({version.failed for version in versions}) == 1:
             return True
         unsure = True
     return None if unsure else False
@@ -232,8 +232,8 @@ def _miss(raw: PredicateVerifier, ops: Any, key: str) -> bool:
     (reader,) = ops
     for f, *rest in reader.mops if reader.type == "ok" else ():
         if _name(f) == "rp":
-            shown = {_name(name): value for name, value in rest[1].items()}
-            if key in shown and not _matches(rest[0], shown[key]):
+            values = {_name(name): value for name, value in rest[1].items()}
+            if key in values and not _matches(rest[0], values[key]):
                 return True
     return any(
         look.value is None and not raw.candidates(reader, key, look)
@@ -252,20 +252,20 @@ def _future_read(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
     """A read that is neither what it wrote last nor, before that, what it read first."""
     (txn,) = ops
-    own: tuple[Any, ...] = ()
+    written: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
     for f, *rest in txn.mops if txn.type == "ok" else ():
         kind = _name(f)
         if kind == "rp":
-            shown = {_name(name): value for name, value in rest[1].items()}
-            mine = own[0] if own and _matches(rest[0], own[0]) else None
-            if own and identity(shown.get(key)) != identity(mine):
+            values = {_name(name): value for name, value in rest[1].items()}
+            mine = written[0] if written and _matches(rest[0], written[0]) else None
+            if written and identity(values.get(key)) != identity(mine):
                 return True
         elif _name(rest[0]) != key:
             continue
         elif kind != "r":
-            own = (None if kind == "delete" else rest[1],)
-        elif any(identity(known) != identity(rest[1]) for known in own or read):
+            written = (None if kind == "delete" else rest[1],)
+        elif any(identity(earlier) != identity(rest[1]) for earlier in written or read):
             return True
         else:
             read = (rest[1],)

@@ -39,10 +39,10 @@ class Verifier(Raw):
             self._verify_cycle(case)
             return
         ops = [self.ops[number] for number in case.operations]
-        told = [case.details.get(name) for name in ("key", "value", "next_value")]
+        texts = [case.details.get(name) for name in ("key", "value", "next_value")]
         try:
             check = SINGLE[case.type]
-            holds = [check(self, ops, *data, case.details) for data in self.named(*told)]
+            holds = [check(self, ops, *data, case.details) for data in self.named(*texts)]
         except (KeyError, ValueError) as error:
             raise CaseError(f"{case.type}: the case is not whole ({error})") from error
         if not any(holds):
@@ -54,16 +54,16 @@ class Verifier(Raw):
         kinds = require_cycle(case, OF_DATA)
         orders: dict[Any, Any] = {}
         for step in case.steps:
-            told = step.reason.key, step.reason.value, step.reason.next_value
+            facts = step.reason.key, step.reason.value, step.reason.next_value
             source, target = self.ops[step.source], self.ops[step.target]
             holds = [
                 self._precedes(step.reason.relation, source, target, data, orders)
-                for data in self.named(*told)
+                for data in self.named(*facts)
             ]
             if not any(holds):
                 if None in holds or "transaction-order" in self.promised:
                     raise NotVerified("the order of its versions is not simply read off")
-                edge = f"{step.reason.relation} of {told[0]}" if told[0] else kinds[0]
+                edge = f"{step.reason.relation} of {facts[0]}" if facts[0] else kinds[0]
                 raise CaseError(
                     f"{case.type}: nothing puts op {source.index} before op {target.index} ({edge})"
                 )
@@ -88,8 +88,8 @@ class Verifier(Raw):
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
             met = [s for write, s, _ in self.acts(target, key)[:1] if not write]
         if kind == "wr":
-            return value in wrote and any(shown[-1:] == (value,) for shown in met)
-        ends = [shown[-1] if shown else NIL for shown in saw]
+            return value in wrote and any(seen[-1:] == (value,) for seen in met)
+        ends = [seen[-1] if seen else NIL for seen in saw]
         if value not in (ends if kind == "rw" else wrote) or after not in made:
             return False
         if self.lists:

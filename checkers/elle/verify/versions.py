@@ -26,11 +26,11 @@ def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
         if txn.type == "ok" and f in ("r", ":r") and identity(name) == key
     ]
     longest: list[Any] = []
-    for shown in every:
-        if len(shown) == max(map(len, every)) and shown not in longest:
-            longest.append(shown)
-    strays = [shown for shown in every if shown != longest[0][: len(shown)]]
-    return [tuple(dict.fromkeys(map(identity, shown))) for shown in longest] or [()], strays
+    for seen in every:
+        if len(seen) == max(map(len, every)) and seen not in longest:
+            longest.append(seen)
+    strays = [seen for seen in every if seen != longest[0][: len(seen)]]
+    return [tuple(dict.fromkeys(map(identity, seen))) for seen in longest] or [()], strays
 
 
 def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
@@ -48,7 +48,7 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
     kept = [order for order in orders.get(key, longest) if fits(order)]
     unseen = not any(after in order for order in kept)
-    if kept and unseen and any(after in map(identity, shown) for shown in strays):
+    if kept and unseen and any(after in map(identity, stray) for stray in strays):
         return None
     if kept:
         orders[key] = kept
@@ -65,14 +65,14 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
         read = acts[0][1][0] if acts and not acts[0][0] else None
         if read and wrote:
             over.add((read, wrote[-1]))
-        found = wrote[-1] if wrote and read in (None, NIL) else read
+        version = wrote[-1] if wrote and read in (None, NIL) else read
         last = wrote[-1] if wrote else read
         for who in (ANYBODY, ("process", txn.process)):
             if last:
                 ends = left.setdefault(last, {})
                 ends[who] = min(txn.end, ends.get(who, txn.end))
-            if found:
-                calls = met.setdefault(found, {})
+            if version:
+                calls = met.setdefault(version, {})
                 calls[who] = max(txn.call, calls.get(who, txn.call))
     return over, left, met
 

@@ -70,8 +70,8 @@ class Insertion:
 
     def order(self) -> tuple[int, ...]:
         """All of them."""
-        found: list[int] = []
+        order: list[int] = []
         for gap in range(len(self._ids) + 1):
-            found += self._inserted.get(gap, ())
-            found += self._ids[gap : gap + 1]
-        return tuple(found)
+            order += self._inserted.get(gap, ())
+            order += self._ids[gap : gap + 1]
+        return tuple(order)

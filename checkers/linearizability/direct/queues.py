@@ -75,9 +75,9 @@ def decide_fifo(moves: Moves) -> Decision | None:
     if not _unique(moves):
         return None
     items = _items(moves)
-    found = _overtaken(items) or _left_behind(items, moves.lost) or _never_empty(items, moves)
-    if found is not None:
-        return found
+    core = _overtaken(items) or _left_behind(items, moves.lost) or _never_empty(items, moves)
+    if core is not None:
+        return core
     ordered = _in_order(items)
     if ordered is None:
         return None
@@ -95,9 +95,9 @@ def decide_bag(moves: Moves) -> Decision | None:
     if not _unique(moves):
         return None
     items = _items(moves)
-    found = _never_empty(items, moves)
-    if found is not None:
-        return found
+    core = _never_empty(items, moves)
+    if core is not None:
+        return core
     # The first elements are lost first: one of the possible ways.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
@@ -210,8 +210,8 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
     before it began, than such dequeues can have taken by its end.
     """
     lost = {move.id for move in moves.lost}
-    own = [i for i in items if i.take is not None and i.take.id not in lost]
-    covered = _covered(own if lost else items, moves.empties)
+    leaving = [i for i in items if i.take is not None and i.take.id not in lost]
+    covered = _covered(leaving if lost else items, moves.empties)
     if covered is not None:
         return covered
     staying = sorted(

@@ -70,11 +70,11 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
     if unexplained is not None:
         return unexplained
     ranked = [_Ranked(2 * _level_of(look, chain), look) for look in looks]
-    for element, own in adders.items():
-        found = _ranked(own, level.get(element, 0), 2 * len(chain) + 1)
-        if isinstance(found, Decision):
-            return found
-        ranked += found
+    for element, element_adders in adders.items():
+        placed = _ranked(element_adders, level.get(element, 0), 2 * len(chain) + 1)
+        if isinstance(placed, Decision):
+            return placed
+        ranked += placed
     return _violation(ranked, chain, level) or _ordered(ranked)
 
 
@@ -118,18 +118,18 @@ def _apart(one: Look, other: Look) -> Decision:
     return _illegal([one, other], [next(iter(first - second)), next(iter(second - first))])
 
 
-def _ranked(own: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
+def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
     """The additions of one element that happened, or two that both answered "new"."""
     if not level:
-        own = [addition for addition in own if addition.end < math.inf]
-    if not own:
+        additions = [addition for addition in additions if addition.end < math.inf]
+    if not additions:
         return []
-    news = [addition for addition in own if addition.is_new]
+    news = [addition for addition in additions if addition.is_new]
     if len(news) > 1:
         return _illegal(news[:2], [news[0].element])
-    first = news[0] if news else min(own, key=lambda addition: addition.call)
+    first = news[0] if news else min(additions, key=lambda addition: addition.call)
     rank = 2 * level - 1 if level else last
-    others = [o for o in own if o is not first and o.end < math.inf]
+    others = [o for o in additions if o is not first and o.end < math.inf]
     return [_Ranked(rank, first), *(_Ranked(rank, other, late=True) for other in others)]
 
 

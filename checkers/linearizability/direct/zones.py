@@ -181,8 +181,8 @@ class _History:
             blocks.append(_Block())
             blocks[-1].add(0, access)
         if following:  # compare-and-sets that only each other made possible
-            shown = [self._shown(access) for access in following.values()]
-            raise _ContradictionError([min(shown, key=lambda access: access.end)])
+            observers = [self._shown(access) for access in following.values()]
+            raise _ContradictionError([min(observers, key=lambda access: access.end)])
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:

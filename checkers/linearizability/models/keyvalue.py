@@ -116,7 +116,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):
             return others
-        found: list[Operation[KeyValueInput, str | None]] = []
+        blurred: list[Operation[KeyValueInput, str | None]] = []
         left: dict[KeyValueInput, int] = {}
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
@@ -125,8 +125,8 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
                 input_ = input_._replace(value=value)
                 if left.setdefault(input_, len(core)):
                     left[input_] -= 1
-                    found.append(replace(operation, input=input_))
-        return found
+                    blurred.append(replace(operation, input=input_))
+        return blurred
 
     def describe_operation(self, input_: KeyValueInput, output: str | Unknown | None, /) -> str:
         if input_.f == "get":

@@ -96,17 +96,17 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         """By zones, where the values that matter are unique."""
         accesses: list[Access] = []
         for operation in operations:
-            input_, said, end = operation.input, operation.said, operation.return_time
+            input_, answer, end = operation.input, operation.said, operation.return_time
             lost = end is None
             access = Access(operation.id, operation.call, math.inf if end is None else end)
             if isinstance(input_, Write):
                 accesses.append(access._replace(makes=input_.value))
             elif isinstance(input_, Read):
                 if not lost:
-                    accesses.append(access._replace(needs=said))
-            elif said is False:
+                    accesses.append(access._replace(needs=answer))
+            elif answer is False:
                 accesses.append(access._replace(excludes=input_.old))
-            elif not lost and said is not True:
+            elif not lost and answer is not True:
                 return None  # no state explains it
             elif input_.old != input_.new:
                 accesses.append(access._replace(needs=input_.old, makes=input_.new))
@@ -130,7 +130,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         seen = _told_apart(core, others)
         if SOMETHING in seen:
             return others
-        found: list[Operation[RegisterInput, Scalar]] = []
+        blurred: list[Operation[RegisterInput, Scalar]] = []
         left: dict[RegisterInput, int] = {}
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
@@ -148,8 +148,8 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
-                found.append(replace(operation, input=input_))
-        return found
+                blurred.append(replace(operation, input=input_))
+        return blurred
 
     def describe_operation(self, input_: RegisterInput, output: Scalar | Unknown, /) -> str:
         if isinstance(input_, Read):

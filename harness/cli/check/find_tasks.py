@@ -84,8 +84,8 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
             raise UsageError(f"{str(path)!r} does not exist")
     except OSError as error:
         place = str(error.filename or path)
-        shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
-        yield Failed(f"cannot read {shown!r}: {error.strerror}", EXIT_USAGE)
+        text = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
+        yield Failed(f"cannot read {text!r}: {error.strerror}", EXIT_USAGE)
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:

@@ -201,7 +201,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
         settings=ModelSettings(
             consistency_models=tuple(parsed.consistency_model),
             anomalies=tuple(
-                name.strip() for given in parsed.anomalies for name in given.split(",")
+                name.strip() for names in parsed.anomalies for name in names.split(",")
             ),
             linearizable_keys=parsed.linearizable_keys,
             sequential_keys=parsed.sequential_keys,

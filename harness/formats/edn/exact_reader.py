@@ -137,15 +137,15 @@ class ExactReader:
         if len(items) % 2:
             raise MistakeError("a map with a key that has no value", start)
         keys = [_key(item) for item in items[::2]]
-        found = dict(zip(keys, items[1::2], strict=True))
-        if len(found) < len(keys):
+        entries = dict(zip(keys, items[1::2], strict=True))
+        if len(entries) < len(keys):
             seen: set[str] = set()
             for key in keys:
                 if key in seen:
                     name = _short(key.removeprefix(OTHER_KEY))
                     raise MistakeError(f"a map with the key {name!r} twice", start)
                 seen.add(key)
-        return found
+        return entries
 
     def _dispatch(self, depth: int) -> Any:
         start = self.position

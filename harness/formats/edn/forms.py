@@ -61,11 +61,11 @@ class Piece:
         """Line and column of form `number`."""
         text = self.data.decode()
         reader = ExactReader(text, final=True)
-        found = reader.next_form(self.closer)
+        form = reader.next_form(self.closer)
         for _ in range(number):
-            found = reader.next_form(self.closer)
-        assert found is not None, "a piece has been read before"
-        return _moved(text, found[0], self.line, self.column)
+            form = reader.next_form(self.closer)
+        assert form is not None, "a piece has been read before"
+        return _moved(text, form[0], self.line, self.column)
 
 
 def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
@@ -249,10 +249,10 @@ class _Stream:
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
         stopped: UnfinishedError | None = None
-        found: tuple[int, Any] | None = None
+        form: tuple[int, Any] | None = None
         try:
-            while (found := reader.next_form(self._closer)) is not None:
-                forms.append(found[1])
+            while (form := reader.next_form(self._closer)) is not None:
+                forms.append(form[1])
                 if reader.position >= self._span:
                     break
         except UnfinishedError as end:
@@ -262,7 +262,7 @@ class _Stream:
             return None
         data = text[: reader.position].encode()
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
-        closed = stopped is None and found is None and reader.position < len(text)
+        closed = stopped is None and form is None and reader.position < len(text)
         self._drop(text, reader.position)
         if closed:
             self._buffer = self._buffer[1:]
@@ -277,13 +277,13 @@ class _Stream:
             text = self._text()
             reader = ExactReader(text, final=self._ended)
             try:
-                found = reader.next_form()
+                form = reader.next_form()
             except UnfinishedError as end:
                 self._grow(end)
                 continue
-            if found is not None:
+            if form is not None:
                 what = "something follows the bracket that closed the history"
-                raise MistakeError(what, found[0])
+                raise MistakeError(what, form[0])
             self._drop(text, len(text))
             if self._ended:
                 return
@@ -324,7 +324,7 @@ def parse_forms(text: str, source: str = "EDN") -> Iterator[Any]:
     """The forms of `text` as plain data; raises `HistoryError` with line and column."""
     reader = ExactReader(text, final=True)
     try:
-        while (found := reader.next_form()) is not None:
-            yield found[1]
+        while (form := reader.next_form()) is not None:
+            yield form[1]
     except StoppedError as stop:
         raise located(source, *_moved(text, stop.position, 1, 1), stop.what) from None

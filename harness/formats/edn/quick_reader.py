@@ -139,9 +139,9 @@ class QuickReader:
         try:
             return self._ways[0](parts, rest)
         except QuickRefusedError:
-            found = self._ways[1](parts, rest)
+            value = self._ways[1](parts, rest)
         self._ways.reverse()
-        return found
+        return value
 
 
 def _uncommented(data: bytes) -> bytes:
@@ -210,12 +210,12 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
     if _SET_OPENS in text:
         text = text.replace(_SET_OPENS, _SET_IN_JSON[0]).replace(_SET_CLOSES, _SET_IN_JSON[1])
     try:
-        found: list[Any] = _decode(text)
+        values: list[Any] = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise QuickRefusedError from error
-    if _encode(found).count(b'":') != text.count(b'":'):
+    if _encode(values).count(b'":') != text.count(b'":'):
         raise QuickRefusedError  # a key occurs twice
-    return found
+    return values
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
@@ -231,10 +231,10 @@ class _Rows(dict[bytes, bytes]):
     """Short maps of words and marks in JSON, remembered up to a bound."""
 
     def __missing__(self, row: bytes) -> bytes:
-        found = _row(row)
+        value = _row(row)
         if len(row) <= _ROW_BYTES_MAX and len(self) < _REMEMBERED_MAX:
-            self[row] = found
-        return found
+            self[row] = value
+        return value
 
     def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
         """The forms, if commas mean nothing."""
