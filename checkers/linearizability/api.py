@@ -58,7 +58,7 @@ def check_operations(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Whether `operations` are linearizable under `model`.
+    """Check whether `operations` are linearizable under `model`.
 
     `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained` an
     `ILLEGAL` outcome has no `failure`, which often takes longer to find than the verdict. Raises
@@ -295,7 +295,7 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """As `check_operations`, for calls and returns in the order of their positions.
+    """Like `check_operations`, for calls and returns in the order of their positions.
 
     A call without a return is unknown. Ids are arbitrary; results number operations by the order of
     their calls. Raises `ValueError` for a return without a call, or an id that is used twice.

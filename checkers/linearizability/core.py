@@ -42,7 +42,7 @@ class Core:
 class Recorded(Model[Any, Any, Any]):
     """A model whose inputs are (input, answer given, their types), whether or not it returned.
 
-    To a search an operation without a return is unknown; here it still does what it answered.
+    For searches, operations without a return are unknown; here they still do what they answered.
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
@@ -104,7 +104,7 @@ class _Trials:
         return self.left <= 0 or self.is_over()
 
     def decide(self, core: set[int]) -> Result:
-        """Whether `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
+        """Decide if `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
         if self.exhausted:
             return Result.UNKNOWN
         try:

@@ -171,7 +171,7 @@ class Limits:
 
 
 class Specification(abc.ABC, Generic[S, I, O]):
-    """What all specifications say, whether a step has one outcome or several."""
+    """The common part of specifications whose steps have one outcome, or several."""
 
     direct_first: bool = False
     """Whether `decide` comes before any search, and not only after a first, short one."""

@@ -61,7 +61,7 @@ class PowerSet(Model[frozenset[S], I, O]):
     def step(
         self, state: frozenset[S], input_: I, output: O | Unknown, /
     ) -> tuple[bool, frozenset[S]]:
-        """What may follow from any state in the set."""
+        """The states that may follow from any state in the set."""
         step = self._inner.step
         after: set[S] = set()
         for number, single in enumerate(state):
@@ -73,25 +73,20 @@ class PowerSet(Model[frozenset[S], I, O]):
     def partition(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Sequence[Operation[I, O]]]:
-        """As in the inner model."""
         return self._inner.partition(operations)
 
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
-        """As in the inner model."""
         return self._inner.decide(operations)
 
     def restricted(
         self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
     ) -> Sequence[Operation[I, O]]:
-        """As in the inner model."""
         return self._inner.restricted(operations, elements)
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
-        """As in the inner model."""
         return self._inner.observes(input_, output)
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """As in the inner model."""
         return self._inner.describe_operation(input_, output)
 
     def describe_state(self, state: frozenset[S], /) -> str:

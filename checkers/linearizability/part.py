@@ -115,7 +115,7 @@ class Part:
 
     @property
     def failing_return(self) -> float:
-        """When the first operation returned that cannot be linearized."""
+        """The return time of the first operation that cannot be linearized."""
         time_of = self.operations[self.problem.returns[self.finished.best]].return_time
         assert time_of is not None
         return time_of

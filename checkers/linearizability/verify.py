@@ -44,7 +44,7 @@ def verify_orders(
     *,
     watch: Callable[[], None] = lambda: None,
 ) -> None:
-    """That `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
+    """Require that `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
 
     `watch` is called before each step and may end this by an error of its own.
     """

@@ -8,9 +8,10 @@ from typing import Any
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import Told, judged
+from checkers.linearizability.judged import AnyOperation, Told, judged
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
+from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, Pair
 
 
@@ -27,9 +28,18 @@ def _rule(pair: Pair) -> str:
 
 
 class _Register(CasRegister):
-    """The translation of the model `cas-register`, for our own vocabulary."""
+    """The translation of the model `cas-register`, for our own vocabulary alone."""
 
     name = "linearizable-register"
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call = pair.invoke
+        if not isinstance(call.value, Mapping):
+            raise HistoryError(
+                f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
+                "'register' has read {}, write {value} and cas {old, new}"
+            )
+        return super()._operation(pair)
 
 
 class RegisterLinearizable(SearchChecker):

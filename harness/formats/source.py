@@ -79,7 +79,7 @@ class Table(abc.ABC):
 
     They become ops in the order of their times. Intervals are closed: of events at one time the
     calls come first. Tables name no processes, so each operation gets the lowest number that is
-    free at its call; those that never return keep theirs.
+    free at its call; operations that never return keep theirs.
     """
 
     format: str

@@ -33,7 +33,7 @@ QueueOperation = Operation[QueueInput, Element | None]
 
 
 class _Queue:
-    """What queues have in common, whichever element leaves first."""
+    """The common part of queues, whichever element leaves first."""
 
     direct_first = True
 
@@ -108,7 +108,6 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
         return decide_fifo(_moves(operations))
 
     def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """What found the queue empty."""
         return isinstance(input_, Dequeue) and output is None
 
 

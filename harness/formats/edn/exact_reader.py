@@ -1,8 +1,8 @@
 """The exact reader of EDN: a recursive descent that knows its position.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
-strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards. What
-is read stands as `harness.vocabularies.edn` says, but for what `settled` does.
+strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards.
+Results have the forms of `harness.vocabularies.edn`, before `settled`.
 
 The text may be the beginning of a longer one (`final=False`): then a form that touches its end is
 not read but reported as unfinished, since it may go on.
