@@ -58,6 +58,10 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
+    "checkers.elle": ("harness.ops", "harness.errors", "harness.exact", "checkers.elle"),
+    "checkers.linearizability": (
+        *("harness.ops", "harness.errors", "harness.exact", "checkers.linearizability"),
+    ),
     "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
 }
 THIRD_PARTY = {
