@@ -58,6 +58,10 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
+    "checkers.elle": ("harness.ops", "harness.errors", "harness.exact", "checkers.elle"),
+    "checkers.linearizability": (
+        *("harness.ops", "harness.errors", "harness.exact", "checkers.linearizability"),
+    ),
     "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
     "checkers.verdict": (
         *FLOOR,
@@ -93,7 +97,6 @@ FUNCTION_LINES = 70
 LARGE = {
     "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
-    "checkers/elle/infer/append.py": (440, "inference for one data type"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
@@ -200,7 +203,7 @@ def test_imports_point_downwards():
             assert [name for name in ours if not below(name, allowed)] == [], path
 
 
-CIRCLES = 31  # modules in circles that are still to be opened; this only shrinks
+CIRCLES = 27  # modules in circles that are still to be opened; this only shrinks
 
 
 def reached_from(start, needs):

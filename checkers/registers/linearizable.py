@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from checkers.linearizability import Failure, Operation, check_operations
+from checkers.foreign.registers import CasRegister
+from checkers.linearizability import Failure, check_operations
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import Told, judged, operation_of
-from checkers.linearizability.models.register import (
-    Cas,
-    Read,
-    Register,
-    RegisterInput,
-    Write,
-    distinct,
-)
+from checkers.linearizability.judged import AnyOperation, Told, judged
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, OpType, Pair
+from harness.ops import CheckResult, History, Pair
 from harness.vocabularies import fields_of
 
 
@@ -30,33 +23,19 @@ def _rule(pair: Pair) -> str:
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
-def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
-    call, done = pair.invoke, pair.completion
-    value = fields_of(call)
-    call_input: RegisterInput
-    match call.f:
-        case "read":
-            call_input = Read()
-        case "write" if "value" in value:
-            call_input = Write(distinct(value["value"]))
-        case "cas" if "old" in value and "new" in value:
-            call_input = Cas(distinct(value["old"]), distinct(value["new"]))
-        case _:
+class _Register(CasRegister):
+    """The translation of the model `cas-register`, for our own vocabulary alone."""
+
+    name = "linearizable-register"
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call = pair.invoke
+        if not isinstance(call.value, Mapping):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-    if done is None or done.type is OpType.INFO:
-        return operation_of(pair, call_input)
-    answer = fields_of(done)
-    if done.type is OpType.FAIL:
-        mismatch = isinstance(call_input, Cas) and answer.get("result") == "mismatch"
-        return operation_of(pair, call_input, False) if mismatch else None
-    if not isinstance(call_input, Read):
-        return operation_of(pair, call_input, True if isinstance(call_input, Cas) else None)
-    if "value" not in answer:
-        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-    return operation_of(pair, call_input, distinct(answer["value"]))
+        return super()._operation(pair)
 
 
 class RegisterLinearizable(SearchChecker):
@@ -68,9 +47,8 @@ class RegisterLinearizable(SearchChecker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
-        read = [_register_operation(pair) for pair in history.pairs]
-        operations = [operation for operation in read if operation is not None]
-        model = Register(None)
+        prepared = _Register(None, ours=True).understand(history)
+        model, operations = prepared.model, prepared.parsed
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
 
         def tell(failure: Failure, proof: Certificate) -> Told:

@@ -535,7 +535,7 @@ def test_register_mismatch_is_an_observation() -> None:
 def test_register_refuses_other_vocabularies() -> None:
     h = Writer()
     h.ok(1, "append", {"value": 3})
-    with pytest.raises(HistoryError, match="vocabulary 'register'"):
+    with pytest.raises(HistoryError, match="linearizable-register has read, write"):
         check_register(h)
 
 

@@ -27,7 +27,7 @@ from checkers.catalog.passes import narrowed
 from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from harness.ops import Verdict
 from tests.checkers.catalog.catalogs import random_history, spoil
-from tests.checkers.test_engine import wing_and_gong
+from tests.linearizability.test_engine import wing_and_gong
 
 Ops = list[Operation[Any, Any]]
 

@@ -52,4 +52,4 @@ def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
     check = getattr(check, "first", check)  # where several initial values are tried
     assert isinstance(check, LinearizabilityCheck)
-    return check.model, list(check.found)
+    return check.model, list(check.parsed)

@@ -27,7 +27,7 @@ from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import InternalError
 from harness.ops import OpType, Verdict
 from tests.checkers.catalog.test_linearizable import small_history
-from tests.checkers.test_engine import random_register
+from tests.linearizability.test_engine import random_register
 from tests.support.histories import Writer
 
 Ops = list[Operation[Any, Any]]
