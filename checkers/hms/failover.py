@@ -44,7 +44,7 @@ class FailoverChecker(Checker):
 
     api_version = 1
     name = "hms-failover"
-    doc = "clients of a metastore go to another one after a failure, within their bound"
+    doc = "after a failure, clients of a metastore go to another within their bound"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s

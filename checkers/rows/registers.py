@@ -6,7 +6,7 @@ them under the same model, `linearizability.models.rows`:
 * `linearizable-rows`, in **real time**, which is the order of indices: all writes, reads, and what
   scans of the mode `latest` saw at the leaders, absent rows included;
 * `snapshot-scans`, in the **time of timestamps**: a write takes effect at its timestamp, and a look
-  with a timestamp sees just what was written at or before it. So all scans at one timestamp agree,
+  with a timestamp sees just the writes at or before it. So all scans at one timestamp agree,
   later scans do not go back, nothing acknowledged is missing, and every row shown was written. All
   is in order here but the writes whose answers were lost: these have any timestamp above what their
   process knew when it asked (see the vocabulary).
@@ -294,8 +294,8 @@ class SnapshotScans(_RowsChecker):
                     f"Both are the state at timestamp {look.timestamp}, which is one.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
-                told = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
-                yield (look.table, key), told
+                conviction = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                yield (look.table, key), conviction
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

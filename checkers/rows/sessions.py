@@ -40,11 +40,11 @@ def _causality(read: RowsHistory, findings: RowFindings) -> None:
         if part.timestamp is None:
             continue
         findings.look("causality")
-        known = floor[part.pair.invoke.index]
-        if part.timestamp <= known:
+        answered = floor[part.pair.invoke.index]
+        if part.timestamp <= answered:
             findings.violate(
                 "causality",
-                f"{wrote(read, part)}, though the process had been answered timestamp {known} "
+                f"{wrote(read, part)}, though the process had been answered timestamp {answered} "
                 "before it asked: scans in between see effects without their causes.",
                 part.pair.invoke.index,
             )

@@ -13,9 +13,9 @@ failed, it is unknown what the target would have done in that time. So:
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by an unknown sender.
 
-Two of them say from when to when they were, and explain only what they can (`excuses`): the target
-had its bound again where as much time went by undisturbed, and bounds are wide enough for nodes
-that had to wait for a processor in less than a tenth of it, as those that start together do.
+Two of them have a begin and an end, and excuse no more than that (`excuses`): the target had its
+bound again where as much time went by undisturbed, and bounds are wide enough for nodes that had to
+wait for a processor in less than a tenth of it, as nodes that start together do.
 """
 
 from __future__ import annotations

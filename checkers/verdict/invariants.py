@@ -59,7 +59,7 @@ INVARIANTS: Final = (
     Invariant(
         "I4",
         "ddl-linearizable",
-        "answers are those of one catalog, refusals too; a change that is done stays done",
+        "one catalog explains all answers, refusals too; a change that is done stays done",
         "all answers; in weaker profiles as far as their permits leave it",
         (
             "answers",

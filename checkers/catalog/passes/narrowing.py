@@ -54,7 +54,7 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """The operations with shorter intervals and the same legal orders; `None` if there are none.
 
-    Once `is_over`, it returns what it has narrowed so far.
+    Once `is_over`, it returns the intervals so far.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -138,7 +138,7 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """An operation with a lower rank comes before one with a higher rank."""
+        """An operation with a lower rank comes before an operation with a higher rank."""
         ranked = life.ranked
         if not ranked:
             return
